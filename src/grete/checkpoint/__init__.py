@@ -1,0 +1,1 @@
+"""Checkpoint stores, the offset manager and the operator's checkpoint tool."""

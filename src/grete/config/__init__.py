@@ -1,0 +1,1 @@
+"""Configuration: the table of keys, loaders, rewriters, validation."""

@@ -1,0 +1,1 @@
+"""The coordination port: leadership with epochs, on the store you already have."""

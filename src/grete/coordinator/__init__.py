@@ -1,0 +1,1 @@
+"""The control plane: events, a pure decide(), actions, job-model calculation, the loop."""

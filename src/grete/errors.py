@@ -1,0 +1,151 @@
+"""One tree of errors for everything grete raises.
+
+GreteError
+├── ConfigError            the configuration is wrong; lists every problem at once
+├── WireError              bytes that are not the format they claim to be
+├── IllegalStateError      a call in the wrong order or a value that must not be blank
+├── LogError               a keyed log or store could not do what was asked
+│   ├── Fenced             a higher epoch owns the scope; this incarnation must end
+│   ├── InDoubt            the append may or may not be durable; resolve it before anything else
+│   ├── LogCorrupted       the stored bytes fail their hash chain or structure
+│   ├── StorageFull        no space; reads still work, nothing was half written
+│   └── UnsafeStorage      the file system or SQLite build cannot keep the promises
+├── CoordinationError
+│   ├── HeldByOther        somebody else leads; names the holder
+│   └── LeadershipLost     we led and no longer do
+├── StreamError            an input or output system
+│   ├── StreamNotFound
+│   └── OffsetOutOfRange   the offset asked for is gone or not there yet; carries the range
+├── CoordinatorUnavailable the job coordinator's HTTP server did not answer in time
+├── JobError               a job could not be started, stopped or continued
+│   └── ProcessingError    a message could not be processed; names task, SSP and offset
+└── MissingExtra           an optional dependency is not installed
+
+Messages say what was attempted, on what, and the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class GreteError(Exception):
+    """Base of every error grete raises on purpose. `exit_code` is what the command line ends with."""
+
+    exit_code = 1
+
+
+class ConfigError(GreteError):
+    """The configuration is wrong. `problems` holds every problem found, not only the first."""
+
+    exit_code = 2
+
+    def __init__(self, *problems: str) -> None:
+        self.problems: tuple[str, ...] = problems
+        super().__init__("\n".join(problems))
+
+
+class WireError(GreteError):
+    """Bytes are not what their format says."""
+
+
+class IllegalStateError(GreteError):
+    """Called in the wrong order, or a value that must be present is blank."""
+
+
+class LogError(GreteError):
+    """A keyed log could not do what was asked; nothing was half done."""
+
+
+class Fenced(LogError):
+    """The scope has seen a higher epoch: this incarnation must stop acting and end."""
+
+    exit_code = 5
+
+    def __init__(self, scope: str, *, epoch: int, seen: int) -> None:
+        self.scope = scope
+        self.epoch = epoch
+        self.seen = seen
+        super().__init__(
+            f"epoch {epoch} of {scope!r} is fenced: epoch {seen} has taken over; this process must end"
+        )
+
+
+class InDoubt(LogError):
+    """The append failed in a way that leaves open whether it is durable.
+
+    Ask `KeyedLog.resolve(append_id)` (after reopening if the log is closed) before appending again.
+    """
+
+    def __init__(self, append_id: str, cause: str) -> None:
+        self.append_id = append_id
+        super().__init__(f"append {append_id} is in doubt ({cause}); resolve it before writing again")
+
+
+class LogCorrupted(LogError):
+    """Stored bytes fail their hash chain or structure. The message names file and offset."""
+
+
+class StorageFull(LogError):
+    """The disk is full. Everything acknowledged before is readable."""
+
+
+class UnsafeStorage(LogError):
+    """The file system or the SQLite build cannot keep the log's promises."""
+
+
+class CoordinationError(GreteError):
+    """Leader election, lock or membership failed."""
+
+
+class HeldByOther(CoordinationError):
+    """Somebody else holds the leadership; `holder` says who."""
+
+    exit_code = 4
+
+    def __init__(self, scope: str, holder: str) -> None:
+        self.scope = scope
+        self.holder = holder
+        super().__init__(f"{scope} is held by {holder}")
+
+
+class LeadershipLost(CoordinationError):
+    """We led this scope and no longer do; this incarnation must end."""
+
+    exit_code = 5
+
+
+class StreamError(GreteError):
+    """An input or output system could not do what was asked."""
+
+
+class StreamNotFound(StreamError):
+    """The stream does not exist in its system."""
+
+
+class OffsetOutOfRange(StreamError):
+    """The offset asked for is not in the stream. The message carries the range that is there."""
+
+
+class CoordinatorUnavailable(GreteError):
+    """The job coordinator did not answer."""
+
+
+class JobError(GreteError):
+    """A job could not be started, stopped or continued."""
+
+
+class ProcessingError(JobError):
+    """A message could not be processed. The message names task, SSP and offset."""
+
+
+class MissingExtra(GreteError):
+    """An optional dependency is not installed; the message says which extra brings it."""
+
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__(f"{module} is not installed; install it with: pip install 'grete[{extra}]'")
+
+
+def bullet_list(problems: Sequence[str]) -> str:
+    """Problems as one text, a line each, for the terminal."""
+    return "\n".join(f"  - {problem}" for problem in problems)

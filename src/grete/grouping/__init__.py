@@ -1,0 +1,1 @@
+"""How SSPs become tasks and tasks become containers. Pure functions over values."""

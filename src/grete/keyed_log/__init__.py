@@ -1,0 +1,1 @@
+"""The keyed log port and its back ends: durable, ordered, keyed, fenced."""

@@ -1,0 +1,1 @@
+"""The launch port: start and stop containers."""

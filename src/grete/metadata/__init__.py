@@ -1,0 +1,1 @@
+"""Meaning over a keyed log: the coordinator stream, namespaced stores, locality, assignments, startpoints."""

@@ -1,0 +1,1 @@
+"""Frozen values of the domain: identifiers, streams, job model, checkpoints, startpoints, locality."""

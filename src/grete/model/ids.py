@@ -1,0 +1,83 @@
+"""Identifiers, each with a type of its own, so that a stream name is never taken for a task name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+from grete.errors import WireError
+
+TaskName = NewType("TaskName", str)
+"""Solely the name (S2-8): it is a key of the coordinator stream."""
+
+ContainerId = NewType("ContainerId", str)
+"""Samza's processor id. A string since Samza 0.13; readers also accept integers (section F, 11)."""
+
+RunId = NewType("RunId", str)
+"""One submit of a job: every config generation is stamped with it."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class JobId:
+    """A job: name and id. The id defaults to "1" (S2-56)."""
+
+    name: str
+    id: str = "1"
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.id}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SystemStream:
+    """A stream of a system. The stream's name may contain dots, the system's may not."""
+
+    system: str
+    stream: str
+
+    def __str__(self) -> str:
+        return f"{self.system}.{self.stream}"
+
+    @classmethod
+    def parse(cls, text: str) -> SystemStream:
+        """Read `system.stream`; splits at the first dot."""
+        system, dot, stream = text.partition(".")
+        if not dot or not system or not stream:
+            raise WireError(f"a stream is written system.stream, got {text!r}")
+        return cls(system, stream)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SystemStreamPartition:
+    """A partition of a stream (SSP). `key_bucket` is -1 unless the job is elastic."""
+
+    system: str
+    stream: str
+    partition: int
+    key_bucket: int = -1
+
+    @property
+    def system_stream(self) -> SystemStream:
+        """The stream this partition belongs to."""
+        return SystemStream(self.system, self.stream)
+
+    def __str__(self) -> str:
+        """`system.stream.partition`, Samza's map-key form; it drops the key bucket."""
+        return f"{self.system}.{self.stream}.{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> SystemStreamPartition:
+        """Read `system.stream.partition`, split at the first and the last dot (S2-28).
+
+        Raises:
+            WireError: no two dots, or the partition is not a number of zero or more.
+        """
+        head, dot, partition = text.rpartition(".")
+        system, dot2, stream = head.partition(".")
+        if not dot or not dot2 or not system or not stream:
+            raise WireError(
+                f"System stream partition expected in format 'system.stream.partition', got {text!r}"
+            )
+        if not (partition.isascii() and partition.isdigit()):
+            raise WireError(f"the partition of {text!r} is not a number of zero or more")
+        return cls(system, stream, int(partition))

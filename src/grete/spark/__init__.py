@@ -1,0 +1,1 @@
+"""The data plane. The only package that imports pyspark."""

@@ -1,0 +1,1 @@
+"""Shipped test support: conformance suites, the vector checker, fault wrappers, a manual clock."""
