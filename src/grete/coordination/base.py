@@ -1,0 +1,66 @@
+"""Leadership on the store you already have: who may act, under which epoch, until when.
+
+An epoch is a number minted by the store in the same atomic step as the ownership; over all time it only grows.
+Leadership is a *permission that expires*: `valid_until_s` counts on the holder's own monotonic clock from before
+the request was sent and is earlier than the moment at which the store would let somebody else in. No lock service
+can promise mutual exclusion by itself; the promise is kept by the resources, which refuse an older epoch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who leads, for people: never used for decisions, since names and process ids are reused."""
+
+    host: str
+    pid: int
+    incarnation: str
+    since_ms: int
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Proof of leading `scope` under `epoch`. Stop new irreversible actions at `valid_until_s`."""
+
+    scope: str
+    epoch: int
+    incarnation: str
+    valid_until_s: float
+
+
+class Coordination(ABC):
+    """Leader election for named scopes."""
+
+    @abstractmethod
+    def campaign(self, scope: str, *, take_over: bool = False) -> Leadership:
+        """Become leader now, without waiting.
+
+        A holder that is known to be dead, or has not renewed for its whole TTL as observed here, is succeeded at
+        once. `take_over` succeeds a living one too: its next write is fenced.
+
+        Raises:
+            HeldByOther: somebody else leads; names the holder.
+        """
+
+    @abstractmethod
+    def renew(self, leadership: Leadership) -> Leadership | None:
+        """Extend; None when the leadership is lost, which ends this incarnation. Call every TTL/3."""
+
+    @abstractmethod
+    def release(self, leadership: Leadership) -> None:
+        """Give up, after all work has stopped. An optimisation only: nothing may depend on it happening."""
+
+    @abstractmethod
+    def holder(self, scope: str) -> Holder | None:
+        """Who leads as far as the store knows; None when nobody does or the holder is known to be dead."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release every resource; leaderships that were not released expire."""

@@ -1,0 +1,108 @@
+"""The keyed log: a durable, ordered log of keyed bytes with fencing. Coordinator stream and checkpoints live in it.
+
+The promise, whatever the back end:
+
+- **All or nothing.** `append` makes every entry of the call readable, next to each other and in order, or none.
+- **Durable on return.** When `append` returns, a power cut loses nothing of it.
+- **Fenced.** A writer that names a fence is refused once anybody has raised the scope to a higher epoch; the
+  check and the append are one atomic step, so a process that was paused in between can not slip through.
+- **Three results.** `append` returns, raises (nothing was written), or raises `InDoubt`. After `InDoubt` the
+  caller asks `resolve(append_id)`; a retry with the same id writes at most one copy.
+- **Compaction keeps the last entry of each key**, never reorders, never reuses offsets. A tombstone (value None)
+  may be dropped after it has shadowed its key; an empty value is not a tombstone.
+- **Streaming.** `read` holds a bounded number of records; the log's length never decides memory.
+
+Not promised: order between logs, and freshness of a second process's `read` that began before an append.
+The mistake an implementer will make: checking the fence before the transaction instead of inside it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a writer appends. `value` None is a tombstone: it deletes the key."""
+
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a reader gets. `epoch` is the fence's epoch under which it was written, None for tools.
+
+    `timestamp_ms` is the writer's wall clock: for people, never for order.
+    """
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    timestamp_ms: int
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The right to write in `scope`, as long as nobody has raised it above `epoch`."""
+
+    scope: str
+    epoch: int
+
+
+class KeyedLog(ABC):
+    """One log. Safe to use from several threads; many processes may have it open at once."""
+
+    @abstractmethod
+    def append(
+        self, entries: Sequence[Entry], *, fence: Fence | None = None, append_id: str | None = None
+    ) -> int:
+        """Append all entries atomically and return the offset of the last one.
+
+        An empty call returns `end()` after checking the fence. `append_id` (a random one when absent) is
+        remembered with the entries: appending the same id again writes nothing and returns the first offset.
+
+        Raises:
+            Fenced: the scope has seen a higher epoch. A higher own epoch raises the scope.
+            InDoubt: the outcome is unknown; resolve before anything else.
+            StorageFull: nothing was written.
+        """
+
+    @abstractmethod
+    def resolve(self, append_id: str) -> int | None:
+        """The last offset of the append with this id, or None when it never became durable and never will."""
+
+    @abstractmethod
+    def raise_fence(self, fence: Fence) -> None:
+        """Raise the scope to this epoch, so that every lower one is refused from now on. Durable on return.
+
+        Raises:
+            Fenced: the scope is above it already.
+        """
+
+    @abstractmethod
+    def read(self, after: int = -1) -> Iterator[Record]:
+        """Every record with an offset above `after`, in order, up to the end as it was when reading began.
+
+        Raises:
+            LogCorrupted: a record fails its hash chain. The records before it have been yielded.
+        """
+
+    @abstractmethod
+    def end(self) -> int:
+        """The offset of the last record ever appended, -1 when there is none. Compaction never lowers it."""
+
+    @abstractmethod
+    def wait(self, after: int, timeout_s: float) -> bool:
+        """Block until there is a record above `after`, at most `timeout_s`. Says whether there is one."""
+
+    @abstractmethod
+    def compact(self) -> int:
+        """Drop records that a later record of the same key shadows; returns how many went. Readers go on."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything. Calling it twice is fine; using the log afterwards is a programming error."""

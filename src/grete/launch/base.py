@@ -1,0 +1,56 @@
+"""Starting and stopping containers, wherever they run.
+
+Idempotent by (container id, attempt): starting one that runs is a no-op. Stop is a request first and a kill after
+the deadline. An exit is always reported, with the code the operating system or the thread gave.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from grete.model.ids import ContainerId
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStart:
+    """What to start: `epoch` fences the container's commits; `environment` holds no secrets (S2-57)."""
+
+    container_id: ContainerId
+    epoch: int
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerExit:
+    """A container ended. `exit_code` is 0 for drained or stopped, negative for a signal; `reason` is for people."""
+
+    container_id: ContainerId
+    epoch: int
+    exit_code: int
+    reason: str
+
+
+class Launcher(ABC):
+    """Starts containers and reports their exits."""
+
+    @abstractmethod
+    def start(self, container: ContainerStart) -> None:
+        """Start it; returns when the process or thread exists. Starting the same epoch again does nothing."""
+
+    @abstractmethod
+    def request_stop(self, container_id: ContainerId) -> None:
+        """Ask for a graceful stop at the next batch boundary. Unknown ids are ignored."""
+
+    @abstractmethod
+    def kill(self, container_id: ContainerId) -> None:
+        """End it now. The exit is reported like any other."""
+
+    @abstractmethod
+    def exits(self) -> list[ContainerExit]:
+        """The exits since the last call, each reported exactly once. Does not block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Kill what still runs and wait for it."""

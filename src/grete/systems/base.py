@@ -1,0 +1,126 @@
+"""The system port: an input and output system as the control plane and the data plane see it.
+
+Offsets are strings at this border, as in Samza: only the system knows how to order them. An SSP's *checkpoint*
+offset is the last one processed; a *starting* offset is the next one to read.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from grete.keyed_log.base import Entry, Fence
+from grete.model.ids import SystemStreamPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """What a partition holds. `oldest` and `newest` are None when it is empty; `upcoming` is the next offset."""
+
+    oldest: str | None
+    newest: str | None
+    upcoming: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """A stream to be created. `compacted` streams keep the last record of each key (changelogs)."""
+
+    stream: str
+    partitions: int
+    compacted: bool = False
+
+
+class SystemAdmin(ABC):
+    """What a system says about its streams."""
+
+    @abstractmethod
+    def partition_count(self, stream: str) -> int:
+        """How many partitions the stream has now.
+
+        Raises:
+            StreamNotFound: no such stream.
+        """
+
+    @abstractmethod
+    def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
+        """Oldest, newest and upcoming offset of each partition.
+
+        Raises:
+            StreamNotFound: no such stream.
+        """
+
+    @abstractmethod
+    def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
+        """The starting offset that follows each last processed offset (S2-88: 45 -> 46)."""
+
+    @abstractmethod
+    def compare(self, left: str, right: str) -> int:
+        """Negative, zero or positive, as left is before, at or after right."""
+
+    @abstractmethod
+    def create_stream(self, spec: StreamSpec) -> None:
+        """Create it; one that exists with the same shape is fine.
+
+        Raises:
+            StreamError: it exists with another partition count, or the system cannot create streams (S2-10).
+        """
+
+    @abstractmethod
+    def streams(self) -> Sequence[str]:
+        """The names of all streams, sorted."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentWrite:
+    """Records for one stream partition, to be appended next to each other.
+
+    `data` is an Arrow IPC stream of columns `key: binary`, `value: binary` (null = tombstone on compacted
+    streams), `timestamp_ms: int64`; `count` its number of rows. Packed on the executors so that the driver's
+    commit moves bytes and never rows.
+    """
+
+    stream: str
+    partition: int
+    count: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CommitGroup:
+    """Everything that becomes visible together: outputs, changelog records and the checkpoints they belong to."""
+
+    fences: Sequence[Fence]
+    segments: Sequence[SegmentWrite]
+    checkpoint_log: str
+    checkpoint_entries: Sequence[Entry]
+
+
+class TransactionalStore(ABC):
+    """A system whose streams and checkpoint log can be written in one transaction."""
+
+    @abstractmethod
+    def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
+        """Make the whole group visible, or nothing. Durable on return.
+
+        Returns the upcoming offset of every (stream, partition) written. The fences are checked inside the
+        transaction.
+
+        Raises:
+            Fenced: another incarnation has taken over; nothing was written.
+            InDoubt: the outcome is unknown: end the process; the next start reads what is there.
+            StorageFull: nothing was written.
+        """
+
+    @abstractmethod
+    def raise_fence(self, fences: Iterable[Fence]) -> None:
+        """Raise each scope; every lower epoch is refused from now on.
+
+        Raises:
+            Fenced: a scope is above it already.
+        """
