@@ -1,0 +1,178 @@
+"""What applications import: small, typed, stable. It imports neither pyspark nor any client library.
+
+An application is one of:
+
+- a `StreamTask`: one instance per task, called once per message, with stores that survive anything
+  (Samza's StreamTask; named in `task.class`);
+- a `DataFramePipeline`: a function from streaming DataFrames to a DataFrame, all of Spark SQL
+  (named in `app.class`).
+
+Both are named in configuration as `module:Class` or `module.Class`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from grete.model.ids import SystemStreamPartition, TaskName
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class IncomingMessageEnvelope(NamedTuple):
+    """A message as a task gets it. `key` and `message` have passed the stream's serdes; `message` None is a null.
+
+    `offset` is the system's own form as a string; `timestamp_ms` is the time the system stored with it.
+    """
+
+    system_stream_partition: SystemStreamPartition
+    offset: str
+    key: Any
+    message: Any
+    timestamp_ms: int
+
+
+class MessageCollector(Protocol):
+    """Takes a task's outputs. Nothing is visible to readers before the batch commits."""
+
+    def send(
+        self,
+        stream: str,
+        message: Any,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Send `message` to `system.stream`.
+
+        The partition is `partition` if given, else decided by the serialised key, else by the task. Key and
+        message go through the serdes configured for the stream; `timestamp_ms` defaults to the input's.
+
+        Raises:
+            StreamNotFound: the stream does not exist and is not declared in `task.outputs`.
+        """
+
+
+class TaskCoordinator(Protocol):
+    """How a task steers its own progress (Samza's TaskCoordinator, S2-11)."""
+
+    def commit(self) -> None:
+        """Ask for a commit soon. Every batch commits at its end, so this only marks the wish."""
+
+    def shutdown(self, *, all_tasks: bool = False) -> None:
+        """Stop this task after the running batch is committed; with `all_tasks`, the whole container."""
+
+
+class KeyValueStore(Protocol):
+    """A task's store: what it puts is durable, together with the checkpoint, when the batch commits.
+
+    Keys and values go through the store's serdes. Iteration is in the order of the serialised keys.
+    """
+
+    def get(self, key: Any) -> Any:
+        """The value, or None when there is none."""
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value. None deletes the key, as in Samza."""
+
+    def delete(self, key: Any) -> None:
+        """Remove the key; a key that is not there is fine."""
+
+    def get_all(self, keys: Sequence[Any]) -> dict[Any, Any]:
+        """The values of those keys that have one."""
+
+    def range(self, first: Any, last: Any) -> Iterator[tuple[Any, Any]]:
+        """Entries with first <= key < last. Changes during the iteration are not seen by it."""
+
+    def all(self) -> Iterator[tuple[Any, Any]]:
+        """Every entry. Changes during the iteration are not seen by it."""
+
+
+class TaskContext(Protocol):
+    """What a task knows of itself. Valid from `init` to `close`."""
+
+    @property
+    def task_name(self) -> TaskName:
+        """The task's name, e.g. "Partition 3"."""
+
+    @property
+    def system_stream_partitions(self) -> Sequence[SystemStreamPartition]:
+        """The task's inputs, sorted."""
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        """The job's configuration, secret references unresolved."""
+
+    def store(self, name: str) -> KeyValueStore:
+        """The task's own store `name`, declared by `stores.<name>.*`.
+
+        Raises:
+            ConfigError: no such store is configured.
+        """
+
+
+class StreamTask(ABC):
+    """One instance per task. Never called from two threads, never for two messages at once.
+
+    An instance may live for one micro-batch or for many: keep what must survive in a store.
+    """
+
+    def init(self, context: TaskContext) -> None:  # noqa: B027 - optional hook, not abstract
+        """Called once before the first message."""
+
+    @abstractmethod
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        """Called for every message, in offset order within an SSP.
+
+        An exception fails the batch, naming task, SSP and offset, or with `task.poison.policy=dead-letter`
+        undoes what the message did and moves it to the dead-letter stream.
+        """
+
+    def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:  # noqa: B027
+        """Called every `task.window.ms` at a batch boundary, also when there was no message."""
+
+    def close(self) -> None:  # noqa: B027 - optional hook
+        """Called when the instance is given up. Not called after a crash."""
+
+
+class Serde(ABC):
+    """Bytes to objects and back, for keys or messages (S2-123). Instances are shared by tasks; keep no state."""
+
+    @abstractmethod
+    def to_bytes(self, value: Any) -> bytes | None:
+        """Serialise; None stays None."""
+
+    @abstractmethod
+    def from_bytes(self, data: bytes | None) -> Any:
+        """Deserialise; None stays None.
+
+        Raises:
+            ValueError: the bytes are not this format (or any subclass, such as WireError).
+        """
+
+
+class DataFramePipeline(ABC):
+    """A pipeline in Spark SQL; compiled by Catalyst, nothing per record in Python."""
+
+    output_mode = "append"
+    """Spark's output mode: "append", "update" or "complete"."""
+
+    @property
+    @abstractmethod
+    def output(self) -> str:
+        """The output stream, `system.stream`."""
+
+    @abstractmethod
+    def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Turn the inputs (`system.stream` -> streaming DataFrame) into the output DataFrame.
+
+        Input columns: stream string, partition int, offset long, key binary, value binary, timestamp timestamp.
+        Output columns: `key` (string or binary, optional) decides partition and key; a column `value` (string or
+        binary) is written as it is, otherwise all other columns become one JSON object.
+        """
