@@ -22,6 +22,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from grete.model.fence import Fence as Fence
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -43,14 +45,6 @@ class Record:
     value: bytes | None
     timestamp_ms: int
     epoch: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fence:
-    """The right to write in `scope`, as long as nobody has raised it above `epoch`."""
-
-    scope: str
-    epoch: int
 
 
 class KeyedLog(ABC):

@@ -1,0 +1,92 @@
+"""The serdes grete ships, with the bytes that Samza's of the same name write."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import orjson
+
+from grete.api import Serde
+from grete.errors import WireError
+
+_INTEGER = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+
+
+class BytesSerde(Serde):
+    """Bytes as they are."""
+
+    def to_bytes(self, value: Any) -> bytes | None:
+        """See Serde."""
+        if value is None or isinstance(value, bytes):
+            return value
+        raise WireError(f"the bytes serde takes bytes, got {type(value).__name__}; name another serde for it")
+
+    def from_bytes(self, data: bytes | None) -> Any:
+        """See Serde."""
+        return data
+
+
+class StringSerde(Serde):
+    """UTF-8 text (Samza's StringSerde)."""
+
+    def to_bytes(self, value: Any) -> bytes | None:
+        """See Serde. A value that is not a str is refused rather than turned into its repr."""
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise WireError(f"the string serde takes str, got {type(value).__name__}")
+        return value.encode()
+
+    def from_bytes(self, data: bytes | None) -> Any:
+        """See Serde."""
+        return None if data is None else data.decode()
+
+
+class JsonSerde(Serde):
+    """JSON in UTF-8 (S2-123). NaN and lone surrogates are refused: what we write everybody can read."""
+
+    def to_bytes(self, value: Any) -> bytes | None:
+        """See Serde."""
+        return None if value is None else orjson.dumps(value)
+
+    def from_bytes(self, data: bytes | None) -> Any:
+        """See Serde."""
+        return None if data is None else orjson.loads(data)
+
+
+class _StructSerde(Serde):
+    _form: struct.Struct
+    _name: str
+
+    def to_bytes(self, value: Any) -> bytes | None:
+        """See Serde."""
+        if value is None:
+            return None
+        try:
+            return self._form.pack(value)
+        except struct.error as error:
+            raise WireError(f"{value!r} does not fit the {self._name} serde: {error}") from error
+
+    def from_bytes(self, data: bytes | None) -> Any:
+        """See Serde."""
+        if data is None:
+            return None
+        if len(data) != self._form.size:
+            raise WireError(f"the {self._name} serde reads {self._form.size} bytes, got {len(data)}")
+        return self._form.unpack(data)[0]
+
+
+class IntegerSerde(_StructSerde):
+    """A signed 32-bit integer, big endian (Samza's IntegerSerde)."""
+
+    _form = _INTEGER
+    _name = "integer"
+
+
+class LongSerde(_StructSerde):
+    """A signed 64-bit integer, big endian (Samza's LongSerde)."""
+
+    _form = _LONG
+    _name = "long"

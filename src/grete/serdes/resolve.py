@@ -1,0 +1,93 @@
+"""From configuration to serde objects (Samza's serializers.registry and its precedence)."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+
+from grete.api import Serde
+from grete.errors import ConfigError
+from grete.model.ids import SystemStream
+from grete.serdes.avro import AvroSerde
+from grete.serdes.base import StreamSerdes
+from grete.serdes.builtin import BytesSerde, IntegerSerde, JsonSerde, LongSerde, StringSerde
+
+_SIMPLE: dict[str, Callable[[], Serde]] = {
+    "bytes": BytesSerde,
+    "string": StringSerde,
+    "json": JsonSerde,
+    "integer": IntegerSerde,
+    "long": LongSerde,
+}
+_SAMZA_PACKAGE = "org.apache.samza.serializers."
+_SAMZA_NAMES = {
+    "ByteSerdeFactory": "bytes",
+    "StringSerdeFactory": "string",
+    "JsonSerdeFactory": "json",
+    "IntegerSerdeFactory": "integer",
+    "LongSerdeFactory": "long",
+}
+
+
+def load_serde(name: str, config: Mapping[str, str], *, used_by: str) -> Serde:
+    """The serde called `name`. `used_by` is the key that named it, for the error.
+
+    Raises:
+        ConfigError: unknown name, or its class cannot be loaded.
+    """
+    implementation = config.get(f"serializers.registry.{name}.class", name)
+    if implementation.startswith(_SAMZA_PACKAGE):
+        implementation = _SAMZA_NAMES.get(implementation.removeprefix(_SAMZA_PACKAGE), implementation)
+    if implementation in _SIMPLE:
+        return _SIMPLE[implementation]()
+    if implementation == "avro":
+        return AvroSerde.from_config(name, config)
+    if ":" in implementation:
+        return _load_class(implementation, name, config)
+    known = ", ".join(sorted([*_SIMPLE, "avro"]))
+    raise ConfigError(
+        f"{used_by} names the serde {name!r}, which is neither built in ({known}) nor registered; "
+        f"set serializers.registry.{name}.class to module:Class"
+    )
+
+
+def _load_class(path: str, name: str, config: Mapping[str, str]) -> Serde:
+    module_name, _, attribute = path.partition(":")
+    key = f"serializers.registry.{name}.class"
+    try:
+        factory = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{key}: cannot load {path!r} ({error})") from error
+    made = factory.from_config(name, config) if hasattr(factory, "from_config") else factory()
+    if not isinstance(made, Serde):
+        raise ConfigError(f"{key}: {path!r} is not a grete.Serde")
+    return made
+
+
+def _stream_scopes(stream: SystemStream) -> Iterator[str]:
+    yield f"streams.{stream.stream}.samza."
+    yield f"systems.{stream.system}.streams.{stream.stream}.samza."
+    yield f"systems.{stream.system}.default.stream.samza."
+    yield f"systems.{stream.system}.samza."
+
+
+def _named(stream: SystemStream, config: Mapping[str, str], what: str) -> Serde:
+    for scope in _stream_scopes(stream):
+        key = f"{scope}{what}.serde"
+        if key in config:
+            return load_serde(config[key], config, used_by=key)
+    return BytesSerde()
+
+
+def stream_serdes(stream: SystemStream, config: Mapping[str, str]) -> StreamSerdes:
+    """Serdes of a stream: its own settings before its system's; bytes when nothing is said."""
+    return StreamSerdes(key=_named(stream, config, "key"), message=_named(stream, config, "msg"))
+
+
+def store_serdes(store: str, config: Mapping[str, str]) -> StreamSerdes:
+    """Serdes of a store: `stores.<name>.key.serde` (string) and `stores.<name>.msg.serde` (json)."""
+    key, message = f"stores.{store}.key.serde", f"stores.{store}.msg.serde"
+    return StreamSerdes(
+        key=load_serde(config.get(key, "string"), config, used_by=key),
+        message=load_serde(config.get(message, "json"), config, used_by=message),
+    )

@@ -1,0 +1,96 @@
+"""Whether a container continues its lineage or starts a new one. A pure decision over three facts.
+
+A lineage is one Spark checkpoint location. Our checkpoints are the truth; a lineage is continued while Spark's own
+logs agree with them:
+
+    Spark's next batch starts at or before the checkpoint, and its planned end is not behind it  -> continue
+      (a batch that our checkpoint covers already is run again by Spark; its tasks are skipped)
+    Spark is ahead of the checkpoint, or lags by more than one batch, or reads other SSPs        -> new lineage
+    Spark's logs are damaged                                                                    -> new lineage
+
+A new lineage starts at explicit offsets: one past the checkpoint. StreamTasks lose nothing by it, since their state
+lives in changelogs. A stateful DataFrame pipeline would lose Spark's state, so there the operator has to say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from grete.errors import JobError
+from grete.spark.spark_log import SparkProgress
+
+
+@dataclass(frozen=True, slots=True)
+class LineageInfo:
+    """What is recorded with a lineage when it starts. `starting_offsets` are next offsets to read by SSP."""
+
+    id: str
+    starting_offsets: Mapping[str, int]
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Go on with the lineage."""
+
+    lineage: LineageInfo
+
+
+@dataclass(frozen=True, slots=True)
+class StartNew:
+    """Begin a fresh lineage; `reason` goes to log and history, empty when there was none before."""
+
+    reason: str
+
+
+LineageDecision = Continue | StartNew
+
+
+def decide_lineage(
+    current: LineageInfo | None,
+    spark: SparkProgress | str | None,
+    wanted: Mapping[str, int],
+    plan: str,
+) -> LineageDecision:
+    """Compare the current lineage with what the job wants to read next.
+
+    `spark` is the lineage's progress, or the reason why it is unreadable; `wanted` is the next offset by SSP that
+    checkpoints, resets and defaults ask for; `plan` names what must not change within a lineage.
+    """
+    if current is None or spark is None:
+        return StartNew("")
+    if isinstance(spark, str):
+        return StartNew(f"Spark's logs are unreadable: {spark}")
+    if current.plan != plan:
+        return StartNew(f"the plan changed from {current.plan!r} to {plan!r}")
+    if set(current.starting_offsets) != set(wanted):
+        return StartNew("the container reads other stream partitions than before")
+    committed = spark.committed_end.next_offsets if spark.committed_end else current.starting_offsets
+    planned = spark.planned_end.next_offsets if spark.planned_end else committed
+    for ssp, offset in wanted.items():
+        if committed.get(ssp, 0) > offset:
+            return StartNew(
+                f"{ssp}: Spark has read up to {committed.get(ssp, 0)}, the checkpoint says {offset}"
+            )
+        if planned.get(ssp, 0) < offset:
+            return StartNew(
+                f"{ssp}: the checkpoint says {offset}, Spark has planned only {planned.get(ssp, 0)}"
+            )
+    return Continue(current)
+
+
+def refuse_to_lose_state(decision: LineageDecision, *, had_checkpoint: bool, discard: bool) -> None:
+    """For a stateful DataFrame pipeline: a new lineage over existing checkpoints needs the operator's word.
+
+    Raises:
+        JobError: naming the reason and the ways out.
+    """
+    if isinstance(decision, Continue) or not had_checkpoint or discard:
+        return
+    reason = decision.reason or "its Spark checkpoint location is gone"
+    raise JobError(
+        f"this pipeline keeps state in Spark's checkpoint and cannot continue it: {reason}. "
+        f"Restore the checkpoint location, or start with empty state at the checkpointed offsets by "
+        f"setting job.lineage.state=discard"
+    )

@@ -1,0 +1,105 @@
+"""Lineages on disk: `lineages/<id>/{lineage.json,spark/}` and which one is current.
+
+The whole directory belongs to one container at a time, held by a file lock that dies with its process. A container
+whose predecessor still lives (it is stopping, or paused) does not touch that one's Spark checkpoint: it starts a
+new lineage, and the predecessor's next commit is fenced.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import orjson
+
+from grete.spark.lineage import LineageInfo
+from grete.spark.spark_log import SparkLogUnreadable, SparkProgress, read_progress
+
+_KEPT = 3
+"""Lineages kept for looking at; older ones are deleted when a new one starts."""
+
+
+class LineageDirectory:
+    """The lineages of one container of one job."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self._locks: list[int] = []
+
+    def current(self) -> LineageInfo | None:
+        """The lineage started last, None when there is none or its description is unreadable."""
+        try:
+            document = orjson.loads((self._directory / "current.json").read_bytes())
+            return LineageInfo(document["id"], document["starting_offsets"], document["plan"])
+        except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+            return None
+
+    def lock(self, lineage: LineageInfo) -> bool:
+        """Take the lineage for this process; False when another living process has it."""
+        path = self._directory / lineage.id
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        self._locks.append(descriptor)
+        return True
+
+    def spark_checkpoint(self, lineage: LineageInfo) -> Path:
+        """Spark's checkpoint location of a lineage."""
+        return self._directory / lineage.id / "spark"
+
+    def progress(self, lineage: LineageInfo) -> SparkProgress | str | None:
+        """Where Spark stands in it; None when its directory is gone, a text when its logs are unreadable."""
+        checkpoint = self.spark_checkpoint(lineage)
+        if not checkpoint.is_dir():
+            return None
+        try:
+            return read_progress(checkpoint)
+        except SparkLogUnreadable as error:
+            return str(error)
+
+    def start(self, starting_offsets: Mapping[str, int], plan: str) -> LineageInfo:
+        """Begin a new lineage and make it the current one. Durable on return."""
+        lineage = LineageInfo(uuid.uuid4().hex, dict(starting_offsets), plan)
+        locked = self.lock(lineage)
+        assert locked, "a lineage nobody knows of yet can not be locked by anybody"
+        self.spark_checkpoint(lineage).mkdir()
+        document = {"id": lineage.id, "starting_offsets": lineage.starting_offsets, "plan": plan}
+        _write_durably(self._directory / "current.json", orjson.dumps(document))
+        self._prune(keep=lineage.id)
+        return lineage
+
+    def _prune(self, keep: str) -> None:
+        """Delete lineages nobody will continue, the newest few excepted; one that is locked stays."""
+        old = [path for path in self._directory.iterdir() if path.is_dir() and path.name != keep]
+        old.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for path in old[_KEPT:]:
+            if self.lock(LineageInfo(path.name, {}, "")):
+                shutil.rmtree(path)
+
+    def close(self) -> None:
+        """Give the locks back."""
+        while self._locks:
+            os.close(self._locks.pop())
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,89 @@
+"""What the driver tells the executors: a spec per container, sent once, and a plan per micro-batch.
+
+Both travel to Python workers inside Spark's own serialisation of our function; they hold plain values only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from grete.model.ids import SystemStreamPartition, TaskName
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """A task of this container. `ssps` are indexes into `RunnerSpec.ssps`."""
+
+    index: int
+    name: TaskName
+    ssps: tuple[int, ...]
+    changelog_partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec:
+    """A store of every task and the changelog stream behind it.
+
+    `changelog_uid` names this very incarnation of the stream: a file that was filled from another one, such as
+    a stream deleted and created again, is foreign and is rebuilt.
+    """
+
+    name: str
+    changelog_stream: str
+    changelog_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSpec:
+    """Everything a TaskRunner needs that does not change while the container lives.
+
+    `incarnation` differs between any two containers ever started, so that state cached in a reused Python worker
+    is never taken for this container's.
+    """
+
+    incarnation: str
+    job: str
+    config: Mapping[str, str]
+    task_class: str
+    application_path: str | None
+    ssps: tuple[SystemStreamPartition, ...]
+    tasks: tuple[TaskSpec, ...]
+    stores: tuple[StoreSpec, ...]
+    store_directory: str
+    default_system: str
+    system_directory: str
+    dead_letter_stream: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """What is committed of a task: the attempt's token, store positions, and last offset by SSP index."""
+
+    token: str = ""
+    store_positions: Mapping[str, int] = field(default_factory=dict)
+    last_offsets: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """One micro-batch. Tasks in `skip` are covered by their checkpoints already, or were shut down."""
+
+    lineage: str
+    batch_id: int
+    progress: Mapping[int, TaskProgress]
+    skip: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What one attempt at a task's share of a batch did. `changes` counts changelog records by store."""
+
+    task: int
+    token: str
+    records: int
+    last_offsets: Mapping[int, int]
+    changes: Mapping[str, int]
+    dead_letters: int = 0
+    shutdown_task: bool = False
+    shutdown_all: bool = False

@@ -1,0 +1,214 @@
+"""A task's store on the executor's disk: a cache of its changelog, never the truth.
+
+The file's base is always a proven prefix of the changelog, up to `position`. What the running batch changed is
+kept as one *pending* blob with the attempt's token; the next batch brings the token that was committed, and only
+then does the blob become part of the base. So a file of a failed attempt, of an older container or of another
+machine can be behind or carry unproven changes, but it can never hold a wrong value:
+
+    position = committed                          use it
+    pending's token and position = committed      apply pending
+    position < committed, same changelog          catch up from the changelog
+    anything else (foreign, ahead, damaged)       rebuild from the changelog's start
+
+Each row carries a CRC-32, checked when it is read, and all rows are checked when a process first opens the file:
+SQLite by itself does not notice a flipped bit inside a value. synchronous=NORMAL is enough, since losing the last
+transactions only makes the file older.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+Change = tuple[bytes, bytes | None]
+ReadChanges = Callable[[int, int], Iterable[Change]]
+"""Changelog records with start <= offset < end, in order."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (
+  id INTEGER PRIMARY KEY CHECK (id = 0), changelog TEXT NOT NULL, position INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS kv (k BLOB PRIMARY KEY, v BLOB NOT NULL, c INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS pending (
+  id INTEGER PRIMARY KEY CHECK (id = 0), token TEXT NOT NULL, position INTEGER NOT NULL, crc INTEGER NOT NULL,
+  changes BLOB NOT NULL);
+"""
+_CHUNK = 4096
+_BUSY_TIMEOUT_MS = 5_000
+
+
+class DamagedStore(Exception):
+    """The file is unusable; the caller rebuilds it. Never leaves this package."""
+
+
+def _checksum(key: bytes, value: bytes) -> int:
+    return zlib.crc32(value, zlib.crc32(key))
+
+
+class StoreFile:
+    """One open file. Used by one thread; other processes may open the same file."""
+
+    def __init__(self, path: Path, changelog: str) -> None:
+        self._path = path
+        self._changelog = changelog
+        self._connection = self._open()
+
+    def _open(self) -> apsw.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            connection = self._connect()
+            self._verify(connection)
+        except (apsw.Error, DamagedStore):
+            self._discard()
+            connection = self._connect()
+        return connection
+
+    def _connect(self) -> apsw.Connection:
+        connection = apsw.Connection(str(self._path))
+        try:
+            connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
+            connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16384")
+            connection.execute(_SCHEMA)
+            connection.execute("INSERT OR IGNORE INTO meta VALUES (0, ?, 0)", (self._changelog,))
+        except apsw.Error:
+            connection.close(True)
+            raise
+        return connection
+
+    def _verify(self, connection: apsw.Connection) -> None:
+        try:
+            found = connection.execute("PRAGMA quick_check(1)").fetchall()
+            if found != [("ok",)]:
+                raise DamagedStore(str(found))
+            (changelog,) = connection.execute("SELECT changelog FROM meta").fetchone() or (None,)
+            if changelog != self._changelog:
+                raise DamagedStore(f"filled from {changelog}")
+            for key, value, checksum in connection.execute("SELECT k, v, c FROM kv"):
+                if _checksum(key, value) != checksum:
+                    raise DamagedStore(f"key {key!r}")
+        except (apsw.Error, DamagedStore, TypeError):
+            connection.close(True)
+            raise DamagedStore(str(self._path)) from None
+
+    def _discard(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close(True)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    @property
+    def position(self) -> int:
+        """The changelog offset up to which (exclusive) the base holds everything."""
+        (position,) = self._connection.execute("SELECT position FROM meta").fetchone() or (0,)
+        return int(position)
+
+    def settle(self, position: int, token: str, read_changes: ReadChanges, unpack: Unpack) -> None:
+        """Bring the base to exactly `position`, applying pending changes only if `token` proves them."""
+        try:
+            self._settle(position, token, read_changes, unpack)
+        except (apsw.CorruptError, apsw.NotADBError, DamagedStore):
+            self.rebuild(position, read_changes)
+
+    def _settle(self, position: int, token: str, read_changes: ReadChanges, unpack: Unpack) -> None:
+        pending = self._connection.execute("SELECT token, position, crc, changes FROM pending").fetchone()
+        base = self.position
+        if pending is None and base == position:
+            return
+        if base > position:
+            raise DamagedStore(f"at {base}, committed is {position}")
+        with self._transaction():
+            if pending is not None and base < position and (pending[0], pending[1]) == (token, position):
+                if zlib.crc32(pending[3]) != pending[2]:
+                    raise DamagedStore("pending changes")
+                self._apply(unpack(pending[3]))
+            elif base < position:
+                self._apply(read_changes(base, position))
+            self._connection.execute("DELETE FROM pending")
+            self._connection.execute("UPDATE meta SET position = ?", (position,))
+
+    def rebuild(self, position: int, read_changes: ReadChanges) -> None:
+        """Throw the file away and fill it from the changelog's start."""
+        self._connection.close(True)
+        self._discard()
+        self._connection = self._connect()
+        with self._transaction():
+            self._apply(read_changes(0, position))
+            self._connection.execute("UPDATE meta SET position = ?", (position,))
+
+    def _apply(self, changes: Iterable[Change]) -> None:
+        """Write changes to the base, the last of each key winning, a bounded number at a time."""
+        latest: dict[bytes, bytes | None] = {}
+        for key, value in changes:
+            latest[key] = value
+            if len(latest) >= 100_000:
+                self._write(latest)
+                latest = {}
+        self._write(latest)
+
+    def _write(self, latest: dict[bytes, bytes | None]) -> None:
+        crc32 = zlib.crc32
+        puts = ((k, v, crc32(v, crc32(k))) for k, v in sorted(latest.items()) if v is not None)
+        self._connection.executemany("INSERT OR REPLACE INTO kv VALUES (?, ?, ?)", puts)
+        deletes = [(k,) for k, v in latest.items() if v is None]
+        if deletes:
+            self._connection.executemany("DELETE FROM kv WHERE k = ?", deletes)
+
+    def set_pending(self, token: str, position: int, changes: bytes) -> None:
+        """Remember the running batch's changes; `position` is where the changelog ends once they are committed."""
+        with self._transaction():
+            self._connection.execute(
+                "INSERT OR REPLACE INTO pending VALUES (0, ?, ?, ?, ?)",
+                (token, position, zlib.crc32(changes), changes),
+            )
+
+    def get(self, key: bytes) -> bytes | None:
+        """The base's value.
+
+        Raises:
+            DamagedStore: the row fails its checksum.
+        """
+        row = self._connection.execute("SELECT v, c FROM kv WHERE k = ?", (key,)).fetchone()
+        if row is None:
+            return None
+        value, checksum = row
+        if _checksum(key, value) != checksum:
+            raise DamagedStore(f"{self._path}: key {key!r} fails its checksum")
+        return bytes(value)
+
+    def scan(self, first: bytes | None, last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Rows with first <= key < last in key order; None is unbounded. Reads a chunk at a time."""
+        low, inclusive = (first, True) if first is not None else (b"", True)
+        while True:
+            sql = f"SELECT k, v, c FROM kv WHERE k {'>=' if inclusive else '>'} ?"  # noqa: S608 - two constants
+            arguments: list[bytes | int] = [low]
+            if last is not None:
+                sql += " AND k < ?"
+                arguments.append(last)
+            rows = self._connection.execute(f"{sql} ORDER BY k LIMIT ?", (*arguments, _CHUNK)).fetchall()
+            for key, value, checksum in rows:
+                if _checksum(key, value) != checksum:
+                    raise DamagedStore(f"{self._path}: key {key!r} fails its checksum")
+                yield key, value
+            if len(rows) < _CHUNK:
+                return
+            low, inclusive = rows[-1][0], False
+
+
+Unpack = Callable[[bytes], Iterable[Change]]
+"""Changes out of the packed form in which they go to the changelog."""

@@ -1,0 +1,240 @@
+"""Runs StreamTasks over one Spark partition of one micro-batch, on the executor.
+
+Rows come grouped by task. For each task: bring its stores to the committed position, call `process` for every row
+above the task's checkpoint, then hand back outputs, changelog records and a report. Nothing is visible to anybody
+until the driver commits all of it in one transaction, so an attempt that dies half-way leaves no trace, and a
+second attempt of the same share starts from the same state.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from grete.api import IncomingMessageEnvelope, StreamTask
+from grete.errors import GreteError, ProcessingError
+from grete.model.ids import SystemStreamPartition
+from grete.spark.outputs import dead_letter
+from grete.spark.plan import BatchPlan, RunnerSpec, TaskProgress, TaskReport
+from grete.spark.task_worker import TaskWorker, TaskWorkers
+
+RESULT_SCHEMA = "kind string, task int, stream string, partition int, count long, data binary"
+"""Rows that go back to the driver: kind `o` output, `c` changelog, `r` report (JSON of TaskReport)."""
+
+_RESULT_ARROW = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("task", pa.int32()),
+        ("stream", pa.string()),
+        ("partition", pa.int32()),
+        ("count", pa.int64()),
+        ("data", pa.binary()),
+    ]
+)
+_TICK = -1
+"""The SSP index of a row that is no message but says that `task.window.ms` has passed."""
+
+ResultRow = tuple[str, int, str, int, int, bytes]
+
+_workers: TaskWorkers | None = None
+
+
+def _workers_for(spec: RunnerSpec) -> TaskWorkers:
+    """This process's tasks; those of another container are given up first."""
+    global _workers  # one Python worker serves one container at a time; a module is its only memory
+    if _workers is None or _workers.spec.incarnation != spec.incarnation:
+        if _workers is not None:
+            _workers.close()
+        _workers = TaskWorkers(spec)
+    return _workers
+
+
+def run_partition(
+    spec: RunnerSpec, plan: BatchPlan, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Process one Spark partition and yield its result rows as one record batch."""
+    workers = _workers_for(spec)
+    rows: list[ResultRow] = []
+    for index, slices in _by_task(batches):
+        if index in plan.skip:
+            for _ in slices:
+                pass
+            continue
+        run = TaskRun(workers.worker(index), plan.progress.get(index, TaskProgress()), spec)
+        try:
+            rows.extend(run.execute(slices))
+        except BaseException:
+            workers.drop(index)
+            raise
+    yield pa.RecordBatch.from_arrays(
+        [
+            pa.array(column, type=field.type)
+            for column, field in zip(
+                zip(*rows, strict=True) if rows else [[]] * 6, _RESULT_ARROW, strict=True
+            )
+        ],
+        schema=_RESULT_ARROW,
+    )
+
+
+def _by_task(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+    """Group consecutive rows of one task, whatever the batch boundaries."""
+    pieces = (piece for batch in batches for piece in _runs(batch, 0))
+    current = next(pieces, None)
+
+    def same_task(index: int) -> Iterator[pa.RecordBatch]:
+        nonlocal current
+        while current is not None and current[0] == index:
+            yield current[1]
+            current = next(pieces, None)
+
+    while current is not None:
+        index = current[0]
+        yield index, same_task(index)
+
+
+def _runs(batch: pa.RecordBatch, column: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Slices of the batch in which the integer column is constant, with its value."""
+    if batch.num_rows == 0:
+        return
+    values = batch.column(column).to_numpy(zero_copy_only=False)
+    edges = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), batch.num_rows]
+    for start, end in itertools.pairwise(edges):
+        yield int(values[start]), batch.slice(start, end - start)
+
+
+class TaskRun:
+    """One attempt at one task's share of a batch."""
+
+    def __init__(self, worker: TaskWorker, progress: TaskProgress, spec: RunnerSpec) -> None:
+        self._worker = worker
+        self._progress = progress
+        self._spec = spec
+        self._token = uuid.uuid4().hex
+        self._last: dict[int, int] = {}
+        self._records = 0
+        self._dead: list[tuple[bytes, int]] = []
+
+    def execute(self, slices: Iterator[pa.RecordBatch]) -> Iterator[ResultRow]:
+        """Process every slice, then yield outputs, changelog and the report."""
+        worker = self._worker
+        task = worker.begin_batch(self._progress)
+        for piece in slices:
+            for ssp_index, rows in _runs(piece, 1):
+                if ssp_index == _TICK:
+                    self._window(task)
+                else:
+                    self._process(task, ssp_index, rows)
+        for stream, partition, (keys, values, timestamps) in worker.collector.take():
+            data = worker.pack(keys, values, timestamps)
+            yield "o", worker.task.index, stream, partition, len(keys), data
+        yield from self._dead_letters()
+        changes = dict[str, int]()
+        for name, stream, count, data in worker.store_changes(self._token, self._progress):
+            changes[name] = count
+            yield "c", worker.task.index, stream, worker.task.changelog_partition, count, data
+        worker.token = self._token
+        yield "r", worker.task.index, "", 0, 0, orjson.dumps(asdict(self._report(changes)), option=_KEYS)
+
+    def _report(self, changes: dict[str, int]) -> TaskReport:
+        control = self._worker.control
+        return TaskReport(
+            task=self._worker.task.index,
+            token=self._token,
+            records=self._records,
+            last_offsets=self._last,
+            changes=changes,
+            dead_letters=len(self._dead),
+            shutdown_task=control.shutdown_task,
+            shutdown_all=control.shutdown_all,
+        )
+
+    def _window(self, task: StreamTask) -> None:
+        try:
+            task.window(self._worker.collector, self._worker.control)
+        except Exception as error:
+            raise ProcessingError(f"window() of task {self._worker.task.name!r} failed: {error!r}") from error
+
+    def _process(self, task: StreamTask, ssp_index: int, rows: pa.RecordBatch) -> None:
+        """The loop all records go through; everything that does not change per record is bound before it."""
+        rows = self._above_checkpoint(ssp_index, rows)
+        if rows.num_rows == 0:
+            return
+        ssp = self._spec.ssps[ssp_index]
+        serdes = self._worker.serdes[ssp_index]
+        key_of, message_of = serdes.key.from_bytes, serdes.message.from_bytes
+        collector, control, process = self._worker.collector, self._worker.control, task.process
+        guarded = self._spec.dead_letter_stream is not None
+        offsets, keys, values, times = (rows.column(i).to_pylist() for i in range(2, 6))
+        offset = offsets[0]
+        try:
+            for offset, key, value, time_ms in zip(offsets, keys, values, times, strict=True):
+                if guarded:
+                    self._guarded(task, ssp, offset, key, value, time_ms, (key_of, message_of))
+                    continue
+                collector.timestamp_ms = time_ms
+                process(
+                    IncomingMessageEnvelope(ssp, str(offset), key_of(key), message_of(value), time_ms),
+                    collector,
+                    control,
+                )
+        except GreteError:
+            raise
+        except Exception as error:
+            raise self._failure(ssp, offset, error) from error
+        self._last[ssp_index] = offsets[-1]
+        self._records += len(offsets)
+
+    def _above_checkpoint(self, ssp_index: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Without the rows this task has processed already, as happens to broadcast SSPs and repeated batches."""
+        done = self._progress.last_offsets.get(ssp_index)
+        if done is None or rows.column(2)[0].as_py() > done:
+            return rows
+        return rows.filter(pa.array(rows.column(2).to_numpy() > done))
+
+    def _failure(self, ssp: SystemStreamPartition, offset: int, error: BaseException) -> ProcessingError:
+        return ProcessingError(
+            f"task {self._worker.task.name!r} could not process {ssp} offset {offset}: {error!r}; "
+            f"nothing of this batch was committed (task.poison.policy=dead-letter would set the message aside)"
+        )
+
+    def _guarded(
+        self,
+        task: StreamTask,
+        ssp: SystemStreamPartition,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        time_ms: int,
+        serdes: tuple[Callable[[bytes | None], Any], Callable[[bytes | None], Any]],
+    ) -> None:
+        """Process one message such that a failure undoes it alone and keeps it in the dead-letter stream."""
+        worker = self._worker
+        worker.begin_message()
+        worker.collector.timestamp_ms = time_ms
+        try:
+            envelope = IncomingMessageEnvelope(ssp, str(offset), serdes[0](key), serdes[1](value), time_ms)
+            task.process(envelope, worker.collector, worker.control)
+        except Exception as error:  # noqa: BLE001 - the application's code: whatever it raises is the poison
+            worker.undo_message()
+            letter = dead_letter(worker.task.name, ssp, offset, key, value, repr(error))
+            self._dead.append((letter, time_ms))
+
+    def _dead_letters(self) -> Iterator[ResultRow]:
+        if not self._dead:
+            return
+        stream = str(self._spec.dead_letter_stream)
+        partition = self._worker.task.index % self._worker.partition_count(stream)
+        letters, times = zip(*self._dead, strict=True)
+        data = self._worker.pack([None] * len(letters), letters, times)
+        yield "o", self._worker.task.index, stream, partition, len(letters), data
+
+
+_KEYS = orjson.OPT_NON_STR_KEYS

@@ -1,0 +1,247 @@
+"""A task inside a Python worker process: instance, stores and collector, kept between batches while still true.
+
+Spark reuses Python workers but promises nothing about which worker gets which task. What a worker keeps of a task
+is valid only when the attempt that left it so is the one that was committed; the attempt's token tells.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from grete.api import StreamTask
+from grete.errors import ConfigError
+from grete.model.ids import SystemStreamPartition, TaskName
+from grete.serdes import StreamSerdes, store_serdes, stream_serdes
+from grete.spark.outputs import Collector
+from grete.spark.plan import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
+from grete.spark.store_file import StoreFile
+from grete.spark.task_store import TaskStore
+from grete.systems.local_access import LocalAccess
+
+_OPEN_TASKS_LIMIT = 256
+"""Tasks kept open per worker; each costs a file handle per store."""
+
+
+class TaskControl:
+    """Implements `grete.TaskCoordinator`; the runner reads the wishes at the end of the batch."""
+
+    def __init__(self) -> None:
+        self.shutdown_task = False
+        self.shutdown_all = False
+
+    def commit(self) -> None:
+        """See TaskCoordinator: every batch commits at its end, so nothing is to do."""
+
+    def shutdown(self, *, all_tasks: bool = False) -> None:
+        """See TaskCoordinator."""
+        self.shutdown_task = True
+        self.shutdown_all = self.shutdown_all or all_tasks
+
+
+class Context:
+    """Implements `grete.TaskContext`."""
+
+    def __init__(self, spec: RunnerSpec, task: TaskSpec, stores: dict[str, TaskStore]) -> None:
+        self._spec = spec
+        self._task = task
+        self._stores = stores
+
+    @property
+    def task_name(self) -> TaskName:
+        """See TaskContext."""
+        return self._task.name
+
+    @property
+    def system_stream_partitions(self) -> Sequence[SystemStreamPartition]:
+        """See TaskContext."""
+        return [self._spec.ssps[index] for index in self._task.ssps]
+
+    @property
+    def config(self) -> Any:
+        """See TaskContext."""
+        return self._spec.config
+
+    def store(self, name: str) -> TaskStore:
+        """See TaskContext."""
+        try:
+            return self._stores[name]
+        except KeyError:
+            known = ", ".join(sorted(self._stores)) or "none"
+            raise ConfigError(
+                f"the job has no store {name!r} (configured: {known}); set stores.{name}.factory"
+            ) from None
+
+
+def file_name(name: str) -> str:
+    """A task or store name as a file name: readable, and different for different names."""
+    readable = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:80]
+    return (
+        readable
+        if readable == name
+        else f"{readable}-{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
+    )
+
+
+class TaskWorker:
+    """One task's instance with its stores."""
+
+    def __init__(self, spec: RunnerSpec, task: TaskSpec, access: LocalAccess) -> None:
+        self.task = task
+        self._access = access
+        self._spec = spec
+        self._store_specs = {store.name: store for store in spec.stores}
+        self.token = ""
+        self.control = TaskControl()
+        self.collector = Collector(
+            spec.config, spec.default_system, task.index, access.partition_count, access.partitioner
+        )
+        self.serdes: dict[int, StreamSerdes] = {
+            index: stream_serdes(spec.ssps[index].system_stream, spec.config) for index in task.ssps
+        }
+        self.stores = {store.name: self._open_store(store) for store in spec.stores}
+        self.instance: StreamTask | None = None
+
+    def _open_store(self, store: StoreSpec) -> TaskStore:
+        directory = Path(self._spec.store_directory) / file_name(self.task.name)
+        identity = f"{store.changelog_uid}/{store.changelog_stream}/{self.task.changelog_partition}"
+        file = StoreFile(directory / f"{file_name(store.name)}.db", identity)
+        return TaskStore(file, store_serdes(store.name, self._spec.config))
+
+    def begin_batch(self, progress: TaskProgress) -> StreamTask:
+        """Make stores and instance stand at exactly the committed state, and return the instance."""
+        continues = self.instance is not None and self.token == progress.token
+        for name, store in self.stores.items():
+            stream = self._store_specs[name].changelog_stream
+            partition = self.task.changelog_partition
+
+            def changes(start: int, end: int, stream: str = stream, partition: int = partition) -> Any:
+                return self._access.changes(stream, partition, start, end)
+
+            store.file.settle(
+                progress.store_positions.get(name, 0), progress.token, changes, self._access.unpack
+            )
+            store.begin_batch(continues=continues)
+        if self.instance is None or not continues:
+            self.control = TaskControl()
+            self.instance = load_task(self._spec)
+            self.instance.init(Context(self._spec, self.task, self.stores))
+        self.token = ""  # until this attempt has ended well, nothing in memory can be trusted
+        return self.instance
+
+    def begin_message(self) -> None:
+        """From here on `undo_message` can take back what the task does."""
+        self.collector.begin_message()
+        for store in self.stores.values():
+            store.begin_message()
+
+    def undo_message(self) -> None:
+        """Take back outputs and store changes since `begin_message`."""
+        self.collector.undo_message()
+        for store in self.stores.values():
+            store.undo_message()
+
+    def pack(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps_ms: Sequence[int]
+    ) -> bytes:
+        """Records in the form in which the system stores them."""
+        return self._access.pack(keys, values, timestamps_ms)
+
+    def partition_count(self, stream: str) -> int:
+        """How many partitions a stream of the job's system has."""
+        return self._access.partition_count(stream)
+
+    def store_changes(self, token: str, progress: TaskProgress) -> Iterator[tuple[str, str, int, bytes]]:
+        """(store, changelog stream, records, packed records) of each store that changed; kept pending in its file."""
+        now_ms = self._access.now_ms()
+        for name, store in self.stores.items():
+            changes = store.changes()
+            if not changes:
+                continue
+            data = self._access.pack(list(changes), list(changes.values()), [now_ms] * len(changes))
+            store.file.set_pending(token, progress.store_positions.get(name, 0) + len(changes), data)
+            yield name, self._store_specs[name].changelog_stream, len(changes), data
+
+    def close(self) -> None:
+        """Let the instance close and release the files."""
+        instance, self.instance = self.instance, None
+        try:
+            if instance is not None:
+                instance.close()
+        finally:
+            for store in self.stores.values():
+                store.file.close()
+
+
+class TaskWorkers:
+    """The tasks this Python worker has open, the least recently used closed first."""
+
+    def __init__(self, spec: RunnerSpec) -> None:
+        if spec.application_path and spec.application_path not in sys.path:
+            sys.path.insert(0, spec.application_path)
+        self.spec = spec
+        self.access = LocalAccess(spec.system_directory)
+        self._open: OrderedDict[int, TaskWorker] = OrderedDict()
+
+    def worker(self, index: int) -> TaskWorker:
+        """The task's worker, opened when necessary."""
+        worker = self._open.pop(index, None)
+        if worker is None:
+            while len(self._open) >= _OPEN_TASKS_LIMIT:
+                self._open.popitem(last=False)[1].close()
+            worker = TaskWorker(self.spec, self.spec.tasks[index], self.access)
+        self._open[index] = worker
+        return worker
+
+    def drop(self, index: int) -> None:
+        """Forget a task whose attempt failed; the next attempt opens it afresh."""
+        worker = self._open.pop(index, None)
+        if worker is not None:
+            worker.instance = (
+                None  # it failed in the middle of a message: closing it properly is not promised
+            )
+            worker.close()
+
+    def close(self) -> None:
+        """Close every task."""
+        while self._open:
+            self._open.popitem()[1].close()
+        self.access.close()
+
+
+def load_task(spec: RunnerSpec) -> StreamTask:
+    """A new instance of `task.class`.
+
+    Raises:
+        ConfigError: it cannot be imported or is not a StreamTask.
+    """
+    loaded = load_class(spec.task_class, "task.class")
+    made = loaded()
+    if not isinstance(made, StreamTask):
+        raise ConfigError(f"task.class: {spec.task_class!r} is not a grete.StreamTask")
+    return made
+
+
+def load_class(path: str, key: str) -> Any:
+    """The class that `key` names as `module:Class` or `module.Class`.
+
+    Raises:
+        ConfigError: naming what could not be found.
+    """
+    module_name, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
+    if not module_name or not attribute:
+        raise ConfigError(f"{key}: write it as module:Class, got {path!r}")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{key}: no module {error.name!r} for {path!r}; put its folder into job.application.path"
+        ) from error
+    except AttributeError as error:
+        raise ConfigError(f"{key}: module {module_name!r} has no {attribute!r}") from error

@@ -1,0 +1,349 @@
+"""The embedded system: partitioned streams in one SQLite file, with transactional commits.
+
+`streams.db` in the system's directory holds the streams' segments, the checkpoint logs and the fences, so that
+outputs, changelog records and checkpoints become visible in one transaction. Offsets of a partition are dense from
+0. Any program may append; readers see only whole, durable appends.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+
+from grete.clock import Clock
+from grete.errors import LogCorrupted, OffsetOutOfRange, StreamError, StreamNotFound
+from grete.keyed_log.sqlite import SqliteKeyedLog, append_in, create_schema
+from grete.model.fence import Fence
+from grete.model.ids import SystemStreamPartition
+from grete.sqlite_file import SqliteFile, check_fences, open_file
+from grete.systems.base import (
+    CommitGroup,
+    PartitionOffsets,
+    SegmentWrite,
+    StreamSpec,
+    SystemAdmin,
+    TransactionalStore,
+)
+from grete.systems.partitioner import partition_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS streams (
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, uid TEXT NOT NULL, partitions INTEGER NOT NULL,
+  compacted INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS partitions (
+  stream INTEGER NOT NULL, partition INTEGER NOT NULL, oldest INTEGER NOT NULL DEFAULT 0,
+  upcoming INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (stream, partition)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS segments (
+  stream INTEGER NOT NULL, partition INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+  count INTEGER NOT NULL, crc INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, partition, first));
+"""
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_APPEND_CHUNK = 50_000
+FILE_NAME = "streams.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record to append. Without `partition` the key decides; without a key, partition 0."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """A stream as stored. `uid` differs between a stream and one of the same name created after its deletion."""
+
+    id: int
+    name: str
+    uid: str
+    partitions: int
+    compacted: bool
+
+
+class LocalSystem(SystemAdmin, TransactionalStore):
+    """The streams in a directory. Thread-safe; any number of processes may have it open."""
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self.directory = directory
+        self._clock = clock
+        self._file: SqliteFile = open_file(directory / FILE_NAME)
+        with self._file.transaction() as connection:
+            create_schema(connection)
+            connection.execute(_SCHEMA)
+
+    @property
+    def file(self) -> SqliteFile:
+        """The file below; checkpoint logs live in it too."""
+        return self._file
+
+    def checkpoint_log(self, name: str) -> SqliteKeyedLog:
+        """The keyed log `name` in the same file as the streams."""
+        return SqliteKeyedLog(self._file, name, self._clock)
+
+    # --- SystemAdmin ---
+
+    def stream(self, name: str) -> StreamInfo:
+        """The stream's description.
+
+        Raises:
+            StreamNotFound: no such stream.
+        """
+        with self._file.reading() as connection:
+            return self._stream_in(connection, name)
+
+    def _stream_in(self, connection: apsw.Connection, name: str) -> StreamInfo:
+        row = connection.execute(
+            "SELECT id, name, uid, partitions, compacted FROM streams WHERE name = ?", (name,)
+        ).fetchone()
+        if row is None:
+            raise StreamNotFound(
+                f"there is no stream {name!r} in {self.directory}; create it with: grete stream create"
+            )
+        return StreamInfo(row[0], row[1], row[2], row[3], bool(row[4]))
+
+    def partition_count(self, stream: str) -> int:
+        """See SystemAdmin."""
+        return self.stream(stream).partitions
+
+    def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
+        """See SystemAdmin."""
+        with self._file.reading() as connection:
+            info = self._stream_in(connection, stream)
+            rows = connection.execute(
+                "SELECT partition, oldest, upcoming FROM partitions WHERE stream = ?", (info.id,)
+            ).fetchall()
+        return {partition: _partition_offsets(oldest, upcoming) for partition, oldest, upcoming in rows}
+
+    def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
+        """See SystemAdmin."""
+        return {ssp: str(int(offset) + 1) for ssp, offset in offsets.items()}
+
+    def compare(self, left: str, right: str) -> int:
+        """See SystemAdmin."""
+        return int(left) - int(right)
+
+    def create_stream(self, spec: StreamSpec) -> None:
+        """See SystemAdmin."""
+        if not _NAME.fullmatch(spec.stream):
+            raise StreamError(f"a stream's name is 1 to 249 of A-Z a-z 0-9 . _ -, got {spec.stream!r}")
+        if spec.partitions < 1:
+            raise StreamError(f"stream {spec.stream!r} needs at least one partition, got {spec.partitions}")
+        with self._file.transaction() as connection:
+            row = connection.execute(
+                "SELECT partitions, compacted FROM streams WHERE name = ?", (spec.stream,)
+            ).fetchone()
+            if row is None:
+                self._create_in(connection, spec)
+            elif tuple(row) != (spec.partitions, int(spec.compacted)):
+                raise StreamError(
+                    f"stream {spec.stream!r} exists with {row[0]} partitions, compacted={bool(row[1])}; "
+                    f"asked for {spec.partitions}, compacted={spec.compacted}"
+                )
+
+    def _create_in(self, connection: apsw.Connection, spec: StreamSpec) -> None:
+        connection.execute(
+            "INSERT INTO streams (name, uid, partitions, compacted) VALUES (?, ?, ?, ?)",
+            (spec.stream, uuid.uuid4().hex, spec.partitions, int(spec.compacted)),
+        )
+        stream = connection.last_insert_rowid()
+        connection.executemany(
+            "INSERT INTO partitions (stream, partition) VALUES (?, ?)",
+            ((stream, partition) for partition in range(spec.partitions)),
+        )
+
+    def streams(self) -> Sequence[str]:
+        """See SystemAdmin."""
+        with self._file.reading() as connection:
+            return [name for (name,) in connection.execute("SELECT name FROM streams ORDER BY name")]
+
+    def close(self) -> None:
+        """See SystemAdmin."""
+        self._file.close()
+
+    # --- TransactionalStore ---
+
+    def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
+        """See TransactionalStore."""
+        with self._file.transaction() as connection:
+            check_fences(connection, group.fences)
+            ends = self._append_segments_in(connection, group.segments)
+            if group.checkpoint_entries:
+                append_in(
+                    connection,
+                    group.checkpoint_log,
+                    group.checkpoint_entries,
+                    now_ms=self._clock.wall_ms(),
+                    epoch=max((fence.epoch for fence in group.fences), default=None),
+                )
+        return ends
+
+    def raise_fence(self, fences: Iterable[Fence]) -> None:
+        """See TransactionalStore."""
+        with self._file.transaction() as connection:
+            check_fences(connection, fences)
+
+    def _append_segments_in(
+        self, connection: apsw.Connection, segments: Iterable[SegmentWrite]
+    ) -> dict[tuple[str, int], int]:
+        ends: dict[tuple[str, int], int] = {}
+        known: dict[str, StreamInfo] = {}
+        for segment in segments:
+            info = known.get(segment.stream) or self._stream_in(connection, segment.stream)
+            known[segment.stream] = info
+            ends[segment.stream, segment.partition] = _append_segment(connection, info, segment)
+        return ends
+
+    # --- writing by any program ---
+
+    def append(self, stream: str, messages: Iterable[Message]) -> int:
+        """Append messages, all or none, durable on return; says how many."""
+        from grete.systems.local_segments import pack
+
+        info = self.stream(stream)
+        by_partition: dict[int, list[Message]] = {}
+        for message in messages:
+            partition = _partition_for(message, info)
+            by_partition.setdefault(partition, []).append(message)
+        segments = [
+            SegmentWrite(
+                stream,
+                partition,
+                len(part),
+                pack([m.key for m in part], [m.value for m in part], [m.timestamp_ms for m in part]),
+            )
+            for partition, records in sorted(by_partition.items())
+            for part in _parts(records)
+        ]
+        self.append_segments(segments)
+        return sum(segment.count for segment in segments)
+
+    def append_segments(self, segments: Sequence[SegmentWrite]) -> dict[tuple[str, int], int]:
+        """Append packed records in one transaction; returns the upcoming offset of each partition written."""
+        with self._file.transaction() as connection:
+            return self._append_segments_in(connection, segments)
+
+    # --- reading ---
+
+    def read(
+        self, stream: str, partition: int, start: int, end: int | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """(offset of the first row, record batch) for start <= offset < end; batches without an `offset` column
+        have consecutive offsets, others carry them. One segment is in memory at a time.
+
+        Raises:
+            OffsetOutOfRange: `start` is below the oldest offset or above the upcoming one.
+            LogCorrupted: a segment fails its checksum.
+        """
+        info = self.stream(stream)
+        oldest, upcoming = self._range(info, partition)
+        if not oldest <= start <= upcoming:
+            raise OffsetOutOfRange(
+                f"{stream} partition {partition}: offset {start} is not there, the stream holds {oldest} to "
+                f"{upcoming - 1}"
+            )
+        yield from self._read_segments(
+            info, partition, start, upcoming if end is None else min(end, upcoming)
+        )
+
+    def _range(self, info: StreamInfo, partition: int) -> tuple[int, int]:
+        with self._file.reading() as connection:
+            row = connection.execute(
+                "SELECT oldest, upcoming FROM partitions WHERE stream = ? AND partition = ?",
+                (info.id, partition),
+            ).fetchone()
+        if row is None:
+            raise StreamNotFound(f"{info.name} has partitions 0 to {info.partitions - 1}, not {partition}")
+        return int(row[0]), int(row[1])
+
+    def _read_segments(
+        self, info: StreamInfo, partition: int, start: int, end: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        from grete.systems.local_segments import unpack
+
+        position = start
+        while position < end:
+            with self._file.reading() as connection:
+                row = connection.execute(
+                    "SELECT first, last, crc, data FROM segments WHERE stream = ? AND partition = ? AND last >= ? "
+                    "ORDER BY first LIMIT 1",
+                    (info.id, partition, position),
+                ).fetchone()
+            if row is None or row[0] >= end:
+                return
+            first, last, crc, data = row
+            if zlib.crc32(data) != crc:
+                raise LogCorrupted(
+                    f"{self._file.path}: {info.name} partition {partition}, offsets {first} to {last} fail "
+                    f"their checksum"
+                )
+            yield _cut(unpack(data), first, position, end)
+            position = last + 1
+
+
+def _cut(batch: pa.RecordBatch, first: int, start: int, end: int) -> tuple[int, pa.RecordBatch]:
+    """The rows of a segment with start <= offset < end, and the first one's offset."""
+    if batch.num_columns > 3:
+        offsets = batch.column(3).to_numpy()
+        low, high = offsets.searchsorted([start, end])
+        return start, batch.slice(int(low), int(high - low))
+    low = max(0, start - first)
+    return first + low, batch.slice(low, max(0, min(batch.num_rows, end - first) - low))
+
+
+def _partition_for(message: Message, info: StreamInfo) -> int:
+    if message.partition is None:
+        return 0 if message.key is None else partition_of(message.key, info.partitions)
+    if not 0 <= message.partition < info.partitions:
+        raise StreamError(f"{info.name} has partitions 0 to {info.partitions - 1}, not {message.partition}")
+    return message.partition
+
+
+def _parts(records: list[Message]) -> Iterator[list[Message]]:
+    for start in range(0, len(records), _APPEND_CHUNK):
+        yield records[start : start + _APPEND_CHUNK]
+
+
+def _partition_offsets(oldest: int, upcoming: int) -> PartitionOffsets:
+    if oldest >= upcoming:
+        return PartitionOffsets(None, None, str(upcoming))
+    return PartitionOffsets(str(oldest), str(upcoming - 1), str(upcoming))
+
+
+def _append_segment(connection: apsw.Connection, info: StreamInfo, segment: SegmentWrite) -> int:
+    row = connection.execute(
+        "SELECT upcoming FROM partitions WHERE stream = ? AND partition = ?", (info.id, segment.partition)
+    ).fetchone()
+    if row is None:
+        raise StreamError(f"{info.name} has partitions 0 to {info.partitions - 1}, not {segment.partition}")
+    first = int(row[0])
+    upcoming = first + segment.count
+    connection.execute(
+        "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            info.id,
+            segment.partition,
+            first,
+            upcoming - 1,
+            segment.count,
+            zlib.crc32(segment.data),
+            segment.data,
+        ),
+    )
+    connection.execute(
+        "UPDATE partitions SET upcoming = ? WHERE stream = ? AND partition = ?",
+        (upcoming, info.id, segment.partition),
+    )
+    return upcoming

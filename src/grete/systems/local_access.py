@@ -1,0 +1,53 @@
+"""The embedded system as an executor needs it: partition counts, packing, and changelogs to restore from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from grete.clock import SystemClock
+from grete.systems.local import LocalSystem
+from grete.systems.local_segments import pack, unpack_changes
+from grete.systems.partitioner import partition_of
+
+
+class LocalAccess:
+    """Opened once per Python worker."""
+
+    def __init__(self, directory: str) -> None:
+        self._clock = SystemClock()
+        self._system = LocalSystem(Path(directory), self._clock)
+        self._counts: dict[str, int] = {}
+        self.partitioner = partition_of
+
+    def partition_count(self, stream: str) -> int:
+        """How many partitions the stream has; remembered, since partitions are only ever added."""
+        count = self._counts.get(stream)
+        if count is None:
+            count = self._counts[stream] = self._system.partition_count(stream)
+        return count
+
+    def pack(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps_ms: Sequence[int]
+    ) -> bytes:
+        """Records as the commit wants them."""
+        return pack(keys, values, timestamps_ms)
+
+    def unpack(self, data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+        """(key, value) of packed changelog records."""
+        return unpack_changes(data)
+
+    def changes(
+        self, stream: str, partition: int, start: int, end: int
+    ) -> Iterator[tuple[bytes, bytes | None]]:
+        """Changelog records with start <= offset < end, in order."""
+        for _, batch in self._system.read(stream, partition, start, end):
+            yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+
+    def now_ms(self) -> int:
+        """Wall time, for record timestamps."""
+        return self._clock.wall_ms()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._system.close()
