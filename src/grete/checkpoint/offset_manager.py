@@ -1,0 +1,160 @@
+"""Where each task starts to read (Samza's OffsetManager), as a pure function.
+
+Per task and SSP: the offset after the checkpoint, unless the stream is reset or has none; then the default of the
+stream, else of its system, else `upcoming` (S2-87 to S2-90). Offsets are kept per task, so two tasks that read the
+same broadcast SSP never share one (S2-95).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from grete.errors import ConfigError, OffsetOutOfRange, StreamError
+from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
+from grete.systems.base import PartitionOffsets
+
+_log = logging.getLogger(__name__)
+_DEFAULTS = ("oldest", "newest", "upcoming")
+
+
+class OffsetAdmin(Protocol):
+    """What is asked of a system."""
+
+    def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
+        """See SystemAdmin."""
+
+    def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
+        """See SystemAdmin."""
+
+    def compare(self, left: str, right: str) -> int:
+        """See SystemAdmin."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartingOffsets:
+    """The next offset to read, per task and SSP; and the smallest per SSP, where a shared reader begins."""
+
+    by_task: Mapping[TaskName, Mapping[SystemStreamPartition, str]]
+    by_ssp: Mapping[SystemStreamPartition, str]
+
+
+def starting_offsets(
+    tasks: Mapping[TaskName, Sequence[SystemStreamPartition]],
+    checkpoints: Mapping[TaskName, Mapping[SystemStreamPartition, str]],
+    config: Mapping[str, str],
+    admins: Mapping[str, OffsetAdmin],
+) -> StartingOffsets:
+    """Decide for every task and SSP.
+
+    Raises:
+        ConfigError: a default offset that is none of oldest, newest, upcoming; a system without admin.
+        StreamError: a stream or partition does not exist.
+        OffsetOutOfRange: the checkpoint points at what retention has removed, or past the end.
+    """
+    known: dict[SystemStream, Mapping[int, PartitionOffsets]] = {}
+    by_task: dict[TaskName, dict[SystemStreamPartition, str]] = {}
+    for task, ssps in tasks.items():
+        checkpoint = _still_inputs(task, checkpoints.get(task, {}), ssps)
+        by_task[task] = {}
+        for ssp in ssps:
+            offsets = _offsets_of(ssp, known, admins)
+            last = None if _is_reset(ssp.system_stream, config) else checkpoint.get(ssp)
+            if last is None:
+                by_task[task][ssp] = _default(ssp, offsets, config)
+            else:
+                by_task[task][ssp] = _after(task, ssp, last, offsets, admins[ssp.system])
+    return StartingOffsets(by_task, _smallest(by_task, admins))
+
+
+def _still_inputs(
+    task: TaskName, checkpoint: Mapping[SystemStreamPartition, str], ssps: Sequence[SystemStreamPartition]
+) -> dict[SystemStreamPartition, str]:
+    """The checkpoint without streams that are no input any more (S2-85: the original crashed on them)."""
+    for ssp in sorted(set(checkpoint) - set(ssps)):
+        _log.info("Ignoring offset for %s of task %s since the stream is not an input any more.", ssp, task)
+    return {ssp: offset for ssp, offset in checkpoint.items() if ssp in ssps}
+
+
+def _admin(system: str, admins: Mapping[str, OffsetAdmin]) -> OffsetAdmin:
+    try:
+        return admins[system]
+    except KeyError:
+        raise ConfigError(
+            f"system {system!r} is not configured: set systems.{system}.samza.factory"
+        ) from None
+
+
+def _offsets_of(
+    ssp: SystemStreamPartition,
+    known: dict[SystemStream, Mapping[int, PartitionOffsets]],
+    admins: Mapping[str, OffsetAdmin],
+) -> PartitionOffsets:
+    stream = ssp.system_stream
+    if stream not in known:
+        known[stream] = _admin(ssp.system, admins).offsets(stream.stream)
+    if ssp.partition not in known[stream]:
+        raise StreamError(f"{stream} has no partition {ssp.partition}")
+    return known[stream][ssp.partition]
+
+
+def _setting(stream: SystemStream, config: Mapping[str, str], name: str) -> tuple[str, str] | None:
+    """(key, value) of a stream's setting in Samza's two spellings."""
+    keys = (
+        f"streams.{stream.stream}.samza.{name}",
+        f"systems.{stream.system}.streams.{stream.stream}.samza.{name}",
+    )
+    return next(((key, config[key]) for key in keys if key in config), None)
+
+
+def _is_reset(stream: SystemStream, config: Mapping[str, str]) -> bool:
+    found = _setting(stream, config, "reset.offset")
+    return found is not None and found[1].strip().lower() == "true"
+
+
+def _default(ssp: SystemStreamPartition, offsets: PartitionOffsets, config: Mapping[str, str]) -> str:
+    """The default offset, falling back to upcoming with a warning when the stream is empty (S2-90)."""
+    stream = ssp.system_stream
+    system_keys = (
+        f"systems.{ssp.system}.samza.offset.default",
+        f"systems.{ssp.system}.default.stream.samza.offset.default",
+    )
+    found = _setting(stream, config, "offset.default") or next(
+        ((key, config[key]) for key in system_keys if key in config), ("", "upcoming")
+    )
+    wanted = found[1].strip().lower()
+    if wanted not in _DEFAULTS:
+        raise ConfigError(f"{found[0]}={found[1]!r}: an offset default is one of {', '.join(_DEFAULTS)}")
+    offset = {"oldest": offsets.oldest, "newest": offsets.newest, "upcoming": offsets.upcoming}[wanted]
+    if offset is None:
+        _log.warning("%s has no %s offset since it is empty; starting at %s", ssp, wanted, offsets.upcoming)
+        return offsets.upcoming
+    return offset
+
+
+def _after(
+    task: TaskName, ssp: SystemStreamPartition, last: str, offsets: PartitionOffsets, admin: OffsetAdmin
+) -> str:
+    next_offset = admin.offsets_after({ssp: last})[ssp]
+    oldest = offsets.oldest if offsets.oldest is not None else offsets.upcoming
+    if admin.compare(next_offset, oldest) < 0 or admin.compare(next_offset, offsets.upcoming) > 0:
+        raise OffsetOutOfRange(
+            f"task {task!r} has processed {ssp} up to offset {last}, but the stream holds {oldest} to before "
+            f"{offsets.upcoming}: what lies between is lost. To go on without it set "
+            f"streams.{ssp.stream}.samza.reset.offset=true for one run"
+        )
+    return next_offset
+
+
+def _smallest(
+    by_task: Mapping[TaskName, Mapping[SystemStreamPartition, str]], admins: Mapping[str, OffsetAdmin]
+) -> dict[SystemStreamPartition, str]:
+    smallest: dict[SystemStreamPartition, str] = {}
+    for offsets in by_task.values():
+        for ssp, offset in offsets.items():
+            known = smallest.get(ssp)
+            if known is None or admins[ssp.system].compare(offset, known) < 0:
+                smallest[ssp] = offset
+    return smallest

@@ -1,0 +1,127 @@
+"""What one batch commits of a task: Samza's checkpoint records plus a companion that only grete reads.
+
+In the checkpoint log a task has up to three keys:
+
+- Samza's own: `{"systemstreampartition-grouper-factory":..,"taskName":..,"type":"checkpoint"}` -> CheckpointV1 and,
+  with type `checkpoint-v2`, CheckpointV2. They are the truth for offsets: a checkpoint tool may overwrite them.
+- `["grete-commit", task]` -> lineage, batch id, attempt token, store positions, and the offsets they belong to. It
+  is believed only while its offsets equal the checkpoint's; after a tool has moved the checkpoint, the task has
+  offsets and nothing else, and the data plane starts a new lineage from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from grete.errors import WireError
+from grete.keyed_log.base import Entry, Record
+from grete.model.ids import SystemStreamPartition, TaskName
+from grete.wire import checkpoint_json
+
+_COMPANION = "grete-commit"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCommit:
+    """A task's committed state. `offsets` are the last processed ones; the rest is empty when a tool wrote it.
+
+    `store_positions` is, per store, the end of its changelog partition after this commit.
+    """
+
+    offsets: Mapping[SystemStreamPartition, str]
+    lineage: str = ""
+    batch_id: int = -1
+    token: str = ""
+    store_positions: Mapping[str, int] = field(default_factory=dict)
+
+
+def commit_entries(
+    commits: Mapping[TaskName, TaskCommit],
+    *,
+    grouper: str,
+    write_versions: Sequence[int] = (1, 2),
+    checkpoint_id: str = "0-0",
+) -> list[Entry]:
+    """The records to append, atomically, for these tasks."""
+    entries = []
+    for task, commit in sorted(commits.items()):
+        if 1 in write_versions:
+            value = checkpoint_json.encode_v1(commit.offsets)
+            entries.append(Entry(checkpoint_json.encode_log_key(grouper, task, "checkpoint"), value))
+        if 2 in write_versions:
+            value = checkpoint_json.encode_v2(checkpoint_id, commit.offsets, {})
+            entries.append(Entry(checkpoint_json.encode_log_key(grouper, task, "checkpoint-v2"), value))
+        entries.append(Entry(orjson.dumps([_COMPANION, task]), _companion(commit)))
+    return entries
+
+
+def _companion(commit: TaskCommit) -> bytes:
+    return orjson.dumps(
+        {
+            "offsets": {str(ssp): offset for ssp, offset in commit.offsets.items()},
+            "lineage": commit.lineage,
+            "batch_id": commit.batch_id,
+            "token": commit.token,
+            "store_positions": dict(commit.store_positions),
+        }
+    )
+
+
+def read_commits(records: Iterable[Record]) -> dict[TaskName, TaskCommit]:
+    """Fold a checkpoint log into the last commit of each task. Undecodable records are skipped."""
+    checkpoints: dict[TaskName, Mapping[SystemStreamPartition, str]] = {}
+    companions: dict[TaskName, TaskCommit] = {}
+    for record in records:
+        try:
+            _fold(record, checkpoints, companions)
+        except WireError:
+            continue  # a foreign or damaged record must not keep the job from starting (fault 28)
+    merged = {}
+    for task, offsets in checkpoints.items():
+        companion = companions.get(task)
+        agrees = companion is not None and dict(companion.offsets) == dict(offsets)
+        merged[task] = companion if companion is not None and agrees else TaskCommit(offsets)
+    return merged
+
+
+def _fold(
+    record: Record,
+    checkpoints: dict[TaskName, Mapping[SystemStreamPartition, str]],
+    companions: dict[TaskName, TaskCommit],
+) -> None:
+    if record.key.startswith(b"["):
+        task, commit = _read_companion(record)
+        if commit is None:
+            companions.pop(task, None)
+        else:
+            companions[task] = commit
+        return
+    _, task, kind = checkpoint_json.decode_log_key(record.key)
+    if kind != "checkpoint":
+        return
+    if record.value is None:
+        checkpoints.pop(task, None)
+    else:
+        checkpoints[task] = checkpoint_json.decode_v1(record.value)
+
+
+def _read_companion(record: Record) -> tuple[TaskName, TaskCommit | None]:
+    try:
+        kind, task = orjson.loads(record.key)
+        if kind != _COMPANION:
+            raise WireError(f"offset {record.offset}: unknown record {kind!r}")
+        if record.value is None:
+            return TaskName(task), None
+        document = orjson.loads(record.value)
+        return TaskName(task), TaskCommit(
+            offsets={SystemStreamPartition.parse(ssp): o for ssp, o in document["offsets"].items()},
+            lineage=document["lineage"],
+            batch_id=int(document["batch_id"]),
+            token=document["token"],
+            store_positions={name: int(p) for name, p in document["store_positions"].items()},
+        )
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WireError(f"offset {record.offset}: not a commit record: {error!r}") from error

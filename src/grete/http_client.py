@@ -1,0 +1,110 @@
+"""How containers and tools read from the job coordinator: retry with back-off, one clear error at the end (S2-79)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from grete.errors import CoordinatorUnavailable, Fenced
+
+_log = logging.getLogger(__name__)
+_GIVE_UP_AFTER_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Samza's ExponentialSleepStrategy (S2-81): `initial_ms`, times `multiplier`, at most `maximum_ms`."""
+
+    multiplier: float = 2.0
+    initial_ms: int = 100
+    maximum_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.multiplier <= 1:
+            raise ValueError(f"the back-off multiplier must be greater than 1, got {self.multiplier}")
+
+    def delays_ms(self) -> Iterator[int]:
+        """The waits, without end."""
+        delay = float(self.initial_ms)
+        while True:
+            yield int(min(delay, self.maximum_ms))
+            delay = min(delay * self.multiplier, float(self.maximum_ms))
+
+
+class JobCoordinatorClient:
+    """Talks to one coordinator. The token comes from a file, never from the environment or a command line."""
+
+    def __init__(
+        self,
+        url: str,
+        token_file: Path | None,
+        *,
+        timeout_s: float = 60.0,
+        backoff: Backoff | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        headers = {}
+        if token_file is not None:
+            headers["Authorization"] = f"Bearer {token_file.read_text(encoding='ascii').strip()}"
+        self._backoff = backoff or Backoff()
+        self._sleep = sleep
+        self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, trust_env=False)
+
+    def get(self, path: str) -> Any:
+        """The JSON document at `path`.
+
+        Raises:
+            CoordinatorUnavailable: it kept answering with errors for a minute, or did not answer at all.
+        """
+        waited_ms = 0
+        for delay_ms in self._backoff.delays_ms():
+            response = self._request("GET", path)
+            if response.status_code == 200:
+                return response.json()
+            _log.warning("GET %s: %s %s", path, response.status_code, response.text[:500])
+            if waited_ms >= _GIVE_UP_AFTER_S * 1000:
+                break
+            self._sleep(delay_ms / 1000)
+            waited_ms += delay_ms
+        raise CoordinatorUnavailable(
+            f"Unable to read JobModel from Jobcoordinator HTTP server at {self._client.base_url}{path}"
+        )
+
+    def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        try:
+            return self._client.request(method, path, json=body)
+        except httpx.HTTPError as error:
+            raise CoordinatorUnavailable(f"{method} {self._client.base_url}{path}: {error!r}") from error
+
+    def container(self, container_id: str) -> dict[str, Any]:
+        """The container's assignment."""
+        document: dict[str, Any] = self.get(f"/api/v1/containers/{container_id}")
+        return document
+
+    def heartbeat(self, container_id: str, body: dict[str, object]) -> str:
+        """Tell that the container lives; returns `continue` or `stop`.
+
+        Raises:
+            Fenced: the coordinator knows a newer incarnation.
+            CoordinatorUnavailable: no answer, or an error.
+        """
+        path = f"/api/v1/containers/{container_id}/heartbeat"
+        response = self._request("POST", path, body)
+        if response.status_code == 409:
+            document = response.json()
+            raise Fenced(
+                f"container {container_id}", epoch=int(str(body["epoch"])), seen=int(document["epoch"])
+            )
+        if response.status_code != 200:
+            raise CoordinatorUnavailable(f"POST {path}: {response.status_code} {response.text[:500]}")
+        return str(response.json()["action"])
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()

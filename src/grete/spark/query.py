@@ -1,0 +1,125 @@
+"""One streaming query: started, watched, stopped at a batch boundary."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors.exceptions.captured import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from grete.errors import GreteError, JobError, ProcessingError
+from grete.spark.spark_log import SourceOffsets, read_batch_end
+from grete.spark.stream_task_batch import BatchOutcome
+
+_log = logging.getLogger(__name__)
+_WATCH_INTERVAL_S = 0.2
+
+RunBatch = Callable[[DataFrame, int, SourceOffsets], BatchOutcome]
+
+
+class _StopRequested(Exception):
+    """Raised into Spark to end the query between two batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySettings:
+    """How the query runs: until what is there is consumed, or for ever with a batch every `interval_ms`."""
+
+    checkpoint: Path
+    until_drained: bool
+    interval_ms: int
+    output_mode: str = "append"
+
+
+class Query:
+    """Runs batches until drained, stopped or failed."""
+
+    def __init__(self, run_batch: RunBatch, settings: QuerySettings, stop: threading.Event) -> None:
+        self._run_batch = run_batch
+        self._settings = settings
+        self._stop = stop
+        self._in_batch = threading.Lock()
+        self._failure: BaseException | None = None
+        self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
+
+    def _for_each_batch(self, batch: DataFrame, batch_id: int) -> None:
+        with self._in_batch:
+            if self._stop.is_set():
+                raise _StopRequested
+            try:
+                end = read_batch_end(self._settings.checkpoint, batch_id)
+                outcome = self._run_batch(batch, batch_id, end)
+            except BaseException as error:
+                # Spark turns it into text; keep the object, so that the container can tell fencing from poison
+                self._failure = error
+                raise
+            self.on_outcome(batch_id, outcome)
+            if outcome.shutdown_all:
+                self._stop.set()
+
+    def run(self, spark: SparkSession, frame: DataFrame) -> None:
+        """Start the query and return when it is drained or stopped.
+
+        Raises:
+            GreteError: what the batch raised (Fenced, ProcessingError, ...).
+            JobError: Spark failed, or its JVM died.
+        """
+        writer = (
+            frame.writeStream.foreachBatch(self._for_each_batch)
+            .outputMode(self._settings.output_mode)
+            .option("checkpointLocation", str(self._settings.checkpoint))
+        )
+        if self._settings.until_drained:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{self._settings.interval_ms} milliseconds")
+        try:
+            query = writer.start()
+            self._watch(spark, query)
+        except StreamingQueryException as error:
+            self._explain(error)
+        except (Py4JError, OSError) as error:
+            raise JobError(f"Spark's JVM is gone: {error!r}") from error
+
+    def _watch(self, spark: SparkSession, query: StreamingQuery) -> None:
+        """Wait for the end; stop between batches when asked; notice a JVM that died."""
+        process = getattr(spark.sparkContext._gateway, "proc", None)
+        while not query.awaitTermination(_WATCH_INTERVAL_S):  # type: ignore[arg-type] # takes fractions too
+            if process is not None and process.poll() is not None:
+                raise JobError(f"Spark's JVM ended with code {process.returncode}")
+            if self._stop.is_set():
+                with self._in_batch:
+                    query.stop()
+                return
+
+    def _explain(self, error: StreamingQueryException) -> None:
+        failure = self._failure
+        if isinstance(failure, _StopRequested):
+            return
+        if isinstance(failure, GreteError):
+            raise failure
+        text = str(error) if failure is None else str(failure)
+        reason = executor_error(text)
+        raise (
+            reason if reason is not None else JobError(f"the streaming query failed: {text[:4000]}")
+        ) from error
+
+
+_MARKER = "grete.errors."
+
+
+def executor_error(text: str) -> GreteError | None:
+    """The grete error inside the text of an exception that came from a Python worker through the JVM."""
+    for line in text.splitlines():
+        head, marker, rest = line.partition(_MARKER)
+        if marker and not head.strip().startswith("File"):
+            name, _, message = rest.partition(": ")
+            kind = ProcessingError if name == "ProcessingError" else JobError
+            return kind(message.strip())
+    return None
