@@ -13,9 +13,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from grete.api import DataFramePipeline
+from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.offset_manager import StartingOffsets, starting_offsets
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock, SystemClock
+from grete.config.stores import changelog_stream, store_names
 from grete.errors import ConfigError, StreamNotFound
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, TaskName
@@ -33,12 +35,6 @@ from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
 
 _log = logging.getLogger("grete.container")
-
-
-def checkpoint_log_name(assignment: Assignment) -> str:
-    """The keyed log of the job's checkpoints, named as Samza names its checkpoint topic (S2-110)."""
-    job = assignment.job
-    return f"__samza_checkpoint_ver_1_for_{job.name.replace('_', '-')}_{job.id.replace('_', '-')}"
 
 
 class JobRun:
@@ -91,7 +87,7 @@ class JobRun:
         self._system.close()
 
     def _commits(self) -> dict[TaskName, TaskCommit]:
-        log = self._system.checkpoint_log(checkpoint_log_name(self._assignment))
+        log = self._system.checkpoint_log(checkpoint_log_name(self._assignment.job))
         mine = {task.name for task in self._assignment.tasks}
         return {task: commit for task, commit in read_commits(log.read()).items() if task in mine}
 
@@ -99,7 +95,7 @@ class JobRun:
         return CommitTarget(
             store=self._system,
             fences=(self._assignment.fence,),
-            checkpoint_log=checkpoint_log_name(self._assignment),
+            checkpoint_log=checkpoint_log_name(self._assignment.job),
             grouper=self._config.get("job.systemstreampartition.grouper.factory", _DEFAULT_GROUPER),
             now_ms=self._clock.wall_ms,
         )
@@ -158,7 +154,7 @@ class JobRun:
     def _stores(self) -> tuple[StoreSpec, ...]:
         specs = []
         for name in store_names(self._config):
-            stream = changelog_stream(name, self._assignment, self._config)
+            stream = changelog_stream(name, self._assignment.job, self._config)
             specs.append(StoreSpec(name, stream, self._system.stream(stream).uid))
         return tuple(specs)
 
@@ -269,19 +265,6 @@ class JobRun:
 
 
 _DEFAULT_GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
-
-
-def store_names(config: Mapping[str, str]) -> list[str]:
-    """Every store that `stores.<name>.*` configures, sorted."""
-    return sorted({key.split(".")[1] for key in config if key.startswith("stores.") and key.count(".") >= 2})
-
-
-def changelog_stream(store: str, assignment: Assignment, config: Mapping[str, str]) -> str:
-    """The stream behind a store: `stores.<name>.changelog`, or `<job>-<id>-<store>-changelog`."""
-    named = config.get(f"stores.{store}.changelog")
-    if named is None:
-        return f"{assignment.job}-{store}-changelog"
-    return SystemStream.parse(named).stream if "." in named else named
 
 
 def _declared_outputs(config: Mapping[str, str]) -> list[str]:

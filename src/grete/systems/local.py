@@ -153,6 +153,30 @@ class LocalSystem(SystemAdmin, TransactionalStore):
                     f"asked for {spec.partitions}, compacted={spec.compacted}"
                 )
 
+    def ensure_stream(self, spec: StreamSpec) -> None:
+        """Create the stream, or add partitions to one that has fewer; more than asked for are fine.
+
+        Raises:
+            StreamError: it exists with another cleanup policy.
+        """
+        with self._file.transaction() as connection:
+            row = connection.execute(
+                "SELECT id, partitions, compacted FROM streams WHERE name = ?", (spec.stream,)
+            ).fetchone()
+            if row is None:
+                self._create_in(connection, spec)
+                return
+            if bool(row[2]) != spec.compacted:
+                raise StreamError(f"stream {spec.stream!r} exists with compacted={bool(row[2])}")
+            connection.executemany(
+                "INSERT INTO partitions (stream, partition) VALUES (?, ?)",
+                ((row[0], partition) for partition in range(row[1], spec.partitions)),
+            )
+            if row[1] < spec.partitions:
+                connection.execute(
+                    "UPDATE streams SET partitions = ? WHERE id = ?", (spec.partitions, row[0])
+                )
+
     def _create_in(self, connection: apsw.Connection, spec: StreamSpec) -> None:
         connection.execute(
             "INSERT INTO streams (name, uid, partitions, compacted) VALUES (?, ?, ?, ?)",

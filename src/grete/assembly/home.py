@@ -1,0 +1,46 @@
+"""Where everything is kept: GRETE_HOME, `.grete` in the current folder by default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from grete.errors import JobError
+from grete.metadata.access import FILE_NAME
+from grete.model.ids import JobId
+
+
+def grete_home() -> Path:
+    """The home directory, absolute; it may not exist yet."""
+    return Path(os.environ.get("GRETE_HOME", ".grete")).resolve()
+
+
+def system_directory(config: Mapping[str, str], system: str, home: Path) -> Path:
+    """The folder of an embedded system."""
+    return Path(config.get(f"systems.{system}.path", str(home / "local")))
+
+
+def state_directory(config: Mapping[str, str], job: JobId, home: Path) -> Path:
+    """The folder of a job's lineages, store files, logs and token."""
+    return Path(config.get("job.state.dir", str(home / "jobs"))) / str(job)
+
+
+def jobs(home: Path) -> list[JobId]:
+    """The jobs whose coordinator streams are in the home's embedded system, sorted."""
+    from grete.metadata.job_index import indexed_jobs
+
+    path = home / "local" / FILE_NAME
+    return indexed_jobs(path) if path.exists() else []
+
+
+def parse_job(text: str) -> JobId:
+    """`name` or `name:id`.
+
+    Raises:
+        JobError: empty.
+    """
+    name, _, id_ = text.partition(":")
+    if not name:
+        raise JobError(f"--job {text!r}: write the job's name, or name:id")
+    return JobId(name, id_ or "1")

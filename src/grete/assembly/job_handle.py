@@ -1,0 +1,154 @@
+"""A job opened for looking at it and for asking things of it, running or not. Imports neither Spark nor Arrow."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from grete.assembly.home import grete_home, state_directory, system_directory
+from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.task_commit import TaskCommit, read_commits
+from grete.clock import SystemClock
+from grete.config.validate import refused_changes, validate
+from grete.coordination.base import Holder
+from grete.coordination.sqlite import SqliteCoordination
+from grete.errors import ConfigError, JobError
+from grete.keyed_log.base import KeyedLog
+from grete.keyed_log.sqlite import SqliteKeyedLog
+from grete.metadata.access import FILE_NAME
+from grete.metadata.assignments import ChangelogMapping, TaskAssignments
+from grete.metadata.coordinator_stream import ConfigChange, CoordinatorStream, config_history, stream_name
+from grete.metadata.history import History, HistoryRow
+from grete.metadata.job_state import JobState, StopRequest, read_state, write_stop_request
+from grete.metadata.locality import LocalityManager
+from grete.model.ids import ContainerId, JobId, TaskName
+from grete.model.messages import CoordinatorMessage
+from grete.sqlite_file import SqliteFile, open_file
+from grete.systems.local import LocalSystem
+
+
+def job_scope(job: JobId) -> str:
+    """The scope of a job's leadership and of its coordinator's fence."""
+    return f"job/{job}"
+
+
+class JobHandle:
+    """One job's stream, checkpoints and system, opened by `open_job`."""
+
+    def __init__(self, job: JobId, home: Path, file: SqliteFile, coordination: SqliteCoordination) -> None:
+        self.job = job
+        self.home = home
+        self._clock = SystemClock()
+        self._coordination = coordination
+        self.coordinator_log: KeyedLog = SqliteKeyedLog(file, stream_name(job), self._clock)
+        self.stream = CoordinatorStream(self.coordinator_log, self._clock, source="grete-cli")
+
+    def config(self) -> dict[str, str]:
+        """The configuration in force."""
+        return self.stream.config()
+
+    def config_history(self) -> list[tuple[CoordinatorMessage, list[ConfigChange]]]:
+        """Every generation that is still in the stream, oldest first."""
+        return list(config_history(self.coordinator_log))
+
+    def set_config(
+        self, changes: Mapping[str, str | None], *, reason: str, force: bool = False
+    ) -> list[ConfigChange]:
+        """Set keys (None unsets) as one generation, after the result as a whole was found valid.
+
+        Raises:
+            ConfigError: the result would be invalid, or a set-once key of a stateful job would change.
+        """
+        old = self.config()
+        new = {**old, **{key: value for key, value in changes.items() if value is not None}}
+        new = {key: value for key, value in new.items() if changes.get(key, "") is not None}
+        if not force:
+            problems = refused_changes(old, new)
+            if problems:
+                raise ConfigError(*problems)
+            if old:
+                validate(new)
+        return self.stream.write_config(new, run_id=self.stream.run_id() or uuid.uuid4().hex, reason=reason)
+
+    def history(self) -> list[HistoryRow]:
+        """What happened."""
+        return History(self.stream).rows()
+
+    def state(self) -> JobState | None:
+        """The recorded state; `running` of a job that nobody leads means that its coordinator died."""
+        return read_state(self.stream)
+
+    def holder(self) -> Holder | None:
+        """Who runs the job now."""
+        return self._coordination.holder(job_scope(self.job))
+
+    def localities(self) -> dict[ContainerId, str]:
+        """The host of each container."""
+        return LocalityManager(self.stream).read_locality()
+
+    def assignments(self) -> dict[TaskName, ContainerId]:
+        """The container of each task."""
+        return TaskAssignments(self.stream).read()
+
+    def changelog_mapping(self) -> dict[TaskName, int]:
+        """The changelog partition of each task there ever was."""
+        return ChangelogMapping(self.stream).read()
+
+    @property
+    def state_directory(self) -> Path:
+        """The folder of lineages, store files, logs and token."""
+        return state_directory(self.config(), self.job, self.home)
+
+    @contextmanager
+    def system(self, name: str = "local") -> Iterator[LocalSystem]:
+        """The embedded system of that name."""
+        system = LocalSystem(system_directory(self.config(), name, self.home), self._clock)
+        try:
+            yield system
+        finally:
+            system.close()
+
+    def checkpoints(self) -> dict[TaskName, TaskCommit]:
+        """The last commit of each task."""
+        with self.system() as system:
+            return read_commits(system.checkpoint_log(checkpoint_log_name(self.job)).read())
+
+    def request_stop(self, deadline_s: float, reason: str) -> JobState:
+        """Ask the running coordinator to stop.
+
+        Raises:
+            JobError: the job is not running.
+        """
+        state = self.state()
+        if state is None or self.holder() is None:
+            raise JobError(f"job {self.job} is not running")
+        write_stop_request(self.stream, StopRequest(state.epoch, deadline_s, reason))
+        return state
+
+
+@contextmanager
+def open_job(
+    job: JobId, config: Mapping[str, str] | None = None, *, must_exist: bool = True
+) -> Iterator[JobHandle]:
+    """Open a job's stream.
+
+    Raises:
+        JobError: there is no such job in this GRETE_HOME.
+    """
+    home = grete_home()
+    given = config or {}
+    directory = system_directory(given, given.get("job.coordinator.system", "local"), home)
+    if must_exist and not (directory / FILE_NAME).exists():
+        raise JobError(f"there is no job {job} in {home}: run it first, or set GRETE_HOME")
+    file = open_file(directory / FILE_NAME)
+    coordination = SqliteCoordination(file, directory / "locks", SystemClock())
+    try:
+        handle = JobHandle(job, home, file, coordination)
+        if must_exist and handle.coordinator_log.end() < 0:
+            raise JobError(f"there is no job {job} in {home}; `grete status` lists the jobs")
+        yield handle
+    finally:
+        coordination.close()
+        file.close()

@@ -1,0 +1,317 @@
+"""`grete run`: submit a job and coordinate it in the foreground until it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grete.assembly.home import grete_home, state_directory, system_directory
+from grete.assembly.job_handle import job_scope
+from grete.assembly.view import View
+from grete.clock import SystemClock
+from grete.config.coordinator_config import coordinator_environment
+from grete.config.load import load
+from grete.config.rewriters import apply_rewriters
+from grete.config.stores import changelog_stream, store_names
+from grete.config.validate import refused_changes, unknown_keys, validate
+from grete.coordination.base import Leadership
+from grete.coordination.sqlite import SqliteCoordination
+from grete.coordinator.decide import Phase, RetryPolicy, State, StopRequested
+from grete.coordinator.job_model import Calculated, Remembered, calculate, input_streams
+from grete.coordinator.loop import CoordinatorLoop
+from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
+from grete.errors import ConfigError, JobError
+from grete.failpoints import failpoint
+from grete.keyed_log.base import Fence
+from grete.keyed_log.sqlite import SqliteKeyedLog
+from grete.launch.base import Launcher
+from grete.launch.process import ProcessLauncher
+from grete.metadata.access import FILE_NAME
+from grete.metadata.assignments import ChangelogMapping, TaskAssignments
+from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
+from grete.metadata.history import History
+from grete.metadata.job_index import claim_stream
+from grete.metadata.job_state import JobState, write_state
+from grete.model.ids import ContainerId, JobId
+from grete.server.serve import HttpServer, bind, write_token
+from grete.sqlite_file import open_file
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem
+
+_log = logging.getLogger("grete.coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What `grete run` was asked for. Without `config_paths` the configuration is the coordinator stream's."""
+
+    config_paths: Sequence[str] = ()
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    job: JobId | None = None
+    until_drained: bool = False
+    take_over: bool = False
+    reason: str = ""
+    container_command: Sequence[str] = (sys.executable, "-m", "grete.spark.container")
+
+
+def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) -> int:
+    """Run a job until it ends; returns the exit code: 0 finished or stopped, 1 failed.
+
+    `on_view` gets the coordinator's view as soon as there is one, to show progress from.
+
+    Raises:
+        ConfigError: the configuration is wrong; nothing was written.
+        HeldByOther: the job runs already; nothing was written.
+        Fenced, LeadershipLost: another coordinator has taken over.
+    """
+    with ExitStack() as stack:
+        return _Run(options, stack, on_view).execute()
+
+
+class _Run:
+    def __init__(self, options: RunOptions, stack: ExitStack, on_view: Callable[[View], None] | None) -> None:
+        self._options = options
+        self._stack = stack
+        self._on_view = on_view
+        self._home = grete_home()
+        self._clock = SystemClock()
+
+    def execute(self) -> int:
+        submitted = self._submitted_config()
+        job = self._job(submitted)
+        self._open(job, submitted or {})
+        leadership = self._campaign()
+        self._stream = CoordinatorStream(
+            self._log, self._clock, source="job-runner", fence=Fence(job_scope(job), leadership.epoch)
+        )
+        run_id = self._write_config(submitted)
+        config = self._stream.config()
+        failpoint("coordinator.bootstrapped")
+        calculated = self._model(config)
+        self._create_streams(config, calculated)
+        metadata = self._check_metadata(config, calculated, run_id)
+        return self._coordinate(config, calculated, metadata, leadership, run_id)
+
+    # --- submit ---
+
+    def _submitted_config(self) -> dict[str, str] | None:
+        """The configuration to submit, None to go on with the stream's."""
+        if not self._options.config_paths:
+            return None
+        config = apply_rewriters(load(self._options.config_paths, self._options.overrides))
+        validate(config)
+        for warning in unknown_keys(config):
+            _log.warning("%s", warning)
+        failpoint("submit.config-loaded")
+        return config
+
+    def _job(self, submitted: Mapping[str, str] | None) -> JobId:
+        if submitted is not None:
+            return JobId(submitted["job.name"], submitted.get("job.id", "1"))
+        if self._options.job is None:
+            raise ConfigError("name the job: --config FILE to submit one, --job NAME to run one again")
+        return self._options.job
+
+    def _open(self, job: JobId, config: Mapping[str, str]) -> None:
+        self._job_id = job
+        directory = system_directory(config, config.get("job.coordinator.system", "local"), self._home)
+        if not config and not (directory / FILE_NAME).exists():
+            raise JobError(f"there is no job {job} in {self._home}: submit it with --config FILE")
+        self._file = open_file(directory / FILE_NAME)
+        self._stack.callback(self._file.close)
+        if config:
+            claim_stream(self._file, job)
+        self._log = SqliteKeyedLog(self._file, stream_name(job), self._clock)
+        ttl_s = int(config.get("job.coordinator.lease.ttl.ms", "15000")) / 1000
+        self._ttl_s = ttl_s
+        self._coordination = SqliteCoordination(self._file, directory / "locks", self._clock, ttl_s=ttl_s)
+        self._stack.callback(self._coordination.close)
+
+    def _campaign(self) -> Leadership:
+        leadership = self._coordination.campaign(job_scope(self._job_id), take_over=self._options.take_over)
+        self._log.raise_fence(Fence(job_scope(self._job_id), leadership.epoch))
+        failpoint("submit.elected")
+        return leadership
+
+    def _write_config(self, submitted: Mapping[str, str] | None) -> str:
+        """Make the submitted configuration the stream's; returns the run id of the configuration in force."""
+        old = self._stream.config()
+        if submitted is None:
+            if not old:
+                raise JobError(
+                    f"there is no job {self._job_id} in {self._home}: submit it with --config FILE"
+                )
+            if self._options.overrides:
+                raise ConfigError(
+                    "--set goes with --config; use `grete config set` to change a job's configuration"
+                )
+            validate(old)
+            return self._stream.run_id() or uuid.uuid4().hex
+        problems = refused_changes(old, submitted)
+        if problems:
+            raise ConfigError(*problems)
+        run_id = uuid.uuid4().hex
+        changes = self._stream.write_config(submitted, run_id=run_id, reason=self._options.reason)
+        failpoint("submit.config-written")
+        _log.info("configuration written, %d keys changed, run %s", len(changes), run_id)
+        return run_id
+
+    # --- coordinate ---
+
+    def _systems(self, config: Mapping[str, str]) -> dict[str, LocalSystem]:
+        found: dict[str, LocalSystem] = {}
+        for stream in input_streams(config):
+            if stream.system not in found:
+                directory = system_directory(config, stream.system, self._home)
+                found[stream.system] = LocalSystem(directory, self._clock)
+                self._stack.callback(found[stream.system].close)
+        return found
+
+    def _model(self, config: Mapping[str, str]) -> Calculated:
+        self._inputs = self._systems(config)
+        partitions = {s: self._inputs[s.system].partition_count(s.stream) for s in input_streams(config)}
+        assignments, mapping = TaskAssignments(self._stream), ChangelogMapping(self._stream)
+        calculated = calculate(config, partitions, Remembered(assignments.read(), mapping.read()))
+        failpoint("coordinator.model-calculated")
+        mapping.write(calculated.changelog)
+        assignments.write({task: id_ for id_, c in calculated.model.containers.items() for task in c.tasks})
+        failpoint("coordinator.model-persisted")
+        return calculated
+
+    def _create_streams(self, config: Mapping[str, str], calculated: Calculated) -> None:
+        """Changelogs of a stateful job, one partition for every task there ever was (S2-105)."""
+        system = next(iter(self._inputs.values()))
+        partitions = max(calculated.changelog.values(), default=-1) + 1
+        for store in store_names(config):
+            name = changelog_stream(store, self._job_id, config)
+            system.ensure_stream(StreamSpec(name, partitions, compacted=True))
+        failpoint("coordinator.streams-created")
+
+    def _check_metadata(
+        self, config: Mapping[str, str], calculated: Calculated, run_id: str
+    ) -> JobCoordinatorMetadataManager:
+        cluster_type = "YARN" if "CONTAINER_ID" in os.environ else "NON_YARN"
+        manager = JobCoordinatorMetadataManager(self._stream, cluster_type)
+        environment = {"SAMZA_EPOCH_ID": run_id, **os.environ}
+        new, previous = manager.generate(calculated.model, config, environment), manager.read()
+        changed = manager.check_for_changes(new, previous)
+        metrics = manager.metrics
+        event = "attempt"
+        if changed:
+            event = "deployment" if metrics.newDeployment else "change"
+            manager.write(new)
+        History(self._stream).append(
+            event,
+            run_id=run_id,
+            epoch_id=new.epoch_id,
+            config_id=new.config_id,
+            job_model_id=new.job_model_id,
+            reason=self._options.reason,
+        )
+        failpoint("coordinator.metadata-written")
+        return manager
+
+    def _coordinate(
+        self,
+        config: Mapping[str, str],
+        calculated: Calculated,
+        metadata: JobCoordinatorMetadataManager,
+        leadership: Leadership,
+        run_id: str,
+    ) -> int:
+        state_dir = state_directory(config, self._job_id, self._home)
+        bound = bind(config.get("job.http.host", "127.0.0.1"), int(config.get("job.http.port", "0")))
+        token_file = state_dir / "http-token"
+        needs_token = config.get("job.http.auth", "token") == "token"
+        token = write_token(token_file)
+        view = View(
+            self._job_id, config, calculated.model, self._stream, metadata.metrics, run_id, leadership.epoch
+        )
+        view.checkpoint_log = next(iter(self._inputs.values())).checkpoint_log
+        server = HttpServer(view, bound, token if needs_token else None)
+        server.start()
+        self._stack.callback(server.close)
+        failpoint("coordinator.serving")
+        launcher = ProcessLauncher(list(self._options.container_command), state_dir / "logs")
+        self._stack.callback(launcher.close)
+        loop = self._loop(config, leadership, launcher, server.url, token_file)
+        view.loop = loop
+        if self._on_view is not None:
+            self._on_view(view)
+        write_state(
+            self._stream,
+            JobState("running", run_id, leadership.epoch, server.url, str(token_file)),
+        )
+        self._stop_on_signals(loop, config)
+        final = loop.run(tuple(sorted(calculated.model.containers)))
+        return self._finish(final, run_id, leadership, server.url)
+
+    def _loop(
+        self,
+        config: Mapping[str, str],
+        leadership: Leadership,
+        launcher: Launcher,
+        url: str,
+        token_file: Path,
+    ) -> CoordinatorLoop:
+        def environment(container: ContainerId, epoch: int) -> dict[str, str]:
+            drained = {"GRETE_UNTIL_DRAINED": "1"} if self._options.until_drained else {}
+            return {
+                "COORDINATOR_URL": url,
+                "SAMZA_CONTAINER_ID": container,
+                "SAMZA_COORDINATOR_SYSTEM_CONFIG": coordinator_environment(config),
+                "GRETE_HOME": str(self._home),
+                "GRETE_COORDINATOR_TOKEN_FILE": str(token_file),
+                "GRETE_CONTAINER_EPOCH": str(epoch),
+                **drained,
+            }
+
+        policy = RetryPolicy(
+            count=int(config.get("cluster-manager.container.retry.count", "8")),
+            window_s=int(config.get("cluster-manager.container.retry.window.ms", "300000")) / 1000,
+            fail_job=config.get("cluster-manager.container.fail.job.after.retries", "true").lower() == "true",
+        )
+        return CoordinatorLoop(
+            coordination=self._coordination,
+            leadership=leadership,
+            launcher=launcher,
+            stream=self._stream,
+            clock=self._clock,
+            state=State(policy),
+            environment=environment,
+            renew_every_s=self._ttl_s / 3,
+        )
+
+    def _stop_on_signals(self, loop: CoordinatorLoop, config: Mapping[str, str]) -> None:
+        """The first SIGTERM or SIGINT stops at a batch boundary, the second kills."""
+        deadline_s = int(config.get("task.shutdown.ms", "30000")) / 1000
+        asked = False
+
+        def on_signal(number: int, _: Any) -> None:
+            nonlocal asked
+            loop.post(StopRequested(0.0 if asked else deadline_s, signal.Signals(number).name))
+            asked = True
+
+        signal.signal(signal.SIGTERM, on_signal)
+        signal.signal(signal.SIGINT, on_signal)
+
+    def _finish(self, final: State, run_id: str, leadership: Leadership, url: str) -> int:
+        """Write the terminal state under our epoch, then release: never the other way round (fault 52)."""
+        failpoint("coordinator.finishing")
+        write_state(
+            self._stream, JobState(final.phase.value, run_id, leadership.epoch, url, "", final.message)
+        )
+        History(self._stream).append(final.phase.value, message=final.message)
+        failpoint("coordinator.finished")
+        self._coordination.release(leadership)
+        if final.phase is Phase.FAILED:
+            raise JobError(final.message or "a container was given up")
+        return 0

@@ -1,0 +1,244 @@
+"""The coordinator stream: config and job state of one job, over a keyed log.
+
+What is kept in memory is the last raw value of each live key, so replay is bounded by live keys and never by the
+log's length. Records that are not understood are counted and kept aside with their offset; they never stop a job.
+
+A config generation is one atomic append: every changed set-config, a tombstone per vanished key, and a
+`grete-config-generation` record that says who wrote it, when, where from and why. So no reader ever sees a mix of
+two configurations (S2-47). Real Samza skips the type it does not know.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from grete.clock import Clock
+from grete.errors import WireError
+from grete.keyed_log.base import Entry, Fence, KeyedLog
+from grete.model.ids import JobId
+from grete.model.messages import SET_CONFIG, VALUE_FIELDS, CoordinatorMessage, Origin
+from grete.wire import coordinator_message as codec
+
+GENERATION = "grete-config-generation"
+_KNOWN_VERSIONS = (1,)
+
+
+def stream_name(job: JobId) -> str:
+    """Samza's name for a job's coordinator stream (S1-5): `_` becomes `-` inside name and id."""
+    return f"__samza_coordinator_{job.name.replace('_', '-')}_{job.id.replace('_', '-')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A record that was not understood."""
+
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One key's change in a generation; None is absent."""
+
+    key: str
+    old: str | None
+    new: str | None
+
+
+class CoordinatorStream:
+    """One job's coordinator stream. Thread-safe."""
+
+    def __init__(self, log: KeyedLog, clock: Clock, *, source: str, fence: Fence | None = None) -> None:
+        self._log = log
+        self._clock = clock
+        self._source = source
+        self._fence = fence
+        self._lock = threading.RLock()
+        self._offset = -1
+        self._live: dict[str, dict[str, bytes]] = {}
+        self._quarantined: list[Quarantined] = []
+        self._types: dict[bytes, tuple[str, str] | None] = {}
+
+    @property
+    def log(self) -> KeyedLog:
+        """The log below."""
+        return self._log
+
+    @property
+    def quarantined(self) -> list[Quarantined]:
+        """What was not understood so far."""
+        return list(self._quarantined)
+
+    def catch_up(self) -> int:
+        """Read what is new; returns the offset of the last record read."""
+        with self._lock:
+            for record in self._log.read(self._offset):
+                self._take(record.offset, record.key, record.value)
+                self._offset = record.offset
+            return self._offset
+
+    def _take(self, offset: int, key: bytes, value: bytes | None) -> None:
+        if key in self._types:
+            name = self._types[key]
+        else:
+            name = self._types[key] = self._key_of(offset, key)
+        if name is None:
+            return
+        live = self._live.setdefault(name[0], {})
+        if value is None:
+            live.pop(name[1], None)
+            self._types.pop(key, None)  # bounded by live keys
+        else:
+            live.pop(name[1], None)  # the order of the last writes, as a reader of the stream would see it
+            live[name[1]] = value
+
+    def _key_of(self, offset: int, key: bytes) -> tuple[str, str] | None:
+        try:
+            version, message_type, name = codec.decode_key(key)
+        except WireError as error:
+            self._quarantined.append(Quarantined(offset, str(error)))
+            return None
+        if version not in _KNOWN_VERSIONS:
+            self._quarantined.append(Quarantined(offset, f"version {version!r} is not known"))
+            return None
+        return message_type.lower(), name
+
+    def messages(self, message_type: str) -> dict[str, CoordinatorMessage]:
+        """The live messages of a type by key, after catching up. Undecodable values are quarantined."""
+        with self._lock:
+            self.catch_up()
+            raw = list(self._live.get(message_type.lower(), {}).items())
+        found = {}
+        for key, value in raw:
+            try:
+                values, origin = codec.decode_value(value)
+            except WireError as error:
+                self._quarantine(key, message_type, error)
+                continue
+            found[key] = CoordinatorMessage(message_type, key, values, origin)
+        return found
+
+    def _quarantine(self, key: str, message_type: str, error: WireError) -> None:
+        entry = Quarantined(-1, f"{message_type} {key!r}: {error}")
+        if entry not in self._quarantined:
+            self._quarantined.append(entry)
+
+    def values(self, message_type: str) -> dict[str, str]:
+        """The single value of each live message of a type, by key."""
+        found = {}
+        for key, message in self.messages(message_type).items():
+            value = codec.single_value(message_type, dict(message.values or {}))
+            if value is not None:
+                found[key] = value
+        return found
+
+    def config(self) -> dict[str, str]:
+        """The configuration as the stream has it now."""
+        return self.values(SET_CONFIG)
+
+    def _origin(self) -> Origin:
+        return Origin(self._source, _host_address(), _user(), self._clock.wall_ms())
+
+    def entry(self, message_type: str, key: str, values: Mapping[str, str] | None) -> Entry:
+        """A record of this writer, to be appended with others."""
+        message = CoordinatorMessage(message_type, key, values, self._origin())
+        return Entry(codec.encode_key(message_type, key), codec.encode_value(message))
+
+    def append(self, entries: Iterable[Entry]) -> int:
+        """Append records atomically under the writer's fence. Durable on return."""
+        return self._log.append(list(entries), fence=self._fence)
+
+    def put(self, message_type: str, values_by_key: Mapping[str, str | None]) -> None:
+        """Set (or, with None, delete) the single value of messages of a type, atomically."""
+        field = VALUE_FIELDS[message_type]
+        self.append(
+            self.entry(message_type, key, None if value is None else {field: value})
+            for key, value in values_by_key.items()
+        )
+
+    def write_config(
+        self, config: Mapping[str, str], *, run_id: str, reason: str = "", merge: bool = False
+    ) -> list[ConfigChange]:
+        """Make the stream's configuration exactly `config` (with `merge`: only set these keys), in one append.
+
+        Keys that are equal already are not written again. Returns the changes.
+        """
+        with self._lock:
+            old = self.config()
+            changes = [ConfigChange(k, old.get(k), v) for k, v in sorted(config.items()) if old.get(k) != v]
+            if not merge:
+                changes += [ConfigChange(k, v, None) for k, v in sorted(old.items()) if k not in config]
+            self.append([*self._change_entries(changes), self._generation(run_id, reason, len(changes))])
+            self.catch_up()
+            return changes
+
+    def unset_config(self, keys: Iterable[str], *, run_id: str, reason: str = "") -> list[ConfigChange]:
+        """Delete keys, in one append; those not set are ignored."""
+        with self._lock:
+            old = self.config()
+            changes = [ConfigChange(key, old[key], None) for key in keys if key in old]
+            self.append([*self._change_entries(changes), self._generation(run_id, reason, len(changes))])
+            self.catch_up()
+            return changes
+
+    def _change_entries(self, changes: Iterable[ConfigChange]) -> Iterator[Entry]:
+        for change in changes:
+            yield self.entry(SET_CONFIG, change.key, None if change.new is None else {"value": change.new})
+
+    def _generation(self, run_id: str, reason: str, changed: int) -> Entry:
+        values = {
+            "run-id": run_id,
+            "reason": reason,
+            "changed": str(changed),
+            "hostname": socket.gethostname(),
+        }
+        return self.entry(GENERATION, "current", values)
+
+    def run_id(self) -> str | None:
+        """The run that wrote the configuration in force."""
+        generation = self.messages(GENERATION).get("current")
+        return None if generation is None or generation.values is None else generation.values.get("run-id")
+
+
+def config_history(log: KeyedLog) -> Iterator[tuple[CoordinatorMessage, list[ConfigChange]]]:
+    """Every generation still in the log, oldest first, with its changes."""
+    config: dict[str, str] = {}
+    changes: list[ConfigChange] = []
+    for record in log.read():
+        try:
+            message = codec.decode(record.key, record.value)
+        except WireError:
+            continue
+        if message.type.lower() == SET_CONFIG:
+            new = codec.single_value(SET_CONFIG, None if message.values is None else dict(message.values))
+            changes.append(ConfigChange(message.key, config.get(message.key), new))
+            if new is None:
+                config.pop(message.key, None)
+            else:
+                config[message.key] = new
+            if message.origin is not None and message.origin.source != "job-runner":
+                pass
+        elif message.type == GENERATION:
+            yield message, changes
+            changes = []
+    if changes:
+        yield CoordinatorMessage(GENERATION, "foreign", {"reason": "written by another program"}), changes
+
+
+def _host_address() -> str:
+    """This host's address, as Samza writes it; empty when it cannot be found (S2-15)."""
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return ""
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

@@ -1,0 +1,67 @@
+"""The job's state and requests to it, as grete's own records in the coordinator stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grete.metadata.coordinator_stream import CoordinatorStream
+
+STATE = "grete-job-state"
+REQUEST = "grete-request"
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """`state` is running, finished, stopped or failed; terminal ones are written before leadership is released."""
+
+    state: str
+    run_id: str
+    epoch: int
+    url: str = ""
+    token_file: str = ""
+    message: str = ""
+
+
+def write_state(stream: CoordinatorStream, state: JobState) -> None:
+    """Make it the job's state. Durable on return, refused when a newer leader exists."""
+    values = {name: str(getattr(state, name)) for name in JobState.__slots__}
+    stream.append([stream.entry(STATE, "job", values)])
+
+
+def read_state(stream: CoordinatorStream) -> JobState | None:
+    """The job's state, None when it never ran."""
+    message = stream.messages(STATE).get("job")
+    if message is None or message.values is None:
+        return None
+    values = {name: message.values.get(name, "") for name in JobState.__slots__}
+    return JobState(**{**values, "epoch": int(values["epoch"] or 0)})  # type: ignore[arg-type] # all str but epoch
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """Somebody asked the incarnation with this epoch to stop within `deadline_s`."""
+
+    epoch: int
+    deadline_s: float
+    reason: str
+
+
+def write_stop_request(stream: CoordinatorStream, request: StopRequest) -> None:
+    """Ask the running coordinator to stop."""
+    values = {"epoch": str(request.epoch), "deadline-s": str(request.deadline_s), "reason": request.reason}
+    stream.append([stream.entry(REQUEST, "stop", values)])
+
+
+def read_stop_request(stream: CoordinatorStream) -> StopRequest | None:
+    """The last stop request; the caller compares its epoch with its own."""
+    message = stream.messages(REQUEST).get("stop")
+    if message is None or message.values is None:
+        return None
+    try:
+        return StopRequest(
+            int(message.values["epoch"]),
+            float(message.values["deadline-s"]),
+            message.values.get("reason", ""),
+        )
+    except (KeyError, ValueError):
+        return None  # somebody else's record under our name asks for nothing

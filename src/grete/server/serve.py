@@ -1,0 +1,89 @@
+"""Runs the HTTP server in a thread of its own, on a socket that is bound before anything else happens."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from pathlib import Path
+
+import uvicorn
+
+from grete.errors import ConfigError, JobError
+from grete.server.app import CoordinatorView, build_app
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_START_TIMEOUT_S = 10.0
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Bind early, so that a port in use fails before anything is written (fault 36).
+
+    Raises:
+        ConfigError: the port is taken or the address is not ours, or it is not a loopback address.
+    """
+    if host not in _LOOPBACK:
+        raise ConfigError(
+            f"job.http.host={host!r}: only loopback addresses are served, since there is no TLS yet"
+        )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise ConfigError(
+            f"job.http.port={port}: cannot bind {host}:{port} ({error.strerror}); 0 takes a free port"
+        ) from error
+    return bound
+
+
+def write_token(path: Path) -> str:
+    """A new 256-bit token in a file only its owner can read."""
+    token = secrets.token_urlsafe(32)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(token)
+    return token
+
+
+class HttpServer:
+    """Serves a coordinator's view until closed."""
+
+    def __init__(self, view: CoordinatorView, bound: socket.socket, token: str | None) -> None:
+        host, port = bound.getsockname()[:2]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        app = build_app(view, token=token, hosts=frozenset({host, "localhost", "127.0.0.1", "[::1]"}))
+        config = uvicorn.Config(
+            app, log_level="warning", lifespan="off", timeout_keep_alive=5, limit_concurrency=1000
+        )
+        self._server = uvicorn.Server(config)
+        self._bound = bound
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [bound]}, name="http", daemon=True
+        )
+
+    def start(self) -> None:
+        """Start serving; returns when it answers.
+
+        Raises:
+            JobError: the server did not come up.
+        """
+        self._thread.start()
+        waited = threading.Event()
+        for _ in range(int(_START_TIMEOUT_S / 0.01)):
+            if self._server.started:
+                return
+            waited.wait(0.01)
+        raise JobError(f"the HTTP server at {self.url} did not start within {_START_TIMEOUT_S:g} s")
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+        self._bound.close()

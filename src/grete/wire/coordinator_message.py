@@ -1,0 +1,112 @@
+"""Coordinator stream messages: bytes of key and value (Samza's CoordinatorStreamMessage over JsonSerde).
+
+Key: `[1,"type","key"]`, compact, since compaction compares bytes. Value: `host, source, values, username,
+timestamp` in this order; a tombstone has no value. Readers take what older writers wrote: the version as a string,
+`partition` for `Partition`, `hostname` for `host`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grete.errors import WireError
+from grete.model.messages import SET_CHANGELOG, SET_CONTAINER_HOST, VALUE_FIELDS, CoordinatorMessage, Origin
+from grete.wire import java_json
+
+VERSION = 1
+_OLD_FIELDS = {SET_CHANGELOG: "partition", SET_CONTAINER_HOST: "hostname"}
+
+
+def encode_key(message_type: str, key: str, version: Any = VERSION) -> bytes:
+    """The record's key."""
+    return java_json.dumps([version, message_type, key])
+
+
+def encode_value(message: CoordinatorMessage) -> bytes | None:
+    """The record's value, None for a tombstone.
+
+    Raises:
+        WireError: the message has values but no origin.
+    """
+    if message.values is None:
+        return None
+    if message.origin is None:
+        raise WireError(f"a {message.type} message needs an origin (source, host, user, time) to be written")
+    return java_json.dumps(
+        {
+            "host": message.origin.host,
+            "source": message.origin.source,
+            "values": dict(message.values),
+            "username": message.origin.username,
+            "timestamp": message.origin.timestamp_ms,
+        }
+    )
+
+
+def decode_key(data: bytes) -> tuple[Any, str, str]:
+    """(version, type, key).
+
+    Raises:
+        WireError: not a list of version, type and key.
+    """
+    parts = java_json.loads(data)
+    if not isinstance(parts, list) or len(parts) != 3:
+        raise WireError("a coordinator stream key is [version, type, key]")
+    version, message_type, key = parts
+    if not isinstance(message_type, str) or not isinstance(key, str):
+        raise WireError("type and key of a coordinator stream key are strings")
+    if isinstance(version, str) and version.isdigit():
+        version = int(version)
+    return version, message_type, key
+
+
+def decode_value(data: bytes | None) -> tuple[dict[str, str] | None, Origin | None]:
+    """(values, origin); None for a tombstone.
+
+    Raises:
+        WireError: not an object with an object of values.
+    """
+    if data is None:
+        return None, None
+    document = java_json.loads(data)
+    if not isinstance(document, dict) or not isinstance(document.get("values"), dict):
+        raise WireError("a coordinator stream value is an object with `values`")
+    values = {str(name): _text(value) for name, value in document["values"].items() if value is not None}
+    timestamp = document.get("timestamp")
+    origin = Origin(
+        source=str(document.get("source", "")),
+        host=str(document.get("host", "")),
+        username=str(document.get("username", "")),
+        timestamp_ms=timestamp if isinstance(timestamp, int) else 0,
+    )
+    return values, origin
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else java_json.dumps(value).decode()
+
+
+def decode(key: bytes, value: bytes | None) -> CoordinatorMessage:
+    """A whole record.
+
+    Raises:
+        WireError: key or value is not understood.
+    """
+    version, message_type, name = decode_key(key)
+    values, origin = decode_value(value)
+    return CoordinatorMessage(message_type, name, values, origin, version)
+
+
+def single_value(message_type: str, values: dict[str, str] | None) -> str | None:
+    """The one value that a message of this type carries, in the new or the old spelling; None when absent.
+
+    Raises:
+        WireError: a type that carries no single value.
+    """
+    kind = message_type.lower()
+    if kind not in VALUE_FIELDS:
+        raise WireError(f"Unknown coordinator stream message type: {message_type}")
+    if values is None:
+        return None
+    found = values.get(VALUE_FIELDS[kind])
+    return values.get(_OLD_FIELDS[kind]) if found is None and kind in _OLD_FIELDS else found

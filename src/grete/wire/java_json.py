@@ -1,0 +1,79 @@
+"""JSON as Samza's Jackson writes and reads it (jackson-databind 2.13.3): compact, its escapes, its tolerance.
+
+Written: `\\" \\\\ \\b \\f \\n \\r \\t`, other characters below 0x20 as `\\u00XX` with upper-case hex, everything else
+raw, a lone surrogate as `?`. Read: text after the first value is ignored, the last of two equal keys wins; NaN is
+refused. Depth and size are bounded here, which Jackson does not do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+from grete.errors import WireError
+
+_LOWER_HEX = re.compile(r"(?<!\\)((?:\\\\)*\\u00)([0-9a-f]{2})")
+_MAX_BYTES = 64 * 1024 * 1024
+_MAX_DEPTH = 64
+
+
+def dumps(value: Any) -> bytes:
+    """Serialise dicts (in their order), lists, str, int, bool, None and float."""
+    try:
+        fast = orjson.dumps(value)
+        if b"\\u00" not in fast:
+            return fast
+    except orjson.JSONEncodeError:
+        pass  # a lone surrogate or a big integer: the slow way knows what Java makes of it
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise WireError(f"cannot be written as JSON: {error}") from error
+    if "\\u00" in text:
+        text = _LOWER_HEX.sub(lambda match: match[1] + match[2].upper(), text)
+    return text.encode("utf-8", errors="replace")
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def loads(data: bytes, *, max_bytes: int = _MAX_BYTES, max_depth: int = _MAX_DEPTH) -> Any:
+    """Parse the first JSON value in `data`.
+
+    Raises:
+        WireError: not UTF-8, not JSON, too long or nested too deep.
+    """
+    if len(data) > max_bytes:
+        raise WireError(f"{len(data)} bytes of JSON, at most {max_bytes} are read")
+    try:
+        text = data.decode("utf-8").lstrip(" \t\r\n")
+        value, _ = _decoder.raw_decode(text)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"not JSON: {error}") from error
+    check_depth(value, max_depth)
+    return value
+
+
+def check_depth(value: Any, left: int) -> None:
+    """Refuse nesting deeper than `left` levels.
+
+    Raises:
+        WireError: it is deeper.
+    """
+    level = [value]
+    for _ in range(left + 1):
+        level = [child for item in level if isinstance(item, dict | list) for child in _children(item)]
+        if not level:
+            return
+    raise WireError(f"JSON nested deeper than {left} levels")
+
+
+def _children(item: dict[str, Any] | list[Any]) -> Any:
+    return item.values() if isinstance(item, dict) else item
