@@ -67,7 +67,8 @@ def _show(view: object, done: threading.Event) -> None:
     while True:
         ended = done.wait(1.0)
         for container, body in sorted(view.progress().items()):
-            line = f"{name} container {container}: {body['state']}, batch {body['batch_id']}, {body['records']:,} records"
+            where = f"{name} container {container}"
+            line = f"{where}: {body['state']}, batch {body['batch_id']}, {body['records']:,} records"
             if line != shown:
                 print(line, file=sys.stderr, flush=True)
                 shown = line
