@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from grete.errors import ConfigError, GreteError, bullet_list
 
 Run = Callable[[argparse.Namespace], int]
-Declare = Callable[[argparse._SubParsersAction], None]
 
 _COMMANDS = (
     ("run", "submit a job and run it in the foreground"),

@@ -123,15 +123,20 @@ def _records(system: Any, stream: str, partition: int, start: int) -> Iterator[R
 
 def _print_stream_record(partition: int, record: Row, raw: bool) -> None:
     offset, key, value, timestamp_ms = record
-    shown = (lambda data: data.hex()) if raw else (lambda data: data.decode("utf-8", errors="replace"))
     document = {
         "partition": partition,
         "offset": offset,
-        "key": None if key is None else shown(key),
-        "value": None if value is None else shown(value),
+        "key": _shown(key, raw),
+        "value": _shown(value, raw),
         "timestamp_ms": timestamp_ms,
     }
     _line(document)
+
+
+def _shown(data: bytes | None, raw: bool) -> str | None:
+    if data is None:
+        return None
+    return data.hex() if raw else data.decode("utf-8", errors="replace")
 
 
 def _tail(options: argparse.Namespace) -> int:

@@ -29,6 +29,7 @@ CREATE TABLE IF NOT EXISTS log_records (
 CREATE TABLE IF NOT EXISTS log_appends (
   log INTEGER NOT NULL, append_id TEXT NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (log, append_id)) WITHOUT ROWID;
 """
+_Row = tuple[int, bytes | None, bytes | None, int, int | None, bytes]
 _CHUNK = 5_000
 _REMEMBERED_APPENDS = 10_000
 """Append ids are remembered for at least this many later offsets: a retry comes within seconds."""
@@ -80,7 +81,7 @@ def _log_row(connection: apsw.Connection, name: str) -> tuple[int, int, bytes]:
     """(id, head, head hash), created when it is new."""
     row = connection.execute("SELECT id, head, head_hash FROM logs WHERE name = ?", (name,)).fetchone()
     if row is not None:
-        return row
+        return int(row[0]), int(row[1]), bytes(row[2])
     connection.execute(
         "INSERT INTO logs (name, lineage, head, head_hash) VALUES (?, ?, -1, ?)",
         (name, uuid.uuid4().hex, GENESIS),
@@ -145,15 +146,14 @@ class SqliteKeyedLog(KeyedLog):
                 previous = (position, chain)
             after = rows[-1][0]
 
-    def _rows(
-        self, after: int, end: int
-    ) -> list[tuple[int, bytes | None, bytes | None, int, int | None, bytes]]:
+    def _rows(self, after: int, end: int) -> list[_Row]:
         with self._file.reading() as connection:
-            return connection.execute(
+            rows: list[_Row] = connection.execute(
                 "SELECT pos, k, v, timestamp_ms, epoch, chain FROM log_records "
                 "WHERE log = ? AND pos > ? AND pos <= ? ORDER BY pos LIMIT ?",
                 (self._id, after, end, _CHUNK),
             ).fetchall()
+        return rows
 
     def _chain_at(self, position: int) -> tuple[int, bytes] | None:
         """The chain's value at a position, None when compaction has folded it away."""

@@ -23,7 +23,7 @@ class ChangelogMapping:
     def write(self, mapping: Mapping[TaskName, int]) -> None:
         """Write what is new or different, atomically."""
         known = self.read()
-        changed = {
+        changed: dict[str, str | None] = {
             task: str(partition) for task, partition in mapping.items() if known.get(task) != partition
         }
         if changed:

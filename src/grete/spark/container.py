@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from grete.errors import Fenced, GreteError, JobError, ProcessingError
@@ -23,7 +23,7 @@ from grete.spark.assignment import Assignment, parse_assignment
 from grete.spark.heartbeat import ContainerProgress, Heartbeat
 from grete.spark.job_run import JobRun
 from grete.spark.locality import write_locality
-from grete.spark.query import BatchOutcome
+from grete.spark.stream_task_batch import BatchOutcome
 
 _log = logging.getLogger("grete.container")
 
@@ -86,7 +86,7 @@ def _process(
     return ContainerProgress("stopped" if stop.is_set() else "drained", progress.batch_id, progress.records)
 
 
-def _end_process_when_fenced(environment: Mapping[str, str]) -> threading.Event | object:
+def _end_process_when_fenced(environment: Mapping[str, str]) -> Callable[[], None]:
     """What to do when the coordinator knows a newer incarnation: end at once, whatever Spark is doing."""
 
     def end() -> None:

@@ -29,6 +29,7 @@ from grete.spark.pipeline_batch import PipelineBatch, PipelineOutput
 from grete.spark.plan import RunnerSpec, StoreSpec, TaskSpec
 from grete.spark.query import Query, QuerySettings, RunBatch
 from grete.spark.session import build_session
+from grete.spark.spark_log import SparkProgress
 from grete.spark.stream_task_batch import BatchOutcome, CommitTarget, StreamTaskBatch
 from grete.spark.task_worker import load_class
 from grete.systems.base import StreamSpec
@@ -212,7 +213,7 @@ class JobRun:
         current = self._lineages.current()
         if current is not None and not self._lineages.lock(current):
             _log.warning("another process still has lineage %s", current.id)
-            progress = "another process still runs it"
+            progress: SparkProgress | str | None = "another process still runs it"
         else:
             progress = None if current is None else self._lineages.progress(current)
         decision = decide_lineage(current, progress, wanted, f"{plan}, {self._task_fingerprint()}")

@@ -111,7 +111,9 @@ def encode_rows(rows: pa.Table) -> tuple[list[bytes | None], list[bytes | None]]
     Raises:
         ConfigError: `key` or `value` is neither string nor binary.
     """
-    keys = _bytes_column(rows, "key") if "key" in rows.column_names else [None] * rows.num_rows
+    keys: list[bytes | None] = [None] * rows.num_rows
+    if "key" in rows.column_names:
+        keys = _bytes_column(rows, "key")
     if "value" in rows.column_names:
         return keys, _bytes_column(rows, "value")
     names = [name for name in rows.column_names if name != "key"]

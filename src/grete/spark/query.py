@@ -90,7 +90,7 @@ class Query:
     def _watch(self, spark: SparkSession, query: StreamingQuery) -> None:
         """Wait for the end; stop between batches when asked; notice a JVM that died."""
         process = getattr(spark.sparkContext._gateway, "proc", None)
-        while not query.awaitTermination(_WATCH_INTERVAL_S):  # type: ignore[arg-type] # takes fractions too
+        while not query.awaitTermination(_WATCH_INTERVAL_S):
             if process is not None and process.poll() is not None:
                 raise JobError(f"Spark's JVM ended with code {process.returncode}")
             if self._stop.is_set():
