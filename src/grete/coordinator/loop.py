@@ -27,6 +27,7 @@ from grete.coordinator.decide import (
     decide,
 )
 from grete.errors import Fenced, GreteError, LeadershipLost
+from grete.failpoints import failpoint
 from grete.launch.base import ContainerStart, Launcher
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
@@ -154,6 +155,7 @@ class CoordinatorLoop:
         self.board.epochs[container] = epoch
         _log.info("launching container %s, epoch %s", container, epoch)
         self._launcher.start(ContainerStart(container, epoch, self._environment(container, epoch)))
+        failpoint("coordinator.launched")
 
     def _record(self, event: str, details: object) -> None:
         assert isinstance(details, dict)

@@ -24,6 +24,8 @@ from pathlib import Path
 
 import apsw
 
+from grete.failpoints import failpoint
+
 Change = tuple[bytes, bytes | None]
 ReadChanges = Callable[[int, int], Iterable[Change]]
 """Changelog records with start <= offset < end, in order."""
@@ -44,6 +46,10 @@ class DamagedStore(Exception):
     """The file is unusable; the caller rebuilds it. Never leaves this package."""
 
 
+_DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, apsw.ConstraintError, DamagedStore)
+"""How damage shows. SQLError too: a flipped bit in the schema becomes a column that does not exist."""
+
+
 def _checksum(key: bytes, value: bytes) -> int:
     return zlib.crc32(value, zlib.crc32(key))
 
@@ -55,6 +61,7 @@ class StoreFile:
         self._path = path
         self._changelog = changelog
         self._connection = self._open()
+        self._settled: tuple[int, ReadChanges] = (0, lambda start, end: ())
 
     def _open(self) -> apsw.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +96,7 @@ class StoreFile:
             for key, value, checksum in connection.execute("SELECT k, v, c FROM kv"):
                 if _checksum(key, value) != checksum:
                     raise DamagedStore(f"key {key!r}")
-        except (apsw.Error, DamagedStore, TypeError):
+        except (apsw.Error, DamagedStore, TypeError, ValueError):
             connection.close(True)
             raise DamagedStore(str(self._path)) from None
 
@@ -120,10 +127,11 @@ class StoreFile:
 
     def settle(self, position: int, token: str, read_changes: ReadChanges, unpack: Unpack) -> None:
         """Bring the base to exactly `position`, applying pending changes only if `token` proves them."""
+        self._settled = (position, read_changes)
         try:
             self._settle(position, token, read_changes, unpack)
-        except (apsw.CorruptError, apsw.NotADBError, DamagedStore):
-            self.rebuild(position, read_changes)
+        except _DAMAGE:
+            self.rebuild()
 
     def _settle(self, position: int, token: str, read_changes: ReadChanges, unpack: Unpack) -> None:
         pending = self._connection.execute("SELECT token, position, crc, changes FROM pending").fetchone()
@@ -133,6 +141,7 @@ class StoreFile:
         if base > position:
             raise DamagedStore(f"at {base}, committed is {position}")
         with self._transaction():
+            failpoint("store.settling")
             if pending is not None and base < position and (pending[0], pending[1]) == (token, position):
                 if zlib.crc32(pending[3]) != pending[2]:
                     raise DamagedStore("pending changes")
@@ -142,10 +151,12 @@ class StoreFile:
             self._connection.execute("DELETE FROM pending")
             self._connection.execute("UPDATE meta SET position = ?", (position,))
 
-    def rebuild(self, position: int, read_changes: ReadChanges) -> None:
-        """Throw the file away and fill it from the changelog's start."""
+    def rebuild(self) -> None:
+        """Throw the file away and fill it from the changelog's start, up to where it was settled last."""
+        position, read_changes = self._settled
         self._connection.close(True)
         self._discard()
+        failpoint("store.rebuilding")
         self._connection = self._connect()
         with self._transaction():
             self._apply(read_changes(0, position))
@@ -171,18 +182,23 @@ class StoreFile:
 
     def set_pending(self, token: str, position: int, changes: bytes) -> None:
         """Remember the running batch's changes; `position` is where the changelog ends once they are committed."""
+        failpoint("store.before-pending")
         with self._transaction():
             self._connection.execute(
                 "INSERT OR REPLACE INTO pending VALUES (0, ?, ?, ?, ?)",
                 (token, position, zlib.crc32(changes), changes),
             )
+        failpoint("store.after-pending")
 
     def get(self, key: bytes) -> bytes | None:
-        """The base's value.
+        """The base's value. Damage that shows only now leads to a rebuild, not to an error or a wrong value."""
+        try:
+            return self._get(key)
+        except _DAMAGE:
+            self.rebuild()
+            return self._get(key)
 
-        Raises:
-            DamagedStore: the row fails its checksum.
-        """
+    def _get(self, key: bytes) -> bytes | None:
         row = self._connection.execute("SELECT v, c FROM kv WHERE k = ?", (key,)).fetchone()
         if row is None:
             return None
@@ -193,21 +209,29 @@ class StoreFile:
 
     def scan(self, first: bytes | None, last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Rows with first <= key < last in key order; None is unbounded. Reads a chunk at a time."""
-        low, inclusive = (first, True) if first is not None else (b"", True)
+        low, inclusive = (first or b""), True
         while True:
-            sql = f"SELECT k, v, c FROM kv WHERE k {'>=' if inclusive else '>'} ?"  # noqa: S608 - two constants
-            arguments: list[bytes | int] = [low]
-            if last is not None:
-                sql += " AND k < ?"
-                arguments.append(last)
-            rows = self._connection.execute(f"{sql} ORDER BY k LIMIT ?", (*arguments, _CHUNK)).fetchall()
-            for key, value, checksum in rows:
-                if _checksum(key, value) != checksum:
-                    raise DamagedStore(f"{self._path}: key {key!r} fails its checksum")
-                yield key, value
+            try:
+                rows = self._chunk(low, inclusive, last)
+            except _DAMAGE:
+                self.rebuild()
+                rows = self._chunk(low, inclusive, last)
+            yield from rows
             if len(rows) < _CHUNK:
                 return
             low, inclusive = rows[-1][0], False
+
+    def _chunk(self, low: bytes, inclusive: bool, last: bytes | None) -> list[tuple[bytes, bytes]]:
+        sql = f"SELECT k, v, c FROM kv WHERE k {'>=' if inclusive else '>'} ?"  # noqa: S608 - two constants
+        arguments = [low]
+        if last is not None:
+            sql += " AND k < ?"
+            arguments.append(last)
+        rows = self._connection.execute(f"{sql} ORDER BY k LIMIT {_CHUNK}", arguments).fetchall()
+        for key, value, checksum in rows:
+            if _checksum(key, value) != checksum:
+                raise DamagedStore(f"{self._path}: key {key!r} fails its checksum")
+        return [(key, value) for key, value, _ in rows]
 
 
 Unpack = Callable[[bytes], Iterable[Change]]

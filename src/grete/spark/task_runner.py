@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from grete.api import IncomingMessageEnvelope, StreamTask
 from grete.errors import GreteError, ProcessingError
+from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition
 from grete.spark.outputs import dead_letter
 from grete.spark.plan import BatchPlan, RunnerSpec, TaskProgress, TaskReport
@@ -132,6 +133,7 @@ class TaskRun:
                     self._window(task)
                 else:
                     self._process(task, ssp_index, rows)
+        failpoint("task.after-process")
         for stream, partition, (keys, values, timestamps) in worker.collector.take():
             data = worker.pack(keys, values, timestamps)
             yield "o", worker.task.index, stream, partition, len(keys), data

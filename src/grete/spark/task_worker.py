@@ -17,6 +17,7 @@ from typing import Any
 
 from grete.api import StreamTask
 from grete.errors import ConfigError
+from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.serdes import StreamSerdes, store_serdes, stream_serdes
 from grete.spark.outputs import Collector
@@ -128,6 +129,7 @@ class TaskWorker:
                 progress.store_positions.get(name, 0), progress.token, changes, self._access.unpack
             )
             store.begin_batch(continues=continues)
+        failpoint("task.before-init")
         if self.instance is None or not continues:
             self.control = TaskControl()
             self.instance = load_task(self._spec)

@@ -19,6 +19,7 @@ import apsw
 
 from grete.clock import Clock
 from grete.errors import LogCorrupted, OffsetOutOfRange, StreamError, StreamNotFound
+from grete.failpoints import failpoint
 from grete.keyed_log.sqlite import SqliteKeyedLog, append_in, create_schema
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
@@ -212,6 +213,7 @@ class LocalSystem(SystemAdmin, TransactionalStore):
                     now_ms=self._clock.wall_ms(),
                     epoch=max((fence.epoch for fence in group.fences), default=None),
                 )
+            failpoint("commit.in-transaction")
         return ends
 
     def raise_fence(self, fences: Iterable[Fence]) -> None:

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from grete.coordinator.decide import (
+    ContainerExited,
+    Kill,
+    Launch,
+    Phase,
+    Record,
+    RequestStop,
+    RetryPolicy,
+    Started,
+    State,
+    StopRequested,
+    Tick,
+    decide,
+)
+from grete.model.ids import ContainerId
+
+ZERO, ONE = ContainerId("0"), ContainerId("1")
+
+
+def started(retry: RetryPolicy | None = None, *containers: ContainerId) -> State:
+    state, actions = decide(State(retry or RetryPolicy()), Started(containers or (ZERO,)), 0)
+    assert [action.container for action in actions if isinstance(action, Launch)] == list(
+        containers or (ZERO,)
+    )
+    return state
+
+
+def exited(
+    state: State, code: int, now_s: float = 1, container: ContainerId = ZERO
+) -> tuple[State, list[object]]:
+    launch = state.containers[container].launch
+    after, actions = decide(state, ContainerExited(container, launch, code, "why"), now_s)
+    return after, [action for action in actions if not isinstance(action, Record)]
+
+
+def test_a_job_is_finished_when_every_container_has_drained() -> None:
+    state = started(None, ZERO, ONE)
+    state, actions = exited(state, 0)
+    assert (state.phase, actions) == (Phase.RUNNING, [])
+    state, _ = exited(state, 0, container=ONE)
+    assert state.phase is Phase.FINISHED
+
+
+def test_a_failed_container_is_launched_again_under_a_new_number() -> None:
+    state, actions = exited(started(), 1)
+    assert actions == [Launch(ZERO, 2)]
+    assert state.containers[ZERO].running
+
+
+def test_the_job_fails_after_too_many_failures_within_the_window() -> None:
+    state = started(RetryPolicy(count=2, window_s=100))
+    for now_s in (1, 2):
+        state, _ = exited(state, 1, now_s)
+    state, _ = exited(state, 1, 3)
+    assert state.phase is Phase.FAILED
+    assert "why" in state.message
+
+
+def test_failures_outside_the_window_do_not_count() -> None:
+    state = started(RetryPolicy(count=1, window_s=10))
+    for now_s in (0, 20, 40, 60):
+        state, actions = exited(state, 1, now_s)
+        assert len(actions) == 1
+    assert state.phase is Phase.RUNNING
+
+
+def test_a_retry_count_of_zero_fails_at_once_and_a_negative_one_never() -> None:
+    assert exited(started(RetryPolicy(count=0)), 1)[0].phase is Phase.FAILED
+    state = started(RetryPolicy(count=-1))
+    for _ in range(50):
+        state, _ = exited(state, 1)
+    assert state.phase is Phase.RUNNING
+
+
+def test_a_configuration_error_is_not_tried_again() -> None:
+    assert exited(started(), 2)[0].phase is Phase.FAILED
+
+
+def test_failing_kills_the_other_containers() -> None:
+    _, actions = exited(started(RetryPolicy(count=0), ZERO, ONE), 1)
+    assert actions == [Kill(ONE)]
+
+
+def test_without_fail_job_the_others_go_on() -> None:
+    state, _ = exited(started(RetryPolicy(count=0, fail_job=False), ZERO, ONE), 1)
+    assert state.phase is Phase.RUNNING
+    state, _ = exited(state, 0, container=ONE)
+    assert state.phase is Phase.FAILED
+
+
+def test_an_exit_reported_twice_or_of_a_replaced_incarnation_changes_nothing() -> None:
+    state, _ = exited(started(), 1)
+    again, actions = decide(state, ContainerExited(ZERO, 1, 1), 2)
+    assert (again, actions) == (state, ())
+
+
+def test_stop_asks_first_and_kills_at_the_deadline() -> None:
+    state, actions = decide(started(), StopRequested(30, "please"), 100)
+    assert [a for a in actions if not isinstance(a, Record)] == [RequestStop(ZERO)]
+    assert decide(state, Tick(), 129)[1] == ()
+    state, actions = decide(state, Tick(), 130)
+    assert actions == (Kill(ZERO),)
+    state, _ = exited(state, -9)
+    assert state.phase is Phase.STOPPED
+
+
+def test_nothing_leads_out_of_a_final_phase() -> None:
+    final, _ = exited(started(), 0)
+    for event in (Started((ZERO,)), ContainerExited(ZERO, 1, 1), StopRequested(1), Tick()):
+        assert decide(final, event, 5) == (final, ())

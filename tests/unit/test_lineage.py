@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from grete.errors import JobError
+from grete.spark.lineage import Continue, LineageInfo, StartNew, decide_lineage, refuse_to_lose_state
+from grete.spark.lineage_files import LineageDirectory
+from grete.spark.spark_log import SourceOffsets, SparkLogUnreadable, SparkProgress, read_progress
+
+LINEAGE = LineageInfo("l1", {"local.in.0": 0}, "plan")
+
+
+def progress(committed: int | None, planned: int | None) -> SparkProgress:
+    def end(offset: int | None) -> SourceOffsets | None:
+        return None if offset is None else SourceOffsets({"local.in.0": offset})
+
+    return SparkProgress(1, 0, end(planned), end(committed))
+
+
+@pytest.mark.parametrize(
+    ("committed", "planned", "checkpoint"),
+    [
+        (None, None, 0),  # nothing has run yet
+        (None, 10, 0),  # planned, our commit did not happen
+        (None, 10, 10),  # our commit happened, Spark's did not: the batch is repeated and skipped
+        (10, 20, 10),
+        (10, 20, 20),
+        (20, 20, 20),
+    ],
+)
+def test_the_lineage_goes_on_while_spark_and_checkpoint_agree(
+    committed: int | None, planned: int | None, checkpoint: int
+) -> None:
+    decision = decide_lineage(LINEAGE, progress(committed, planned), {"local.in.0": checkpoint}, "plan")
+    assert decision == Continue(LINEAGE)
+
+
+@pytest.mark.parametrize(
+    ("committed", "planned", "wanted"),
+    [
+        (20, 20, {"local.in.0": 10}),  # rewound
+        (10, 20, {"local.in.0": 30}),  # moved ahead of everything Spark planned
+        (10, 20, {"local.in.0": 10, "local.in.1": 0}),  # another partition
+        (10, 20, {"local.in.1": 10}),
+    ],
+)
+def test_anything_else_starts_a_new_lineage_with_a_reason(
+    committed: int, planned: int, wanted: Mapping[str, int]
+) -> None:
+    decision = decide_lineage(LINEAGE, progress(committed, planned), wanted, "plan")
+    assert isinstance(decision, StartNew)
+    assert decision.reason
+
+
+def test_a_changed_plan_or_damaged_logs_start_a_new_lineage() -> None:
+    wanted = {"local.in.0": 10}
+    assert "plan" in str(decide_lineage(LINEAGE, progress(10, 10), wanted, "other"))
+    assert "empty file" in str(decide_lineage(LINEAGE, "empty file", wanted, "plan"))
+
+
+def test_a_stateful_pipeline_never_loses_its_state_silently() -> None:
+    lost = StartNew("rewound")
+    with pytest.raises(JobError, match=r"job\.lineage\.state=discard"):
+        refuse_to_lose_state(lost, had_checkpoint=True, discard=False)
+    refuse_to_lose_state(lost, had_checkpoint=True, discard=True)
+    refuse_to_lose_state(lost, had_checkpoint=False, discard=False)
+
+
+def write_log(directory: Path, name: str, number: int, offset: int = 0) -> None:
+    target = directory / name
+    target.mkdir(exist_ok=True)
+    source = f'\n{{"offsets": {{"local.in.0": {offset}}}, "tick": 0}}' if name == "offsets" else ""
+    (target / str(number)).write_text(f"v1\n{{}}{source}")
+
+
+def test_sparks_logs_are_read(tmp_path: Path) -> None:
+    for number in range(3):
+        write_log(tmp_path, "offsets", number, 10 * (number + 1))
+    for number in range(2):
+        write_log(tmp_path, "commits", number)
+    (tmp_path / "offsets" / ".2.crc").write_bytes(b"crc")
+    found = read_progress(tmp_path)
+    assert (found.planned, found.committed) == (2, 1)
+    assert found.planned_end == SourceOffsets({"local.in.0": 30})
+    assert found.committed_end == SourceOffsets({"local.in.0": 20})
+
+
+@pytest.mark.parametrize("damage", ["empty", "version", "hole", "foreign"])
+def test_damaged_logs_name_the_file(tmp_path: Path, damage: str) -> None:
+    write_log(tmp_path, "offsets", 0, 10)
+    write_log(tmp_path, "commits", 0)
+    file = tmp_path / "offsets" / "0"
+    if damage == "empty":
+        file.write_bytes(b"")
+    elif damage == "version":
+        file.write_text("v9\n{}\n{}")
+    elif damage == "hole":
+        write_log(tmp_path, "commits", 5)
+    else:
+        file.write_text("v1\n{}\n[1, 2]")
+    with pytest.raises(SparkLogUnreadable, match=str(tmp_path)):
+        read_progress(tmp_path)
+
+
+def test_a_lineage_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
+    first, second = LineageDirectory(tmp_path), LineageDirectory(tmp_path)
+    lineage = first.start({"local.in.0": 5}, "plan")
+    assert second.current() == lineage
+    assert not second.lock(lineage)
+    first.close()
+    assert second.lock(lineage)
+
+
+def test_an_unreadable_description_counts_as_no_lineage(tmp_path: Path) -> None:
+    directory = LineageDirectory(tmp_path)
+    directory.start({}, "plan")
+    (tmp_path / "current.json").write_text("{")
+    assert directory.current() is None
