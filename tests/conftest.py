@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from grete.clock import SystemClock
-from grete.systems.local import LocalSystem
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem, Message
 
 os.environ.pop("GRETE_FAILPOINT", None)
 
@@ -27,3 +33,97 @@ def system(tmp_path: Path) -> Iterator[LocalSystem]:
     local = LocalSystem(tmp_path / "local", SystemClock())
     yield local
     local.close()
+
+
+COUNTER = '''
+import grete
+
+class Counter(grete.StreamTask):
+    """Counts each key; every output says which count it is, so loss and duplication show."""
+
+    def init(self, context):
+        self.counts = context.store("counts")
+
+    def process(self, envelope, collector, coordinator):
+        count = (self.counts.get(envelope.key) or 0) + 1
+        self.counts.put(envelope.key, count)
+        collector.send("local.out", {"count": count}, key=envelope.key)
+'''
+COUNTER_PROPERTIES = """
+job.name=counter
+job.application.path=.
+task.class=counter:Counter
+task.inputs=local.in
+task.outputs=local.out
+task.max.records.per.batch=1000
+systems.local.samza.offset.default=oldest
+systems.local.samza.key.serde=string
+systems.local.samza.msg.serde=json
+stores.counts.factory=grete.store.sqlite
+spark.master=local[2]
+"""
+KEYS = 50
+
+
+@dataclass
+class CounterJob:
+    """A job that counts the keys of `local.in`, run by the real command line in a home of its own."""
+
+    home: Path
+    config: Path
+
+    def fill(self, records: int) -> None:
+        """Append records; the keys take turns."""
+        with closing(LocalSystem(self.home / "local", SystemClock())) as local:
+            local.ensure_stream(StreamSpec("in", 2))
+            local.append("in", (Message(b"key%d" % (i % KEYS), b"{}", 1_000 + i) for i in range(records)))
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """`grete run --until-drained` in the foreground."""
+        return subprocess.run(
+            [*self.command("run", "--until-drained", "--quiet"), *arguments],
+            env=self.environment(**environment),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    def command(self, *words: str) -> list[str]:
+        """A grete command that names this job's configuration."""
+        return [sys.executable, "-m", "grete.cli.main", *words, "--config", str(self.config)]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The environment of a grete process in this home."""
+        return {**os.environ, "GRETE_HOME": str(self.home), **more}
+
+    def log(self) -> str:
+        """The container's log."""
+        return (self.home / "jobs" / "counter-1" / "logs" / "container-0.log").read_text()
+
+    def counts(self) -> dict[str, list[int]]:
+        """Every count that was sent, by key, in stream order."""
+        found: dict[str, list[int]] = {}
+        with closing(LocalSystem(self.home / "local", SystemClock())) as local:
+            for partition in range(local.partition_count("out")):
+                for _, batch in local.read("out", partition, 0):
+                    for key, value in zip(
+                        batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True
+                    ):
+                        found.setdefault(key.decode(), []).append(json.loads(value)["count"])
+        return found
+
+    def assert_exactly_once(self, records: int) -> None:
+        """Every record was counted once, in order."""
+        expected = {f"key{key}": list(range(1, len(range(key, records, KEYS)) + 1)) for key in range(KEYS)}
+        assert self.counts() == expected
+
+
+@pytest.fixture
+def counter_job(tmp_path: Path) -> CounterJob:
+    """The counting job, not yet filled."""
+    application = tmp_path / "application"
+    application.mkdir()
+    (application / "counter.py").write_text(COUNTER)
+    config = application / "counter.properties"
+    config.write_text(COUNTER_PROPERTIES)
+    return CounterJob(tmp_path / "home", config)

@@ -1,8 +1,9 @@
 """Named points at which a test can make the process die, stop, fail or wait. Off, a point costs a dict look-up.
 
 `GRETE_FAILPOINT=name:action[:nth]` arms one point: the nth pass (1 by default) performs the action: `kill` (SIGKILL
-to ourselves), `stop` (SIGSTOP), `raise` (LogError), `delay` (one second). `POINTS` lists every name, so that a
-campaign can go through all of them and a misspelt one is an error.
+to ourselves), `stop` (SIGSTOP), `raise` (LogError), `delay` (one second). With `GRETE_FAILPOINT_ONCE=file` it acts
+in one process only, the one that creates the file, so that whoever is started instead gets past it. `POINTS` lists
+every name, so that a campaign can go through all of them and a misspelt one is an error.
 """
 
 from __future__ import annotations
@@ -71,8 +72,19 @@ def failpoint(name: str) -> None:
     if _armed is None or _armed.name != name:
         return
     _armed.left -= 1
-    if _armed.left == 0:
+    if _armed.left == 0 and _first_process():
         _act(_armed)
+
+
+def _first_process() -> bool:
+    once = os.environ.get("GRETE_FAILPOINT_ONCE")
+    if once is None:
+        return True
+    try:
+        os.close(os.open(once, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return False
+    return True
 
 
 def _act(armed: _Armed) -> None:
