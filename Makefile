@@ -1,48 +1,63 @@
-# One word per task; the same here and in CI. Everything depends on `setup`.
+# One word per task; the same here and in CI. Everything depends on `setup`, which is quick the second time.
 SHELL := /bin/bash
-PYTHON ?= python3
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CODE := src tests examples benchmarks
 export GRETE_HOME ?= $(CURDIR)/.grete
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test unit lint check bench services nightly clean
+.PHONY: help setup demo test unit lint format check bench services nightly lock clean
 
-setup: $(STAMP)
+help: ## these lines
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
 
-$(STAMP): requirements/dev.txt pyproject.toml scripts/need.sh
-	bash scripts/need.sh
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --require-hashes --only-binary :none: -r requirements/build.txt
-	$(BIN)/pip install --quiet --require-hashes --no-build-isolation -r requirements/dev.txt
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
+setup: $(STAMP) ## .venv with everything that is locked, and what a fresh machine lacks
+
+$(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml scripts/need.sh
+	bash scripts/need.sh $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/build.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
-demo: setup
+demo: setup ## two jobs over 336,776 flights
 	$(BIN)/python examples/flights/demo.py
 
-lint: setup
-	$(BIN)/ruff check src tests examples benchmarks
-	$(BIN)/ruff format --check src tests examples benchmarks
+lint: setup ## ruff, mypy, import-linter, the lock, docs that are made from code
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	bash scripts/lock.sh --check
 
-unit: setup
-	$(BIN)/python -m pytest tests/unit tests/wire tests/property -q
+format: setup ## let ruff do what it can
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
 
-test: lint services
-	$(BIN)/python -m pytest -q
+unit: setup ## the tests that take seconds
+	$(BIN)/python -m pytest -q tests/unit tests/wire tests/property
 
-check: test
+test: lint services ## lint and every test but the nightly ones
+	$(BIN)/python -m pytest -q -m "not nightly"
 
-services: setup
+check: test ## the same as test
+
+services: setup ## start what tests need besides Python and Java
 	bash scripts/services.sh
 
-nightly: services
+nightly: lint services ## every test, campaigns in their long form
 	GRETE_NIGHTLY=1 $(BIN)/python -m pytest -q
 
-bench: setup
+bench: setup ## the figures of docs/guarantees.md and benchmarks/, as ratios in one run
 	$(BIN)/python -m benchmarks.run
 
-clean:
+lock: ## write requirements/*.txt anew from requirements/*.in
+	bash scripts/lock.sh
+
+clean: ## forget all state of the demo; .venv stays
 	rm -rf .grete

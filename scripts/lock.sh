@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Writes requirements/*.txt from requirements/*.in: names, versions and hashes, never the address of a registry, so
+# that the locks hold wherever packages come from. `--check` only looks whether they keep to that.
+set -euo pipefail
+cd "$(dirname "$0")/../requirements"
+
+check() {
+  if grep -nE '://|^ *-(i|f) |--(index-url|extra-index-url|find-links|trusted-host)' -- *.in *.txt; then
+    echo "requirements/ must not name a registry or a location" >&2
+    exit 1
+  fi
+  local name
+  for name in *.in; do
+    while read -r package; do
+      grep -qiE "^${package//[_-]/[_-]}==" dev.txt || {
+        echo "requirements/dev.txt lacks $package of requirements/$name; run make lock" >&2
+        exit 1
+      }
+    done < <(sed -n 's/^\([A-Za-z0-9][A-Za-z0-9_.-]*[A-Za-z0-9]\).*/\1/p' "$name")
+  done
+}
+
+if [ "${1:-}" != --check ]; then
+  tools=../.cache/lock
+  test -x "$tools/bin/pip-compile" || {
+    python3 -m venv "$tools"
+    "$tools/bin/pip" install --quiet pip-tools
+  }
+  for name in build dev; do
+    "$tools/bin/pip-compile" --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+      --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+      --output-file "$name.txt" "$name.in" </dev/null
+  done
+fi
+check
