@@ -61,6 +61,7 @@ systems.local.samza.key.serde=string
 systems.local.samza.msg.serde=json
 stores.counts.factory=grete.store.sqlite
 spark.master=local[2]
+spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
 KEYS = 50
 

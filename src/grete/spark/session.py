@@ -35,6 +35,7 @@ def build_session(app_name: str, config: Mapping[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = _DEFAULTS | {key: value for key, value in config.items() if key.startswith("spark.")}
     if settings["spark.master"].startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings.setdefault("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
     builder = SparkSession.builder.appName(app_name)
     for key, value in settings.items():
