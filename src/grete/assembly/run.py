@@ -18,10 +18,11 @@ from grete.assembly.job_handle import job_scope
 from grete.assembly.view import View
 from grete.clock import SystemClock
 from grete.config.coordinator_config import coordinator_environment
+from grete.config.current import in_current_words
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.stores import changelog_stream, store_names
-from grete.config.validate import refused_changes, unknown_keys, validate
+from grete.config.validate import refused_changes, validate
 from grete.coordination.base import Leadership
 from grete.coordination.sqlite import SqliteCoordination
 from grete.coordinator.decide import Phase, RetryPolicy, State, StopRequested
@@ -107,11 +108,10 @@ class _Run:
         if not self._options.config_paths:
             return None
         config = apply_rewriters(load(self._options.config_paths, self._options.overrides))
-        validate(config)
-        for warning in unknown_keys(config):
+        for warning in validate(config):
             _log.warning("%s", warning)
         failpoint("submit.config-loaded")
-        return config
+        return in_current_words(config)
 
     def _job(self, submitted: Mapping[str, str] | None) -> JobId:
         if submitted is not None:

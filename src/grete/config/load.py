@@ -1,38 +1,43 @@
 """Configuration from files and overrides into one flat mapping of strings.
 
-`.properties` follows java.util.Properties; a file that is valid UTF-8 is read as UTF-8, any other as ISO-8859-1.
-YAML and TOML are flattened with dots. Later files and overrides win. Values such as `${env:NAME}` and `${file:path}`
-are references: they stay as they are and are resolved only where the secret is used.
+`.properties` follows java.util.Properties. Java reads such a file as ISO-8859-1; people write UTF-8. So a file that
+is valid UTF-8 is read as UTF-8, any other as ISO-8859-1. Pure ASCII is the same in both, as is `\\u00e9`.
+YAML and TOML are UTF-8, flattened with dots. Later files win over earlier ones, overrides over files. Values such as
+`${env:NAME}` and `${file:path}` are references: they stay as they are and are resolved only where the secret is used.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlparse
 
-import yaml
-
 from grete.config.properties import parse_properties
+from grete.config.structured import parse_toml, parse_yaml
 from grete.errors import ConfigError
 
-_MAX_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 256 * 1024 * 1024
+"""Samza sets no bound (S1-22); this one only keeps a wrong path, such as a data file, from filling the memory."""
 _RELATIVE_PATH_KEYS = ("job.application.path",)
+_READERS = {
+    ".properties": parse_properties,
+    ".yaml": parse_yaml,
+    ".yml": parse_yaml,
+    ".toml": parse_toml,
+}
 
 
 def config_path(text: str) -> Path:
     """A plain path or a `file://` URL as a path.
 
     Raises:
-        ConfigError: another scheme.
+        ConfigError: another scheme, or a host.
     """
-    if "://" not in text:
+    if "://" not in text and not text.startswith("file:"):
         return Path(text)
     url = urlparse(text)
     if url.scheme != "file" or url.netloc not in ("", "localhost"):
-        raise ConfigError(f"cannot read configuration from {text!r}: only paths and file:/// URLs")
+        raise ConfigError(f"cannot read configuration from {text!r}: give a path or a file:///path URL")
     return Path(unquote(url.path))
 
 
@@ -45,93 +50,63 @@ def load_file(path: Path) -> dict[str, str]:
     Raises:
         ConfigError: not there, not readable, not of its format; names file and line.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
-    if len(data) > _MAX_BYTES:
-        raise ConfigError(f"{path} has {len(data)} bytes; a configuration has at most {_MAX_BYTES}")
-    config = _parse(path, data)
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ConfigError(
+            f"cannot read the configuration {path}: its name must end in {', '.join(_READERS)}, to tell the format"
+        )
+    config = reader(_text(path, _bytes(path)), origin=str(path))
     for key in _RELATIVE_PATH_KEYS:
         if key in config:
             config[key] = str((path.resolve().parent / config[key]).resolve())
     return config
 
 
-def _parse(path: Path, data: bytes) -> dict[str, str]:
-    ending = path.suffix.lower()
-    if ending == ".properties":
-        return parse_properties(_text(data), origin=str(path))
-    if ending in (".yaml", ".yml"):
-        return _flatten(_yaml(path, data), path)
-    if ending == ".toml":
-        return _flatten(_toml(path, data), path)
-    raise ConfigError(f"{path}: a configuration ends in .properties, .yaml, .yml or .toml")
-
-
-def _text(data: bytes) -> str:
+def _bytes(path: Path) -> bytes:
     try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return data.decode("iso-8859-1")
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise ConfigError(
+                f"{path} has {size} bytes, a configuration at most {MAX_BYTES}; is it the right file?"
+            )
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice, of which plain YAML silently takes the last."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """See SafeLoader."""
-        seen: set[str] = set()
-        for key_node, _ in node.value:
-            if key_node.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key_node.value!r} appears twice", key_node.start_mark
-                )
-            seen.add(key_node.value)
-        return super().construct_mapping(node, deep)
-
-
-def _yaml(path: Path, data: bytes) -> Any:
+def _text(path: Path, data: bytes) -> str:
     try:
-        return yaml.load(data, Loader=_UniqueKeys) or {}  # noqa: S506 - a subclass of SafeLoader
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from error
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if path.suffix.lower() == ".properties":
+            return data.decode("iso-8859-1")
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8") from error
 
 
-def _toml(path: Path, data: bytes) -> Any:
-    try:
-        return tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
+def parse_overrides(items: Iterable[str]) -> dict[str, str]:
+    """`KEY=VALUE` items; the value may be empty and may hold `=`.
 
-
-def _flatten(document: Any, path: Path) -> dict[str, str]:
-    if not isinstance(document, dict):
-        raise ConfigError(f"{path}: the top of a configuration is a mapping, got {type(document).__name__}")
-    flat: dict[str, str] = {}
-    for key, value in _walk(document, ""):
-        if key in flat:
-            raise ConfigError(f"{path}: {key} is given twice, nested and with dots")
-        flat[key] = value
-    return flat
-
-
-def _walk(value: Any, prefix: str) -> Iterable[tuple[str, str]]:
-    if isinstance(value, dict):
-        for key, child in value.items():
-            yield from _walk(child, f"{prefix}.{key}" if prefix else str(key))
-    elif isinstance(value, list):
-        yield prefix, ",".join(_scalar(item) for item in value)
-    elif value is not None:
-        yield prefix, _scalar(value)
-
-
-def _scalar(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    Raises:
+        ConfigError: an item without `=` or without a key; names every such item.
+    """
+    parsed = [(item, *item.partition("=")) for item in items]
+    problems = [
+        f"override {item!r}: write KEY=VALUE"
+        for item, key, equals, _ in parsed
+        if not key.strip() or not equals
+    ]
+    if problems:
+        raise ConfigError(*problems)
+    return {key.strip(): value for _, key, _, value in parsed}
 
 
 def load(paths: Iterable[str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """All files, in order, then the overrides."""
+    """All files, in order, then the overrides.
+
+    Raises:
+        ConfigError: see `load_file`.
+    """
     config: dict[str, str] = {}
     for path in paths:
         config |= load_file(config_path(path))

@@ -1,82 +1,101 @@
-"""java.util.Properties, read as Java reads it: escapes, continuation lines, three separators."""
+"""java.util.Properties, read and written as Java does it: escapes, continuation lines, three separators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 from grete.errors import ConfigError
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANK = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_SEPARATOR = re.compile(r"(?P<key>(?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+MALFORMED = "Malformed \\uxxxx encoding."
+"""Java's words for a `\\u` without four hexadecimal digits."""
 
 
 def parse_properties(text: str, *, origin: str) -> dict[str, str]:
-    """Keys and values; the last of two equal keys wins.
+    """Keys and values; the last of two equal keys wins, as in Java.
 
     Raises:
-        ConfigError: a malformed \\uXXXX escape; names the line.
+        ConfigError: a malformed `\\uXXXX` escape; names the line.
     """
     config: dict[str, str] = {}
     for number, line in _logical_lines(text):
-        key, value = _split(line)
+        match = _SEPARATOR.match(line)
+        assert match is not None  # every part of the pattern may be empty
         try:
-            config[_unescape(key)] = _unescape(value)
+            config[_unescape(match["key"])] = _unescape(line[match.end() :])
         except ValueError as error:
-            raise ConfigError(f"{origin}, line {number}: {error}") from error
+            raise ConfigError(
+                f"{origin}, line {number}: {error} Write \\u and four hexadecimal digits, or \\\\u for a backslash"
+            ) from error
     return config
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines joined over trailing backslashes, comments and blank lines left out, with the number of the first."""
-    joined, start = "", 0
-    for number, raw in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
+    """Lines joined over trailing backslashes, comments and blank lines left out, with the number of the first.
+
+    A comment sign means a comment only where nothing has been read of the logical line yet.
+    """
+    parts: list[str] = []
+    start = 0
+    for number, raw in enumerate(_LINE_END.split(text), 1):
         line = raw.lstrip(_BLANK)
-        if not joined:
+        if not any(parts):
+            parts.clear()
             if not line or line[0] in "#!":
                 continue
             start = number
-        trailing = len(line) - len(line.rstrip("\\"))
-        if trailing % 2:
-            joined += line[:-1]
-            if not joined:
-                joined = ""
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            parts.append(line[:-1])
             continue
-        yield start, joined + line
-        joined = ""
-    if joined:
-        yield start, joined
-
-
-def _split(line: str) -> tuple[str, str]:
-    position = 0
-    while position < len(line) and line[position] not in f"=:{_BLANK}":
-        position += 2 if line[position] == "\\" else 1
-    key, rest = line[:position], line[position:].lstrip(_BLANK)
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(_BLANK)
-    return key, rest
+        yield start, "".join(parts) + line
+        parts.clear()
+    if any(parts):
+        yield start, "".join(parts)
 
 
 def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
-    out, position = [], 0
-    while position < len(text):
-        char = text[position]
-        position += 1
-        if char != "\\" or position >= len(text):
-            if char != "\\":
-                out.append(char)
-            continue
-        escaped = text[position]
-        position += 1
-        if escaped == "u":
-            digits = text[position : position + 4]
-            if len(digits) < 4 or any(d not in "0123456789abcdefABCDEF" for d in digits):
-                raise ValueError("Malformed \\uxxxx encoding.")
-            out.append(chr(int(digits, 16)))
-            position += 4
-        else:
-            out.append(_ESCAPES.get(escaped, escaped))
-    joined = "".join(out)
+    joined = _ESCAPE.sub(_character, text)
+    # A pair of \u surrogates is one character; one on its own stays, and validation refuses it.
     return joined.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def _character(match: re.Match[str]) -> str:
+    if match[1]:
+        return chr(int(match[1], 16))
+    if match[2] == "u":
+        raise ValueError(MALFORMED)
+    return _ESCAPES.get(match[2], match[2])
+
+
+def format_properties(config: Mapping[str, str]) -> str:
+    """The text of a `.properties` file, sorted by key. Pure ASCII, so Java and grete read the same from it."""
+    lines = (
+        f"{_escape(key, is_key=True)}={_escape(value, is_key=False)}\n"
+        for key, value in sorted(config.items())
+    )
+    return "".join(lines)
+
+
+_NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f", "\\": "\\\\"}
+
+
+def _escape(text: str, *, is_key: bool) -> str:
+    out: list[str] = []
+    for position, char in enumerate(text):
+        if char in _NAMED:
+            out.append(_NAMED[char])
+        elif (is_key and char in "=:#! ") or (char == " " and position == 0):
+            out.append("\\" + char)
+        elif " " <= char <= "~":
+            out.append(char)
+        else:
+            units = char.encode("utf-16-be", "surrogatepass")
+            out += [f"\\u{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2)]
+    return "".join(out)

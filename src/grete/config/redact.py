@@ -1,32 +1,106 @@
-"""Keeps secrets out of everything people read (RELIABILITY rule 18)."""
+"""Keeps secrets out of everything people read: by key, by form, and by value (RELIABILITY rule 18).
+
+Too much masked is a nuisance, too little a leak; so a key that the table knows is judged by the table
+(`stores.token.changelog` is no secret), any other by the words in it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from grete.config.keys import find_key
 
 MASK = "********"
-_SECRET_KEY = re.compile(
-    r"^sensitive\.|password|passwd|secret|token(?!ize)|credential|jaas|api[._-]?key|access[._-]?key|account[._-]?key"
-    r"|\bsas\b|connection[._-]?string",
+_SECRET_WORD = re.compile(
+    r"^sensitive\.|passw(?:or)?d|passphrase|pwd|secret|token|credential|jaas|connection[._-]?string|\bsas\b"
+    # A key at the end of the name is one that opens something, unless it says which part of a record it is.
+    r"|(?:^|[._-])(?:api|access|account|shared|private|secret|encryption|master|storage|signing)?[._-]?key$"
+    r"|(?-i:[a-z]Key)$|apikey|accesskey|accountkey",
     re.IGNORECASE,
 )
-_URL_USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^/@\s]+@", re.IGNORECASE)
-_REFERENCE = re.compile(r"\$\{(env|file):[^}]+\}")
+_NO_SECRET = re.compile(
+    r"(?:key|msg|value|message)\.(?:de)?serializer(?:\.class)?$|\.serde$|tokeniz|(?:partition|group|sort|order|join)"
+    r"[._-]?key$|keytab$|\.redaction\.",
+    re.IGNORECASE,
+)
+# Bounded repetition: an unbounded scheme made the search quadratic on a megabyte of letters.
+_URL_USERINFO = re.compile(r"(?<![A-Za-z0-9+.-])(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/\s]{1,1024}@")
+_ASSIGNED = re.compile(
+    r"(?P<name>(?:password|passwd|pwd|secret|token|AccountKey|SharedAccessKey|SharedAccessSignature|sig|api[_-]?key"
+    r"|access[_-]?key|client[_-]?secret)['\"]?[ \t]?[=:][ \t]?)"
+    r"(?P<value>\"[^\"]{0,4096}\"|'[^']{0,4096}'|[^\s;,&\"']+)",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"(?P<name>\bBearer )[A-Za-z0-9._~+/=-]+", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\{(?:env|file):[^{}]+\}")
+_SHORTEST = 6
+"""A secret of fewer characters is not looked for in texts: masking every "true" would hide nothing."""
 
 
 def is_secret_key(key: str) -> bool:
     """Whether a key's value is never shown."""
-    return _SECRET_KEY.search(key) is not None
+    if key.lower().startswith("sensitive."):
+        return True
+    known = find_key(key)
+    if known is not None and not known.is_open:
+        return known.is_secret
+    return _NO_SECRET.search(key) is None and _SECRET_WORD.search(key) is not None
+
+
+def is_reference(value: str) -> bool:
+    """Whether the whole value is a reference such as `${env:NAME}`: that may be shown."""
+    return _REFERENCE.fullmatch(value) is not None
 
 
 def redact(config: Mapping[str, str]) -> dict[str, str]:
     """The configuration for people: secrets masked, references to them shown as references."""
-    return {key: redact_value(key, value) for key, value in config.items()}
+    hide = Redactor.of(config)
+    return {key: hide.text(redact_value(key, value)) for key, value in config.items()}
 
 
 def redact_value(key: str, value: str) -> str:
     """One value for people."""
-    if is_secret_key(key) and not _REFERENCE.fullmatch(value):
+    if is_secret_key(key) and not is_reference(value):
         return MASK
-    return _URL_USERINFO.sub(rf"\g<scheme>{MASK}@", value)
+    return redact_forms(value)
+
+
+def redact_forms(text: str) -> str:
+    """Mask what looks like a secret by its form: user info of a URL, `password=...`, a bearer token."""
+    if "://" in text:
+        text = _URL_USERINFO.sub(rf"\g<scheme>{MASK}@", text)
+    text = _ASSIGNED.sub(_keep_reference, text)
+    return _BEARER.sub(rf"\g<name>{MASK}", text)
+
+
+def _keep_reference(match: re.Match[str]) -> str:
+    return match[0] if is_reference(match["value"].strip("\"'")) else f"{match['name']}{MASK}"
+
+
+class Redactor:
+    """Masks known secret values wherever they turn up: in other values, in error texts, in log lines."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._pattern: re.Pattern[str] | None = None
+        self._secrets: set[str] = set()
+        self.learn(secrets)
+
+    @classmethod
+    def of(cls, config: Mapping[str, str]) -> Redactor:
+        """One that knows the plain secrets of a configuration."""
+        return cls(v for k, v in config.items() if is_secret_key(k) and not is_reference(v))
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Add secret values, for example ones that a reference was resolved to."""
+        self._secrets.update(secret for secret in secrets if len(secret) >= _SHORTEST and secret != MASK)
+        longest_first = sorted(self._secrets, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def text(self, text: str) -> str:
+        """The text without the secrets it knows."""
+        return self._pattern.sub(MASK, text) if self._pattern is not None else text
+
+    def everything(self, text: str) -> str:
+        """As `text`, and without what looks like a secret by its form: for logs and error messages."""
+        return self.text(redact_forms(text))

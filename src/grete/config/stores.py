@@ -6,15 +6,32 @@ from collections.abc import Mapping
 
 from grete.model.ids import JobId, SystemStream
 
+_SETTINGS_OF_ALL = ("stores.default.", "stores.backup.factories", "stores.restore.factories")
+"""Samza's settings for all stores: they look like stores of these names, and are none."""
+
 
 def store_names(config: Mapping[str, str]) -> list[str]:
-    """Every store that `stores.<name>.*` configures, sorted."""
-    return sorted({key.split(".")[1] for key in config if key.startswith("stores.") and key.count(".") >= 2})
+    """Every store that `stores.<name>.*` configures, sorted. A name holds no dot."""
+    return sorted(
+        {
+            key.split(".")[1]
+            for key in config
+            if key.startswith("stores.") and key.count(".") >= 2 and not key.startswith(_SETTINGS_OF_ALL)
+        }
+    )
 
 
 def changelog_stream(store: str, job: JobId, config: Mapping[str, str]) -> str:
     """The stream behind a store: `stores.<name>.changelog`, or `<job>-<id>-<store>-changelog`."""
     named = config.get(f"stores.{store}.changelog")
-    if named is None:
+    if not named:
         return f"{job}-{store}-changelog"
     return SystemStream.parse(named).stream if "." in named else named
+
+
+def changelog_system(store: str, config: Mapping[str, str]) -> str | None:
+    """The system of a store's changelog: the one it names, else Samza's defaults; None when nothing says."""
+    named = config.get(f"stores.{store}.changelog", "")
+    if "." in named:
+        return named.partition(".")[0]
+    return config.get("job.changelog.system") or config.get("job.default.system")

@@ -1,44 +1,141 @@
-"""The whole configuration is checked before anything is written, and every problem is reported at once."""
+"""The whole configuration is checked before anything is written, and every problem is reported at once.
+
+Errors keep a configuration from being used; warnings do not. A message names the key, shows its value (masked if it
+is a secret), and says what is wrong and the way out.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
-from grete.config.keys import KEYS, ChangeClass, find_key
+from grete.config import aliases, java_values
+from grete.config.changes import diff as diff
+from grete.config.changes import is_stateful as is_stateful
+from grete.config.changes import refused_changes as refused_changes
+from grete.config.java_regex import compile_java
+from grete.config.key import TEXT, Key
+from grete.config.keys import find_key
 from grete.config.redact import redact_value
-from grete.errors import ConfigError
+from grete.config.secrets import has_reference
+from grete.config.stores import changelog_stream, changelog_system, store_names
+from grete.config.streams import (
+    EMBEDDED_SYSTEM,
+    broadcast_inputs,
+    coordinator_system,
+    stream_ids,
+    system_names,
+)
+from grete.config.warnings import warnings_of
+from grete.errors import ConfigError, WireError
+from grete.model.ids import JobId
+from grete.registry import known_plugins
 
-_JOB_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_LOOPBACK = re.compile(r"127(\.\d{1,3}){3}|::1|localhost")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 
 
-def validate(config: Mapping[str, str]) -> None:
-    """Check everything.
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a check found. The configuration can be used when there are no errors."""
+
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def check(config: Mapping[str, str]) -> Report:
+    """Everything that is wrong or looks wrong with a configuration."""
+    errors = [problem for rule in _RULES for problem in rule(config)]
+    return Report(tuple(dict.fromkeys(errors)), tuple(warnings_of(config)))
+
+
+def validate(config: Mapping[str, str]) -> tuple[str, ...]:
+    """Check everything; returns the warnings.
 
     Raises:
         ConfigError: with every problem found, each saying what is wrong and the way out.
     """
-    problems = [*_names(config), *_types(config), *_application(config), *_streams(config), *_poison(config)]
-    if problems:
-        raise ConfigError(*problems)
+    report = check(config)
+    if report.errors:
+        raise ConfigError(*report.errors)
+    return report.warnings
 
 
-def _names(config: Mapping[str, str]) -> Iterator[str]:
+def _wrong(config: Mapping[str, str], key: str, problem: str) -> str:
+    return f"{key}={redact_value(key, config.get(key, ''))!r}: {problem}"
+
+
+# --- each key by itself ---
+
+
+def _texts(config: Mapping[str, str]) -> Iterator[str]:
+    for key, value in config.items():
+        if not key or key != key.strip() or _UNPRINTABLE.search(key):
+            yield f"the key {key!r} is empty, has blanks around it or holds a control character; remove it"
+        if _NO_TEXT.search(value):
+            yield f"{key}: the value holds a NUL or half a surrogate pair, which is no text; remove it"
+
+
+def _identity(config: Mapping[str, str]) -> Iterator[str]:
     if not config.get("job.name"):
         yield "Missing required config: job.name. Set it to the job's name"
     for key in ("job.name", "job.id"):
         value = config.get(key)
-        if value and not _JOB_NAME.fullmatch(value):
-            yield f"{key}={value!r}: only A-Z a-z 0-9 . _ - are allowed, at most 200 of them"
+        if value == "" and key == "job.id":
+            yield _wrong(config, key, "it is empty; set it, or remove it to have 1")
+        if value and not _NAME.fullmatch(value):
+            yield _wrong(config, key, "only A-Z a-z 0-9 . _ - are allowed, at most 200 of them")
 
 
 def _types(config: Mapping[str, str]) -> Iterator[str]:
     for key, value in sorted(config.items()):
         known = find_key(key)
-        if known is not None:
-            problem = known.type.problem(value)
-            if problem:
-                yield f"{key}={redact_value(key, value)!r}: {problem}"
+        if known is None or known.is_open:
+            continue
+        if known.type is not TEXT and has_reference(value):
+            yield _wrong(config, key, "a reference stands for a secret text; write the value itself")
+            continue
+        problem = known.type.problem(value)
+        if problem:
+            yield _wrong(config, key, problem)
+        yield from _name_of_plugin(config, key, value, known)
+
+
+def _name_of_plugin(config: Mapping[str, str], key: str, value: str, known: Key[object]) -> Iterator[str]:
+    """Values that name an implementation: one of ours, one of Samza's we have an alias of, an installed plug-in."""
+    group = known.aliases
+    if not group or group in (aliases.REWRITERS, aliases.SERDES, aliases.SYSTEMS):
+        return  # rewriters are loaded by name already; serdes and systems have rules of their own below
+    if group == aliases.LAUNCHERS and not value.strip():
+        yield "no job factory class defined: job.factory.class is empty; remove it, or set job.launcher"
+    elif aliases.canonical(group, value) not in (*aliases.known_names(group), *known_plugins(group)):
+        yield _wrong(
+            config,
+            key,
+            f"it is not known; known are {', '.join([*aliases.known_names(group), *sorted(known_plugins(group))])} "
+            f"and Samza's names for them",
+        )
+
+
+def _numbers(config: Mapping[str, str]) -> Iterator[str]:
+    factor = config.get("job.elasticity.factor", "1")
+    if factor.strip() != "1":
+        yield _wrong(
+            config,
+            "job.elasticity.factor",
+            "elasticity is not supported; remove the key, and add partitions instead",
+        )
+    host = config.get("job.http.host", "127.0.0.1")
+    if not _LOOPBACK.fullmatch(host):
+        yield _wrong(
+            config, "job.http.host", "only loopback addresses are served; set 127.0.0.1 or remove the key"
+        )
+
+
+# --- keys that belong together ---
 
 
 def _application(config: Mapping[str, str]) -> Iterator[str]:
@@ -49,64 +146,114 @@ def _application(config: Mapping[str, str]) -> Iterator[str]:
         )
     if not config.get("task.inputs", "").strip():
         yield "Missing required config: task.inputs. Set it to system.stream[,system.stream]"
-    if config.get("job.elasticity.factor", "1") != "1":
-        yield "job.elasticity.factor: elasticity is not supported; remove the key"
 
 
 def _streams(config: Mapping[str, str]) -> Iterator[str]:
-    systems = {
-        key.split(".")[1] for key in config if key.startswith("systems.") and key.endswith(".samza.factory")
-    }
-    for key in ("task.inputs", "task.broadcast.inputs", "task.outputs", "task.poison.dead-letter.stream"):
-        for name in (part.strip() for part in config.get(key, "").split(",")):
+    for key in ("task.inputs", "task.outputs", "task.poison.dead-letter.stream"):
+        for name in java_values.split_commas(config.get(key, "")):
             system, dot, stream = name.partition(".")
-            if name and not (dot and system and stream):
-                yield f"{key}: {name!r} is not of the form system.stream"
-            elif name and system != "local" and system not in systems:
-                yield f"{key}: {name!r} names system {system!r}; set systems.{system}.samza.factory"
-    for system in sorted(systems):
-        factory = config[f"systems.{system}.samza.factory"]
-        if factory != "local":
-            yield (
-                f"systems.{system}.samza.factory={factory!r}: only the embedded system `local` is available in "
-                f"this version"
-            )
-
-
-def _poison(config: Mapping[str, str]) -> Iterator[str]:
-    if config.get("task.poison.policy") == "dead-letter" and not config.get("task.poison.dead-letter.stream"):
+            if not (dot and system and stream):
+                yield f"{key}: {name!r} is not of the form system.stream; write both"
+            else:
+                yield from _system(config, key, system)
+    try:
+        for system in sorted({ssp.system for ssp in broadcast_inputs(config)}):
+            yield from _system(config, "task.broadcast.inputs", system)
+    except ConfigError as error:
+        yield f"task.broadcast.inputs: {error}"
+    if config.get("task.poison.policy", "").lower() == "dead-letter" and not config.get(
+        "task.poison.dead-letter.stream"
+    ):
         yield "task.poison.policy=dead-letter needs task.poison.dead-letter.stream=system.stream"
 
 
-def is_stateful(config: Mapping[str, str]) -> bool:
-    """Whether the job has stores."""
-    return any(key.startswith("stores.") for key in config)
+def _system(config: Mapping[str, str], key: str, system: str) -> Iterator[str]:
+    if system != EMBEDDED_SYSTEM and system not in system_names(config):
+        yield f"{key} names the system {system!r}, which is not configured; set systems.{system}.samza.factory"
 
 
-def refused_changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Changes of set-once keys on a stateful job, each with the reason and the way out (S1-23)."""
-    if not old or not is_stateful(old):
-        return []
-    refused = []
-    for key in sorted(k for k in {*old, *new} if old.get(k) != new.get(k)):
-        known = find_key(key)
-        if known is not None and known.change is ChangeClass.SET_ONCE:
-            refused.append(
-                f"{key} can not change from {old.get(key)!r} to {new.get(key)!r}: the job has state, and this key "
-                f"decides which state belongs to which task. Give the job a new job.id, or set it back"
-            )
-    return refused
+def _systems(config: Mapping[str, str]) -> Iterator[str]:
+    available = (EMBEDDED_SYSTEM, *sorted(known_plugins(aliases.SYSTEMS)))
+    for system in system_names(config):
+        key = f"systems.{system}.samza.factory"
+        factory = aliases.canonical(aliases.SYSTEMS, config[key])
+        if factory in available:
+            continue
+        what = "is not available yet" if factory in aliases.known_names(aliases.SYSTEMS) else "is not known"
+        yield _wrong(config, key, f"{factory!r} {what}; available: {', '.join(available)}")
+    for key in (
+        "job.coordinator.system",
+        "job.default.system",
+        "job.changelog.system",
+        "task.checkpoint.system",
+    ):
+        if config.get(key):
+            yield from _system(config, key, config[key])
+    for stream in stream_ids(config):
+        key = f"streams.{stream}.samza.system"
+        if config.get(key):
+            yield from _system(config, key, config[key])
+    try:
+        coordinator_system(config)
+    except ConfigError as error:
+        yield str(error)
 
 
-def unknown_keys(config: Mapping[str, str]) -> list[str]:
-    """Keys in our own name spaces that nothing reads, with the known key they resemble: warnings, not errors."""
-    from difflib import get_close_matches
+def _stores(config: Mapping[str, str]) -> Iterator[str]:
+    job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
+    taken: dict[tuple[str | None, str], str] = {}
+    for store in store_names(config):
+        if not _NAME.fullmatch(store):
+            yield f"stores.{store}: a store's name has only A-Z a-z 0-9 _ -; rename it"
+        try:
+            stream = changelog_stream(store, job, config)
+        except WireError as error:
+            yield _wrong(config, f"stores.{store}.changelog", f"{error}")
+            continue
+        system = changelog_system(store, config)
+        if system is not None:
+            yield from _system(config, f"stores.{store}.changelog", system)
+        other = taken.setdefault((system, stream), store)
+        if other != store:
+            yield f"stores.{store}.changelog: {stream!r} is the changelog of the store {other!r}; name another stream"
 
-    names = [key.name for key in KEYS if "%s" not in key.name]
-    warnings = []
-    for key in sorted(config):
-        if key.startswith(("job.", "task.", "app.")) and find_key(key) is None:
-            close = get_close_matches(key, names, n=1, cutoff=0.85)
-            if close:
-                warnings.append(f"{key} is not a known key; did you mean {close[0]}?")
-    return warnings
+
+def _serdes(config: Mapping[str, str]) -> Iterator[str]:
+    built_in = aliases.known_names(aliases.SERDES)
+    for key, value in sorted(config.items()):
+        if not key.endswith((".key.serde", ".msg.serde")) or find_key(key) is None:
+            continue
+        registered = f"serializers.registry.{value}.class"
+        if value in built_in or registered in config or ":" in value:
+            continue
+        if aliases.canonical(aliases.SERDES, value) in built_in:
+            continue
+        yield _wrong(
+            config,
+            key,
+            f"no serde of that name ({', '.join(built_in)}) and none registered; set {registered}",
+        )
+
+
+def _regexes(config: Mapping[str, str]) -> Iterator[str]:
+    for key, value in sorted(config.items()):
+        is_regex = key.startswith("job.config.rewriter.") and key.endswith(".regex") and key.count(".") == 4
+        if is_regex or key == "job.systemstreampartition.matcher.config.regex":
+            try:
+                compile_java(value, used_by=key)
+            except ConfigError as error:
+                yield str(error)
+
+
+_RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
+    _texts,
+    _identity,
+    _types,
+    _numbers,
+    _application,
+    _streams,
+    _systems,
+    _stores,
+    _serdes,
+    _regexes,
+)

@@ -1,0 +1,86 @@
+"""Samza's class names and grete's names for the same things. Ported configurations keep their values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_SSP = "org.apache.samza.container.grouper.stream."
+_TASK = "org.apache.samza.container.grouper.task."
+
+SYSTEMS, SSP_GROUPERS, TASK_GROUPERS = "grete.systems", "grete.ssp_groupers", "grete.task_name_groupers"
+CHECKPOINTS, STORES, LAUNCHERS = "grete.checkpoints", "grete.stores", "grete.launchers"
+COORDINATION, REWRITERS, SERDES = "grete.coordination", "grete.rewriters", "grete.serdes"
+
+ALIASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    SYSTEMS: {
+        "local": (),
+        "kafka": ("org.apache.samza.system.kafka.KafkaSystemFactory",),
+        "eventhubs": ("org.apache.samza.system.eventhub.EventHubSystemFactory",),
+    },
+    SSP_GROUPERS: {
+        "GroupByPartitionFactory": (f"{_SSP}GroupByPartitionFactory",),
+        "GroupBySystemStreamPartitionFactory": (f"{_SSP}GroupBySystemStreamPartitionFactory",),
+        "AllSspToSingleTaskGrouperFactory": (f"{_SSP}AllSspToSingleTaskGrouperFactory",),
+    },
+    TASK_GROUPERS: {
+        "GroupByContainerCountFactory": (f"{_TASK}GroupByContainerCountFactory",),
+        "GroupByContainerIdsFactory": (f"{_TASK}GroupByContainerIdsFactory",),
+        "SingleContainerGrouperFactory": (f"{_TASK}SingleContainerGrouperFactory",),
+    },
+    CHECKPOINTS: {
+        "grete.checkpoint.log": (
+            "org.apache.samza.checkpoint.kafka.KafkaCheckpointManagerFactory",
+            "org.apache.samza.checkpoint.file.FileSystemCheckpointManagerFactory",
+        ),
+        "grete.checkpoint.coordinator-stream": (),
+        "grete.checkpoint.azure-table": ("org.apache.samza.checkpoint.azure.AzureCheckpointManagerFactory",),
+    },
+    STORES: {
+        "grete.store.sqlite": (
+            "org.apache.samza.storage.kv.RocksDbKeyValueStorageEngineFactory",
+            "org.apache.samza.storage.kv.inmemory.InMemoryKeyValueStorageEngineFactory",
+        ),
+    },
+    LAUNCHERS: {
+        "process": ("org.apache.samza.job.local.ProcessJobFactory",),
+        "thread": ("org.apache.samza.job.local.ThreadJobFactory",),
+        "spark-submit": ("org.apache.samza.job.yarn.YarnJobFactory",),
+    },
+    COORDINATION: {
+        "sqlite": (),
+        "zookeeper": ("org.apache.samza.zk.ZkJobCoordinatorFactory",),
+        # Three spellings are in the wild: the design document's, the manual's and the code's (S3-13).
+        "azure": (
+            "org.apache.samza.azure.AzureJobCoordinatorFactory",
+            "org.apache.samza.AzureJobCoordinatorFactory",
+            "org.apache.samza.coordinator.AzureJobCoordinatorFactory",
+        ),
+        "passthrough": ("org.apache.samza.standalone.PassthroughJobCoordinatorFactory",),
+    },
+    REWRITERS: {
+        "environment": ("org.apache.samza.config.EnvironmentConfigRewriter",),
+        "regex-input": ("org.apache.samza.config.RegExTopicGenerator",),
+    },
+    SERDES: {
+        "bytes": ("org.apache.samza.serializers.ByteSerdeFactory",),
+        "string": ("org.apache.samza.serializers.StringSerdeFactory",),
+        "json": ("org.apache.samza.serializers.JsonSerdeFactory",),
+        "integer": ("org.apache.samza.serializers.IntegerSerdeFactory",),
+        "long": ("org.apache.samza.serializers.LongSerdeFactory",),
+        "avro": (),
+    },
+}
+"""Group -> grete's name -> Samza's class names."""
+
+
+def canonical(group: str, name: str) -> str:
+    """grete's name for `name`; a name that the group does not know comes back as it is."""
+    for known, others in ALIASES.get(group, {}).items():
+        if name == known or name in others:
+            return known
+    return name
+
+
+def known_names(group: str) -> tuple[str, ...]:
+    """grete's own names in a group, in the order of the table."""
+    return tuple(ALIASES.get(group, {}))

@@ -1,0 +1,136 @@
+"""What differs between two configurations, what each difference touches, and which are refused (S1-23, S1-24)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from grete.config import aliases
+from grete.config.key import ChangeClass, Key
+from grete.config.key_tables import coordinator, streams
+from grete.config.keys import find_key
+from grete.config.redact import redact_value
+from grete.config.stores import changelog_stream, store_names
+from grete.config.streams import EMBEDDED_SYSTEM, system_names
+from grete.errors import ConfigError
+from grete.model.ids import JobId
+
+_UNKNOWN = ChangeClass.RESTART_CONTAINER
+"""An application may read any key of its own, at any time after its container started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One key's old and new value; None is absent, "" is a value."""
+
+    key: str
+    old: str | None
+    new: str | None
+    change_class: ChangeClass
+
+    def __str__(self) -> str:
+        shown = [
+            "unset" if value is None else repr(redact_value(self.key, value))
+            for value in (self.old, self.new)
+        ]
+        return f"{self.key}: {shown[0]} to {shown[1]} ({self.change_class})"
+
+
+def diff(old: Mapping[str, str], new: Mapping[str, str]) -> list[Change]:
+    """The changes from one configuration to another, sorted by key.
+
+    A change that spells the same value differently (a default written out, Samza's class name for grete's, a
+    deprecated name for today's) is LIVE: there is nothing to do about it.
+    """
+    keys = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+    return [Change(key, old.get(key), new.get(key), _class_of(key, old, new)) for key in keys]
+
+
+def apply_changes(old: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
+    """The configuration after the changes.
+
+    Raises:
+        ConfigError: a key does not have the value that a change starts from.
+    """
+    result = dict(old)
+    for change in changes:
+        if result.get(change.key) != change.old:
+            raise ConfigError(f"{change.key} has changed meanwhile; look at the configuration again")
+        if change.new is None:
+            del result[change.key]
+        else:
+            result[change.key] = change.new
+    return result
+
+
+def strongest(changes: Iterable[Change]) -> ChangeClass:
+    """The change class that covers all of them; LIVE for none."""
+    classes = (change.change_class for change in changes)
+    return max(classes, key=lambda change_class: change_class.rank, default=ChangeClass.LIVE)
+
+
+def _class_of(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> ChangeClass:
+    known = find_key(key)
+    if known is None:
+        return _UNKNOWN
+    if known.no_effect or _effective(known, key, old) == _effective(known, key, new):
+        return ChangeClass.LIVE if known.change is not ChangeClass.INTERNAL else known.change
+    return known.change
+
+
+def _effective(known: Key[object], key: str, config: Mapping[str, str]) -> str | None:
+    """The value in force, in grete's spelling. For a family it is the key's own value, or the default."""
+    if known is coordinator.SYSTEM:
+        return config.get(key) or config.get("job.default.system") or _only_system(config)
+    if known is streams.STORE_CHANGELOG:
+        job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
+        return changelog_stream(key.split(".")[1], job, config)
+    names = [key] if known.is_family else known.all_names()
+    value = next((config[name] for name in names if name in config), known.default)
+    return aliases.canonical(known.aliases, value) if value is not None and known.aliases else value
+
+
+def _only_system(config: Mapping[str, str]) -> str | None:
+    systems = system_names(config) or [EMBEDDED_SYSTEM]
+    return systems[0] if len(systems) == 1 else None
+
+
+def is_stateful(config: Mapping[str, str]) -> bool:
+    """Whether the job has stores."""
+    return bool(store_names(config))
+
+
+def refused_changes(
+    old: Mapping[str, str], new: Mapping[str, str], *, stateful: bool | None = None
+) -> list[str]:
+    """Changes of set-once keys on a stateful job, each with the reason and the way out (S1-23).
+
+    `stateful` says whether the job has state; without it, a job with stores in the old configuration has. A whole
+    store, system or stream may come and go; the embedded system is always there.
+    """
+    if not old or not (is_stateful(old) if stateful is None else stateful):
+        return []
+    return [
+        _refusal(change)
+        for change in diff(old, new)
+        if change.change_class is ChangeClass.SET_ONCE and not _is_whole(change.key, old, new)
+    ]
+
+
+def _is_whole(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    """Whether the change belongs to a store, system or stream that comes or goes as a whole."""
+    kind, name, *_ = [*key.split("."), ""]
+    if kind not in ("stores", "systems", "streams") or (kind, name) == ("systems", EMBEDDED_SYSTEM):
+        return False
+    return not all(any(key.startswith(f"{kind}.{name}.") for key in config) for config in (old, new))
+
+
+def _refusal(change: Change) -> str:
+    was, becomes = (
+        "unset" if value is None else repr(redact_value(change.key, value))
+        for value in (change.old, change.new)
+    )
+    return (
+        f"{change.key} can not change from {was} to {becomes}: the job has state, and this key decides which state "
+        f"belongs to which task, or where it is. Set it back, or give the job a new job.id to start without state"
+    )

@@ -1,0 +1,194 @@
+"""What a configuration key is: name, type, default, unit, meaning, and what a change of it touches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Generic, TypeVar
+
+from grete.config import java_values
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class ChangeClass(StrEnum):
+    """What a change of a key makes necessary, from the least to the most (INTERNAL stands apart)."""
+
+    INTERNAL = "internal"
+    """Written by grete itself; nobody sets it."""
+    LIVE = "live"
+    """Applied in place."""
+    RESTART_QUERY = "restart-query"
+    """The streaming query starts again inside its Spark application."""
+    RESTART_CONTAINER = "restart-container"
+    """The Spark application starts again."""
+    SET_ONCE = "set-once"
+    """Refused once the job has state: the value decides which state belongs to which task (S1-23)."""
+
+    @property
+    def rank(self) -> int:
+        """How much a change touches: compare two classes by it."""
+        return list(ChangeClass).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Type(Generic[T]):
+    """A value's type: its name for people, and a reader that raises ValueError saying what is wrong."""
+
+    name: str
+    read: Callable[[str], T]
+
+    def problem(self, value: str) -> str | None:
+        """What is wrong with a value and the way out, None when nothing is."""
+        try:
+            self.read(value)
+        except ValueError as error:
+            return str(error)
+        return None
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _boolean(value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise ValueError("it is neither true nor false; Samza reads anything but true as false, grete asks")
+    return value.lower() == "true"
+
+
+def _whole(low: int, high: int, what: str) -> Callable[[str], int]:
+    def read(value: str) -> int:
+        try:
+            number = java_values.parse_long(value)
+        except ValueError:
+            raise ValueError(f"it is not {what}; write digits only") from None
+        if not low <= number <= high:
+            raise ValueError(f"it is not {what}; write a number from {low} to {high}")
+        return number
+
+    return read
+
+
+def _number(value: str) -> float:
+    try:
+        return java_values.parse_double(value)
+    except ValueError:
+        raise ValueError("it is not a number") from None
+
+
+def _items(value: str) -> tuple[str, ...]:
+    return tuple(item for item in java_values.split_commas(value) if item)
+
+
+def _versions(value: str) -> tuple[str, ...]:
+    items = _items(value)
+    if not items or any(item not in ("1", "2") for item in items):
+        raise ValueError("checkpoint versions are 1 and 2, separated by commas")
+    return items
+
+
+def _class_path(value: str) -> str:
+    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*", value):
+        raise ValueError(
+            "it does not name a class; write it as module:Class, for example my_job.tasks:Counter"
+        )
+    return value
+
+
+def _bound(what: str, low: int, high: int) -> Type[int]:
+    return Type(what, _whole(low, high, what))
+
+
+TEXT = Type("text", _text)
+LIST = Type("a list, separated by commas", _items)
+BOOLEAN = Type("true or false", _boolean)
+INTEGER = _bound("a whole number", -(2**31), 2**31 - 1)
+NATURAL = _bound("a whole number of zero or more", 0, 2**31 - 1)
+COUNT = _bound("a whole number of one or more", 1, 2**31 - 1)
+BYTES = _bound("a number of bytes", 1, 2**63 - 1)
+MILLISECONDS = _bound("a number of milliseconds", -1, 2**63 - 1)
+DURATION = _bound("a number of milliseconds of one or more", 1, 2**63 - 1)
+PORT = _bound("a port", 0, 65535)
+NUMBER = Type("a number", _number)
+CLASS = Type("a class, module:Class", _class_path)
+CHECKPOINT_VERSIONS = Type("checkpoint versions", _versions)
+
+
+def one_of(*choices: str) -> Type[str]:
+    """One of a few words, in lower or upper case; reads as written in `choices`."""
+
+    def read(value: str) -> str:
+        for choice in choices:
+            if value.lower() == choice.lower():
+                return choice
+        raise ValueError(f"it is none of {', '.join(choices)}")
+
+    return Type("one of " + ", ".join(choices), read)
+
+
+@dataclass(frozen=True)
+class Key(Generic[T_co]):
+    """A key or, with `%s`, a family of keys.
+
+    `%s` stands for a name: for one without a dot after `systems.`, for any text elsewhere.
+    """
+
+    name: str
+    type: Type[T_co]
+    default: str | None
+    change: ChangeClass
+    doc: str
+    unit: str = ""
+    renamed_from: tuple[str, ...] = ()
+    """Deprecated names. They are read where the current name is not set, with a warning."""
+    spellings: tuple[str, ...] = ()
+    """Other names that are as good, Samza's older or newer ones; `grete.config.streams` has their precedence."""
+    fallbacks: tuple[str, ...] = ()
+    """Other keys that stand in, with a warning, where neither the name nor a deprecated one is set."""
+    default_doc: str = ""
+    """How the default comes about when it is no constant."""
+    aliases: str = ""
+    """The group of `grete.config.aliases` whose names the values are."""
+    is_secret: bool = False
+    is_open: bool = False
+    """A family passed through to something else (Spark, a client library): any name is known, none is checked."""
+    no_effect: str = ""
+    """Why grete accepts the key of a Samza configuration without doing anything about it."""
+
+    def named(self, *names: str) -> str:
+        """The key's name with its `%s` filled in."""
+        return _fill(self.name, names)
+
+    @property
+    def is_family(self) -> bool:
+        """Whether the name has a `%s`."""
+        return "%s" in self.name
+
+    def all_names(self, *names: str) -> tuple[str, ...]:
+        """Every name the value may be found under, the current one first."""
+        every = (self.name, *self.renamed_from, *self.fallbacks)
+        return tuple(_fill(name, names) for name in every if name.count("%s") == len(names))
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Matches the family's keys; the groups are the names."""
+        return _pattern(self.name)
+
+    @cached_property
+    def other_patterns(self) -> tuple[re.Pattern[str], ...]:
+        """As `pattern`, one for each deprecated name and other spelling."""
+        return tuple(_pattern(name) for name in (*self.renamed_from, *self.spellings))
+
+
+def _fill(name: str, names: tuple[str, ...]) -> str:
+    return name % names if names else name
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    escaped = re.escape(name).replace("%s", "(.+)")
+    return re.compile(re.sub(r"^systems\\\.\(\.\+\)", r"systems\\.([^.]+)", escaped), re.DOTALL)

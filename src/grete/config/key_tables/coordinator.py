@@ -1,0 +1,312 @@
+"""Keys of the coordinator: its stream, leadership, monitors, and how failed containers are retried."""
+
+from __future__ import annotations
+
+from grete.config import aliases
+from grete.config.key import (
+    BOOLEAN,
+    BYTES,
+    COUNT,
+    DURATION,
+    INTEGER,
+    MILLISECONDS,
+    NATURAL,
+    TEXT,
+    ChangeClass,
+    Key,
+)
+
+_CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
+_JVM = "it sets up Samza's JVM processes"
+_CLUSTER = "Spark asks the cluster manager; use `spark.*`"
+_CM = "cluster-manager.container"
+
+SYSTEM = Key(
+    "job.coordinator.system",
+    TEXT,
+    None,
+    _SET_ONCE,
+    "The system that holds the coordinator stream.",
+    default_doc="`job.default.system`, else the only configured system, else `local`",
+)
+REPLICATION = Key(
+    "job.coordinator.replication.factor",
+    COUNT,
+    "3",
+    _SET_ONCE,
+    "Copies of the coordinator stream, where the system keeps copies.",
+    fallbacks=("task.checkpoint.replication.factor",),
+)
+SEGMENT_BYTES = Key(
+    "job.coordinator.segment.bytes",
+    BYTES,
+    "26214400",
+    _SET_ONCE,
+    "Size of its segments, where the system has segments.",
+    unit="bytes",
+    fallbacks=("task.checkpoint.segment.bytes",),
+)
+MAX_MESSAGE_BYTES = Key(
+    "job.coordinator.max.message.bytes", BYTES, "1000012", _SET_ONCE, "Largest record of it.", unit="bytes"
+)
+FACTORY = Key(
+    "job.coordinator.factory",
+    TEXT,
+    None,
+    _SET_ONCE,
+    "Leader election and locks: `sqlite`, `zookeeper`, `azure`, or one of Samza's factories.",
+    default_doc="`sqlite`",
+    aliases=aliases.COORDINATION,
+)
+LEASE_TTL = Key(
+    "job.coordinator.lease.ttl.ms",
+    DURATION,
+    "15000",
+    _CONTAINER,
+    "A leader that is silent so long can be succeeded. It renews at a third of it.",
+    unit="ms",
+)
+STREAM_FACTORY = Key(
+    "job.coordinatorstream.config.factory",
+    TEXT,
+    "org.apache.samza.util.DefaultCoordinatorStreamConfigFactory",
+    _CONTAINER,
+    "Which configuration a container gets through its environment.",
+    no_effect="it is always the job's name and id and the coordinator system's configuration",
+)
+METADATA_STORE = Key(
+    "metadata.store.factory",
+    TEXT,
+    "org.apache.samza.coordinator.metadatastore.CoordinatorStreamMetadataStoreFactory",
+    _SET_ONCE,
+    "Where metadata is kept.",
+    no_effect="it is always the coordinator stream",
+)
+STARTPOINT_STORE = Key(
+    "startpoint.metadata.store.factory",
+    TEXT,
+    None,
+    _SET_ONCE,
+    "Where startpoints are kept.",
+    no_effect="it is always the coordinator stream",
+)
+LOCATION_PROVIDER = Key(
+    "locationid.provider.factory",
+    TEXT,
+    "org.apache.samza.coordinator.DefaultLocationIdProviderFactory",
+    _CONTAINER,
+    "Where a processor runs.",
+    no_effect="the host name is taken",
+)
+EXECUTE = Key("job.coordinator.execute", TEXT, "bin/run-jc.sh", _CONTAINER, "Samza's script.", no_effect=_JVM)
+MONITOR_PARTITIONS = Key(
+    "job.coordinator.monitor-partition-change",
+    BOOLEAN,
+    None,
+    _LIVE,
+    "A switch that Samza declares and never reads.",
+    no_effect="Samza ignores it as well; use the frequency below",
+)
+MONITOR_PARTITIONS_MS = Key(
+    "job.coordinator.monitor-partition-change.frequency.ms",
+    INTEGER,
+    "300000",
+    _LIVE,
+    "How often partition counts of the inputs are looked at; 0 and less is never.",
+    unit="ms",
+)
+MONITOR_REGEX_MS = Key(
+    "job.coordinator.monitor-input-regex.frequency.ms",
+    INTEGER,
+    "300000",
+    _LIVE,
+    "How often new streams are looked for that match an input regex; 0 and less is never.",
+    unit="ms",
+)
+RESTART_SIGNAL = Key(
+    "job.coordinator.restart.signal.factory",
+    TEXT,
+    "org.apache.samza.coordinator.NoOpJobRestartSignalFactory",
+    _CONTAINER,
+    "Samza's restart signal.",
+    no_effect="the coordinator restarts what a change touches",
+)
+ZK_CONNECT = Key(
+    "job.coordinator.zk.connect", TEXT, None, _CONTAINER, "ZooKeeper servers, `host:port[,host:port][/path]`."
+)
+ZK_SESSION = Key(
+    "job.coordinator.zk.session.timeout.ms", DURATION, "30000", _CONTAINER, "Session timeout.", unit="ms"
+)
+ZK_CONNECTION = Key(
+    "job.coordinator.zk.connection.timeout.ms", DURATION, "60000", _CONTAINER, "Time to connect.", unit="ms"
+)
+ZK_CONSENSUS = Key(
+    "job.coordinator.zk.consensus.timeout.ms",
+    DURATION,
+    "40000",
+    _CONTAINER,
+    "Time in which processors agree on a job model.",
+    unit="ms",
+)
+ZK_ACTIVE_MODEL = Key(
+    "job.coordinator.zk.enable-startup-with-active-job-model",
+    BOOLEAN,
+    "false",
+    _CONTAINER,
+    "Samza's start with the last job model.",
+    no_effect="a new leader always adopts running containers of an unchanged model",
+)
+AZURE_CONNECT = Key(
+    "azure.storage.connect",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Connection string of the Azure storage account; write it as `${env:NAME}`.",
+    is_secret=True,
+)
+AZURE_BLOB_LENGTH = Key(
+    "job.coordinator.azure.blob.length",
+    BYTES,
+    "5120000",
+    _CONTAINER,
+    "Length of Samza's page blob.",
+    unit="bytes",
+    no_effect="the job model is read over HTTP",
+)
+DEBOUNCE = Key(
+    "job.debounce.time.ms",
+    DURATION,
+    "20000",
+    _LIVE,
+    "Quiet time after processors come and go before the job model is calculated anew.",
+    unit="ms",
+)
+RETRY_COUNT = Key(
+    f"{_CM}.retry.count",
+    INTEGER,
+    "8",
+    _LIVE,
+    "Failures of a container within the window before it is given up; -1 retries for ever.",
+    renamed_from=("yarn.container.retry.count",),
+)
+RETRY_WINDOW = Key(
+    f"{_CM}.retry.window.ms",
+    NATURAL,
+    "300000",
+    _LIVE,
+    "The window.",
+    unit="ms",
+    renamed_from=("yarn.container.retry.window.ms",),
+)
+FAIL_JOB = Key(
+    f"{_CM}.fail.job.after.retries",
+    BOOLEAN,
+    "true",
+    _LIVE,
+    "Whether the job fails with a container that is given up.",
+)
+MEMORY = Key(
+    f"{_CM}.memory.mb",
+    COUNT,
+    "1024",
+    _CONTAINER,
+    "Memory.",
+    unit="MB",
+    renamed_from=("yarn.container.memory.mb",),
+    no_effect=_CLUSTER,
+)
+CORES = Key(
+    f"{_CM}.cpu.cores",
+    COUNT,
+    "1",
+    _CONTAINER,
+    "Cores.",
+    renamed_from=("yarn.container.cpu.cores",),
+    no_effect=_CLUSTER,
+)
+REQUEST_TIMEOUT = Key(
+    f"{_CM}.request.timeout.ms",
+    DURATION,
+    "5000",
+    _LIVE,
+    "Time a preferred host has.",
+    unit="ms",
+    renamed_from=("yarn.container.request.timeout.ms",),
+    no_effect=_CLUSTER,
+)
+PREFERRED_HOST_DELAY = Key(
+    f"{_CM}.preferred-host.last.retry.delay.ms",
+    MILLISECONDS,
+    "360000",
+    _LIVE,
+    "Delay before the last retry on a preferred host.",
+    unit="ms",
+    no_effect=_CLUSTER,
+)
+ALLOCATOR_SLEEP = Key(
+    "cluster-manager.allocator.sleep.ms",
+    DURATION,
+    "3600",
+    _LIVE,
+    "Pause of Samza's allocator.",
+    unit="ms",
+    renamed_from=("yarn.allocator.sleep.ms",),
+    no_effect=_CLUSTER,
+)
+COORDINATOR_SLEEP = Key(
+    "cluster-manager.jobcoordinator.sleep.interval.ms",
+    DURATION,
+    "1000",
+    _LIVE,
+    "Pause of Samza's coordinator loop.",
+    unit="ms",
+    no_effect="the loop waits for events",
+)
+FAULT_DOMAINS = Key(
+    "cluster-manager.fault-domain-aware.standby.enabled",
+    BOOLEAN,
+    "false",
+    _CONTAINER,
+    "Standby tasks in other racks.",
+    no_effect="there are no standby tasks",
+)
+FAULT_DOMAIN_MANAGER = Key(
+    "cluster-manager.fault-domain-manager.factory",
+    TEXT,
+    "org.apache.samza.job.yarn.YarnFaultDomainManagerFactory",
+    _CONTAINER,
+    "Who knows the racks.",
+    no_effect="there are no standby tasks",
+)
+CLUSTER_MANAGER = Key(
+    "samza.cluster-manager.factory",
+    TEXT,
+    "org.apache.samza.job.yarn.YarnResourceManagerFactory",
+    _CONTAINER,
+    "Samza's resource manager.",
+    no_effect=_CLUSTER,
+)
+YARN_HA = Key(
+    "yarn.am.high-availability.enabled",
+    BOOLEAN,
+    "false",
+    _CONTAINER,
+    "Samza's switch for containers that outlive the coordinator.",
+    no_effect="containers always outlive their coordinator, and a new one adopts them",
+)
+YARN_HEARTBEAT_RETRIES = Key(
+    "yarn.container.heartbeat.retry.count",
+    NATURAL,
+    "5",
+    _CONTAINER,
+    "How often a container looks for a new coordinator.",
+)
+YARN_HEARTBEAT_SLEEP = Key(
+    "yarn.container.heartbeat.retry-sleep-duration.ms", DURATION, "10000", _CONTAINER, "Pause.", unit="ms"
+)
+YARN_RESOURCES = Key(
+    "yarn.resources.%s", TEXT, None, _CONTAINER, "Resources of the environments (isolation).", is_open=True
+)
+YARN_OTHER = Key("yarn.%s", TEXT, None, _CONTAINER, "Passed on to YARN.", is_open=True)
+
+TABLE: tuple[Key[object], ...] = tuple(v for v in list(globals().values()) if isinstance(v, Key))

@@ -1,0 +1,294 @@
+"""Keys of the job as a whole: identity, application, containers, launching, the coordinator's HTTP server."""
+
+from __future__ import annotations
+
+from grete.config import aliases
+from grete.config.key import (
+    BOOLEAN,
+    CLASS,
+    COUNT,
+    DURATION,
+    INTEGER,
+    LIST,
+    NATURAL,
+    PORT,
+    TEXT,
+    ChangeClass,
+    Key,
+    one_of,
+)
+
+_CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
+_QUERY, _INTERNAL = ChangeClass.RESTART_QUERY, ChangeClass.INTERNAL
+_JVM = "it sets up Samza's JVM processes"
+
+JOB_NAME = Key("job.name", TEXT, None, _SET_ONCE, "The job's name: letters, digits and `._-`, at most 200.")
+JOB_ID = Key("job.id", TEXT, "1", _SET_ONCE, "Tells apart several jobs of one name, each with its own state.")
+APP_CLASS = Key("app.class", CLASS, None, _QUERY, "A `grete.DataFramePipeline` as `module:Class`.")
+TASK_CLASS = Key("task.class", CLASS, None, _QUERY, "A `grete.StreamTask` as `module:Class`.")
+APP_NAME = Key("app.name", TEXT, None, _SET_ONCE, "Samza's application name.", default_doc="`job.name`")
+APP_ID = Key("app.id", TEXT, "1", _SET_ONCE, "Samza's application id.", default_doc="`job.id`")
+APP_MODE = Key(
+    "app.mode",
+    one_of("STREAM", "BATCH"),
+    "STREAM",
+    _CONTAINER,
+    "Samza's mode.",
+    no_effect="`grete run --until-drained` ends a job when its inputs are read",
+)
+APP_RUN_ID = Key("app.run.id", TEXT, None, _INTERNAL, "One submit of the job.", default_doc="generated")
+APP_RUNNER = Key(
+    "app.runner.class",
+    TEXT,
+    "org.apache.samza.runtime.RemoteApplicationRunner",
+    _CONTAINER,
+    "Samza's runner.",
+    no_effect="`grete run` is the runner",
+)
+FACTORY = Key(
+    "job.factory.class",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Samza's job factory; names the launcher where `job.launcher` is not set.",
+    aliases=aliases.LAUNCHERS,
+)
+LAUNCHER = Key(
+    "job.launcher",
+    one_of("process", "thread"),
+    "process",
+    _CONTAINER,
+    "How containers are started: each in a process of its own, or as threads of the coordinator.",
+)
+CONTAINER_COUNT = Key(
+    "job.container.count",
+    COUNT,
+    "1",
+    _CONTAINER,
+    "Containers, each a Spark application with one query. One scales out by Spark's executors.",
+    renamed_from=("yarn.container.count",),
+)
+APPLICATION_PATH = Key(
+    "job.application.path",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Folder of the application's Python modules; relative to the configuration file that names it.",
+)
+STATE_DIR = Key(
+    "job.state.dir",
+    TEXT,
+    "${GRETE_HOME}/jobs",
+    _CONTAINER,
+    "Folder for lineages, store files, logs and the HTTP token.",
+)
+LINEAGE_STATE = Key(
+    "job.lineage.state",
+    one_of("keep", "discard"),
+    "keep",
+    _QUERY,
+    "Whether a DataFrame pipeline's Spark state may be given up when its lineage cannot go on.",
+)
+HTTP_HOST = Key("job.http.host", TEXT, "127.0.0.1", _CONTAINER, "Address of the HTTP server; loopback only.")
+HTTP_PORT = Key(
+    "job.http.port",
+    PORT,
+    "0",
+    _CONTAINER,
+    "Port of the coordinator's HTTP server; 0 takes a free one.",
+    renamed_from=("cluster-manager.jobcoordinator.url.port",),
+)
+HTTP_AUTH = Key(
+    "job.http.auth",
+    one_of("token", "none"),
+    "token",
+    _CONTAINER,
+    "Whether requests to the coordinator need its bearer token.",
+)
+DEFAULT_SYSTEM = Key(
+    "job.default.system",
+    TEXT,
+    None,
+    _CONTAINER,
+    "The system meant where a stream is named without one.",
+    default_doc="the only configured system; `local` when none is",
+)
+CHANGELOG_SYSTEM = Key(
+    "job.changelog.system",
+    TEXT,
+    None,
+    _SET_ONCE,
+    "The system of changelogs that are named without one.",
+    default_doc="`job.default.system`",
+)
+SSP_GROUPER = Key(
+    "job.systemstreampartition.grouper.factory",
+    TEXT,
+    "org.apache.samza.container.grouper.stream.GroupByPartitionFactory",
+    _SET_ONCE,
+    "How SSPs become tasks, and with them which state belongs to which task.",
+    aliases=aliases.SSP_GROUPERS,
+)
+SSP_EXPANSION = Key(
+    "job.systemstreampartition.input.expansion.enabled",
+    BOOLEAN,
+    "true",
+    _SET_ONCE,
+    "Whether tasks of a stateful job keep their keys when an input gets more partitions.",
+)
+SSP_MAPPER = Key(
+    "job.system.stream.partition.mapper.factory",
+    TEXT,
+    "org.apache.samza.container.grouper.stream.HashSystemStreamPartitionMapperFactory",
+    _SET_ONCE,
+    "How a partition that is new after an expansion finds the partition it came from.",
+)
+SSP_MATCHER = Key(
+    "job.systemstreampartition.matcher.class", TEXT, None, _SET_ONCE, "Which SSPs the job reads, by a rule."
+)
+SSP_MATCHER_REGEX = Key(
+    "job.systemstreampartition.matcher.config.regex", TEXT, None, _SET_ONCE, "Partitions, as a regex."
+)
+SSP_MATCHER_RANGES = Key(
+    "job.systemstreampartition.matcher.config.ranges", TEXT, None, _SET_ONCE, "Partitions, as in `1-3,7`."
+)
+SSP_MATCHER_JOB_FACTORY = Key(
+    "job.systemstreampartition.matcher.config.job.factory.regex",
+    TEXT,
+    r"org\.apache\.samza\.job\.local(.*ProcessJobFactory|.*ThreadJobFactory)",
+    _SET_ONCE,
+    "The job factories under which the matcher applies.",
+)
+ELASTICITY = Key("job.elasticity.factor", INTEGER, "1", _SET_ONCE, "Samza's elasticity; only 1 is supported.")
+REWRITERS = Key(
+    "job.config.rewriters", LIST, None, _LIVE, "Rewriters, applied once, at submit, in this order."
+)
+REWRITER_CLASS = Key(
+    "job.config.rewriter.%s.class",
+    TEXT,
+    None,
+    _LIVE,
+    "A rewriter: a name (`environment`, `regex-input`, an installed one) or `module:Class`.",
+    aliases=aliases.REWRITERS,
+)
+REWRITER_REGEX = Key("job.config.rewriter.%s.regex", TEXT, None, _LIVE, "Which streams become inputs.")
+REWRITER_SYSTEM = Key("job.config.rewriter.%s.system", TEXT, None, _LIVE, "The system they are looked up in.")
+REWRITER_CONFIG = Key(
+    "job.config.rewriter.%s.config.%s", TEXT, None, _LIVE, "Properties each of them gets.", is_open=True
+)
+CONFIG_LOADER = Key(
+    "job.config.loader.factory",
+    TEXT,
+    None,
+    _LIVE,
+    "Samza's config loader.",
+    no_effect="`grete run --config FILE` loads .properties, YAML and TOML",
+)
+CONFIG_LOADER_PROPERTIES = Key(
+    "job.config.loader.properties.%s",
+    TEXT,
+    None,
+    _LIVE,
+    "Its properties.",
+    is_open=True,
+    no_effect="see there",
+)
+HOST_AFFINITY = Key(
+    "job.host-affinity.enabled",
+    BOOLEAN,
+    "false",
+    _CONTAINER,
+    "Whether a container prefers the host it ran on.",
+    renamed_from=("yarn.samza.host-affinity.enabled",),
+    no_effect="Spark places executors; stores catch up from their changelogs",
+)
+STANDBY = Key(
+    "job.standbytasks.replication.factor",
+    COUNT,
+    "1",
+    _CONTAINER,
+    "Copies of a task's state; 1 is none but its own.",
+    no_effect="there are no standby tasks; stores are restored from their changelogs",
+)
+AUTOSIZING = Key("job.autosizing.enabled", BOOLEAN, "false", _CONTAINER, "Whether the keys below win.")
+AUTOSIZING_COUNT = Key("job.autosizing.container.count", COUNT, None, _CONTAINER, "Containers, when enabled.")
+AUTOSIZING_THREADS = Key(
+    "job.autosizing.container.thread.pool.size", NATURAL, None, _CONTAINER, "Threads.", no_effect=_JVM
+)
+AUTOSIZING_HEAP = Key(
+    "job.autosizing.container.maxheap.mb", COUNT, None, _CONTAINER, "Heap.", unit="MB", no_effect=_JVM
+)
+AUTOSIZING_MEMORY = Key(
+    "job.autosizing.container.memory.mb", COUNT, None, _CONTAINER, "Memory.", unit="MB", no_effect=_JVM
+)
+AUTOSIZING_CORES = Key(
+    "job.autosizing.container.cpu.cores", COUNT, None, _CONTAINER, "Cores.", no_effect=_JVM
+)
+AUTOSIZING_WORKER_HEAP = Key(
+    "job.autosizing.worker.maxheap.mb",
+    COUNT,
+    None,
+    _CONTAINER,
+    "Heap of a worker.",
+    unit="MB",
+    no_effect=_JVM,
+)
+AUTOSIZING_OTHER = Key(
+    "job.autosizing.%s",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Any other: part of the config id, as in Samza.",
+    is_open=True,
+)
+STARTPOINTS = Key("job.startpoint.enabled", BOOLEAN, "true", _CONTAINER, "Whether startpoints are obeyed.")
+CHECKPOINT_VALIDATION = Key(
+    "job.checkpoint.validation.enabled",
+    BOOLEAN,
+    "true",
+    _CONTAINER,
+    "Whether a checkpoint log of more than one partition is refused.",
+)
+DRAIN_MONITOR = Key(
+    "job.drain-monitor.enabled", BOOLEAN, "false", _CONTAINER, "Whether drains are watched for."
+)
+DRAIN_POLL = Key("job.drain-monitor.poll.interval.ms", DURATION, "60000", _CONTAINER, "How often.", unit="ms")
+HEARTBEAT_MONITOR = Key(
+    "job.container.heartbeat.monitor.enabled",
+    BOOLEAN,
+    "true",
+    _CONTAINER,
+    "Whether a container notices that its coordinator is gone.",
+)
+DIAGNOSTICS = Key(
+    "job.diagnostics.enabled", BOOLEAN, "false", _CONTAINER, "Samza's diagnostics stream.", no_effect=_JVM
+)
+JMX = Key(
+    "job.jmx.enabled",
+    BOOLEAN,
+    "true",
+    _CONTAINER,
+    "Samza's JMX server.",
+    renamed_from=("cluster-manager.jobcoordinator.jmx.enabled", "yarn.am.jmx.enabled"),
+    no_effect="metrics are served over HTTP at `/metrics`",
+)
+LOGGED_STORES = Key(
+    "job.logged.store.base.dir", TEXT, None, _CONTAINER, "Store files.", no_effect="see `job.state.dir`"
+)
+NON_LOGGED_STORES = Key(
+    "job.non-logged.store.base.dir", TEXT, None, _CONTAINER, "Store files.", no_effect="see `job.state.dir`"
+)
+SPLIT_DEPLOYMENT = Key(
+    "job.split.deployment.enabled",
+    BOOLEAN,
+    "false",
+    _CONTAINER,
+    "Whether framework and application have environments of their own.",
+    renamed_from=("samza.cluster.based.job.coordinator.dependency.isolation.enabled",),
+)
+PROCESSOR_ID = Key("processor.id", TEXT, None, _CONTAINER, "This processor's id, in embedded mode.")
+PROCESSOR_LIST = Key(
+    "processor.list", LIST, None, _SET_ONCE, "Every processor's id, for the single-task grouper."
+)
+
+TABLE: tuple[Key[object], ...] = tuple(v for v in list(globals().values()) if isinstance(v, Key))

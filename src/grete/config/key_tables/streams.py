@@ -1,0 +1,220 @@
+"""Keys of systems, streams, stores and serdes, and what is passed through to Spark."""
+
+from __future__ import annotations
+
+from grete.config import aliases
+from grete.config.key import BOOLEAN, COUNT, INTEGER, TEXT, ChangeClass, Key, one_of
+
+_CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
+_QUERY = ChangeClass.RESTART_QUERY
+_OFFSET = one_of("oldest", "newest", "upcoming")
+_LEGACY = "systems.%s.streams.%s"
+_DEFAULTS = "systems.%s.default.stream"
+
+SYSTEM_FACTORY = Key(
+    "systems.%s.samza.factory",
+    TEXT,
+    None,
+    _SET_ONCE,
+    "The kind of system; `local` is the embedded one.",
+    aliases=aliases.SYSTEMS,
+)
+SYSTEM_PATH = Key("systems.%s.path", TEXT, "${GRETE_HOME}/local", _SET_ONCE, "The embedded system's folder.")
+SYSTEM_OFFSET = Key(
+    "systems.%s.samza.offset.default",
+    _OFFSET,
+    "upcoming",
+    _LIVE,
+    "Where to start streams of the system that have no checkpoint.",
+    spellings=(f"{_DEFAULTS}.samza.offset.default",),
+)
+SYSTEM_KEY_SERDE = Key(
+    "systems.%s.samza.key.serde",
+    TEXT,
+    "bytes",
+    _QUERY,
+    "Serde of keys of the system's streams.",
+    spellings=(f"{_DEFAULTS}.samza.key.serde",),
+)
+SYSTEM_MSG_SERDE = Key(
+    "systems.%s.samza.msg.serde",
+    TEXT,
+    "bytes",
+    _QUERY,
+    "Serde of messages of the system's streams.",
+    spellings=(f"{_DEFAULTS}.samza.msg.serde",),
+)
+SYSTEM_STREAM_DEFAULTS = Key(
+    f"{_DEFAULTS}.%s", TEXT, None, _QUERY, "Any stream property, for all streams of the system.", is_open=True
+)
+
+STREAM_SYSTEM = Key(
+    "streams.%s.samza.system",
+    TEXT,
+    None,
+    _SET_ONCE,
+    "The stream's system.",
+    default_doc="`job.default.system`",
+)
+STREAM_NAME = Key(
+    "streams.%s.samza.physical.name",
+    TEXT,
+    None,
+    _SET_ONCE,
+    "The stream's name in its system.",
+    default_doc="the stream id",
+)
+STREAM_OFFSET = Key(
+    "streams.%s.samza.offset.default",
+    _OFFSET,
+    None,
+    _LIVE,
+    "Where to start without a checkpoint.",
+    spellings=(f"{_LEGACY}.samza.offset.default",),
+    default_doc="the system's",
+)
+STREAM_RESET = Key(
+    "streams.%s.samza.reset.offset",
+    BOOLEAN,
+    "false",
+    _QUERY,
+    "Whether to ignore the stream's checkpoint at every start.",
+    spellings=(f"{_LEGACY}.samza.reset.offset",),
+)
+STREAM_BOOTSTRAP = Key(
+    "streams.%s.samza.bootstrap",
+    BOOLEAN,
+    "false",
+    _QUERY,
+    "Whether to read this stream to its end before the others.",
+    spellings=(f"{_LEGACY}.samza.bootstrap",),
+)
+STREAM_KEY_SERDE = Key(
+    "streams.%s.samza.key.serde",
+    TEXT,
+    None,
+    _QUERY,
+    "Serde of the stream's keys.",
+    spellings=(f"{_LEGACY}.samza.key.serde",),
+    default_doc="the system's",
+)
+STREAM_MSG_SERDE = Key(
+    "streams.%s.samza.msg.serde",
+    TEXT,
+    None,
+    _QUERY,
+    "Serde of the stream's messages.",
+    spellings=(f"{_LEGACY}.samza.msg.serde",),
+    default_doc="the system's",
+)
+STREAM_PARTITIONS = Key(
+    "streams.%s.samza.partitions",
+    COUNT,
+    None,
+    _QUERY,
+    "Partitions of an output stream that is created.",
+    default_doc="the most that an input has",
+)
+STREAM_PRIORITY = Key(
+    "streams.%s.samza.priority",
+    INTEGER,
+    "-1",
+    _QUERY,
+    "Samza's priority.",
+    spellings=(f"{_LEGACY}.samza.priority",),
+    no_effect="a micro-batch reads all inputs; see `bootstrap`",
+)
+STREAM_OTHER = Key(
+    "streams.%s.%s", TEXT, None, _QUERY, "Properties of the stream in its system.", is_open=True
+)
+SYSTEM_OTHER = Key(
+    "systems.%s.%s",
+    TEXT,
+    None,
+    _QUERY,
+    "Passed on to the system's clients (`consumer.`, `producer.`).",
+    is_open=True,
+)
+
+STORE_FACTORY = Key(
+    "stores.%s.factory",
+    TEXT,
+    "grete.store.sqlite",
+    _SET_ONCE,
+    "Declares a store of every task.",
+    aliases=aliases.STORES,
+)
+STORE_CHANGELOG = Key(
+    "stores.%s.changelog",
+    TEXT,
+    None,
+    _SET_ONCE,
+    "The store's changelog, `stream` or `system.stream`.",
+    default_doc="`<job>-<id>-<store>-changelog`",
+)
+STORE_KEY_SERDE = Key("stores.%s.key.serde", TEXT, "string", _SET_ONCE, "Serde of the store's keys.")
+STORE_MSG_SERDE = Key("stores.%s.msg.serde", TEXT, "json", _SET_ONCE, "Serde of the store's values.")
+STORE_CHANGELOG_REPLICATION = Key(
+    "stores.%s.changelog.replication.factor",
+    COUNT,
+    "2",
+    _SET_ONCE,
+    "Copies of the changelog, where the system keeps copies.",
+)
+STORE_CHANGELOG_OTHER = Key(
+    "stores.%s.changelog.%s", TEXT, None, _CONTAINER, "Properties of the changelog stream.", is_open=True
+)
+STORE_BACKUP = Key(
+    "stores.%s.factories", TEXT, None, _CONTAINER, "Samza's state back ends.", no_effect="changelogs only"
+)
+STORE_ENGINE = Key(
+    "stores.%s.rocksdb.%s",
+    TEXT,
+    None,
+    _CONTAINER,
+    "RocksDB.",
+    is_open=True,
+    no_effect="stores are SQLite files",
+)
+STORE_CACHE = Key(
+    "stores.%s.object.cache.size",
+    INTEGER,
+    "1000",
+    _CONTAINER,
+    "Samza's cache.",
+    no_effect="changes of a batch are in memory",
+)
+STORE_WRITE_BATCH = Key(
+    "stores.%s.write.batch.size",
+    INTEGER,
+    "500",
+    _CONTAINER,
+    "Samza's batch.",
+    no_effect="changes of a batch are in memory",
+)
+
+SERDE_CLASS = Key(
+    "serializers.registry.%s.class",
+    TEXT,
+    None,
+    _QUERY,
+    "A serde by name: a built-in one (bytes, string, json, integer, long, avro), Samza's factory or `module:Class`.",
+    aliases=aliases.SERDES,
+)
+SERDE_OTHER = Key(
+    "serializers.registry.%s.%s", TEXT, None, _QUERY, "Settings of the serde, such as `schema`.", is_open=True
+)
+
+SPARK_MASTER = Key("spark.master", TEXT, "local[*]", _CONTAINER, "Where executors run.")
+SPARK_OTHER = Key("spark.%s", TEXT, None, _CONTAINER, "Passed on to Spark as it is.", is_open=True)
+SENSITIVE = Key(
+    "sensitive.%s",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Samza's prefix for values that are never shown.",
+    is_secret=True,
+    is_open=True,
+)
+
+TABLE: tuple[Key[object], ...] = tuple(v for v in list(globals().values()) if isinstance(v, Key))

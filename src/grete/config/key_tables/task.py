@@ -1,0 +1,184 @@
+"""Keys of tasks: inputs and outputs, batches, commits and checkpoints, poison messages, metrics."""
+
+from __future__ import annotations
+
+from grete.config import aliases
+from grete.config.key import (
+    BOOLEAN,
+    BYTES,
+    CHECKPOINT_VERSIONS,
+    COUNT,
+    DURATION,
+    INTEGER,
+    LIST,
+    MILLISECONDS,
+    NATURAL,
+    TEXT,
+    ChangeClass,
+    Key,
+    one_of,
+)
+
+_CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
+_QUERY = ChangeClass.RESTART_QUERY
+_BATCH = "a commit is part of each micro-batch; see `task.trigger.interval.ms`"
+_CP = "task.checkpoint"
+
+INPUTS = Key("task.inputs", LIST, None, _CONTAINER, "Input streams, `system.stream` separated by commas.")
+BROADCAST = Key(
+    "task.broadcast.inputs",
+    LIST,
+    None,
+    _CONTAINER,
+    "Partitions every task reads: `system.stream#0` or `system.stream#[0-3]`, separated by commas.",
+)
+OUTPUTS = Key("task.outputs", LIST, None, _QUERY, "Output streams, created when they do not exist.")
+WINDOW = Key(
+    "task.window.ms", MILLISECONDS, "-1", _QUERY, "How often `window()` is called; -1 is never.", unit="ms"
+)
+MAX_RECORDS = Key(
+    "task.max.records.per.batch",
+    COUNT,
+    "200000",
+    _QUERY,
+    "Most input records of one micro-batch.",
+    unit="records",
+)
+TRIGGER_INTERVAL = Key(
+    "task.trigger.interval.ms",
+    MILLISECONDS,
+    "0",
+    _QUERY,
+    "Time between starts of micro-batches; 0 starts the next one at once.",
+    unit="ms",
+)
+POLL_INTERVAL = Key(
+    "task.poll.interval.ms",
+    DURATION,
+    "50",
+    _QUERY,
+    "Pause between looks at inputs without records.",
+    unit="ms",
+)
+SHUTDOWN = Key(
+    "task.shutdown.ms", MILLISECONDS, "30000", _LIVE, "Time a container has to stop gracefully.", unit="ms"
+)
+POISON_POLICY = Key(
+    "task.poison.policy",
+    one_of("fail", "dead-letter"),
+    "fail",
+    _QUERY,
+    "What happens with a message that cannot be processed: the container fails, or the message is put aside.",
+)
+DEAD_LETTERS = Key("task.poison.dead-letter.stream", TEXT, None, _QUERY, "Where it is put, `system.stream`.")
+NAME_GROUPER = Key(
+    "task.name.grouper.factory",
+    TEXT,
+    "org.apache.samza.container.grouper.task.GroupByContainerCountFactory",
+    _CONTAINER,
+    "How tasks become containers.",
+    aliases=aliases.TASK_GROUPERS,
+)
+CHECKPOINT_FACTORY = Key(
+    f"{_CP}.factory",
+    TEXT,
+    "grete.checkpoint.log",
+    _SET_ONCE,
+    "Where checkpoints are kept.",
+    aliases=aliases.CHECKPOINTS,
+)
+CHECKPOINT_SYSTEM = Key(
+    f"{_CP}.system",
+    TEXT,
+    None,
+    _SET_ONCE,
+    "The system of the checkpoint log.",
+    default_doc="`job.coordinator.system`",
+)
+CHECKPOINT_REPLICATION = Key(
+    f"{_CP}.replication.factor", COUNT, "3", _SET_ONCE, "Copies of the log, where the system keeps copies."
+)
+CHECKPOINT_SEGMENT = Key(
+    f"{_CP}.segment.bytes", BYTES, "26214400", _SET_ONCE, "Size of its segments.", unit="bytes"
+)
+CHECKPOINT_MESSAGE = Key(
+    f"{_CP}.max.message.bytes", BYTES, "1000012", _SET_ONCE, "Largest record of it.", unit="bytes"
+)
+CHECKPOINT_PATH = Key(
+    f"{_CP}.path", TEXT, None, _SET_ONCE, "Samza's folder.", no_effect="see `systems.%s.path`"
+)
+WRITE_VERSIONS = Key(f"{_CP}.write.versions", CHECKPOINT_VERSIONS, "1,2", _QUERY, "Versions to write.")
+READ_VERSIONS = Key(f"{_CP}.read.versions", CHECKPOINT_VERSIONS, "1", _QUERY, "Versions to read, best first.")
+LIVE_MAX_AGE = Key(
+    "task.live.checkpoint.max.age",
+    DURATION,
+    "600000",
+    _QUERY,
+    "Age from which a checkpoint of another version wins.",
+    unit="ms",
+)
+COMMIT = Key(
+    "task.commit.ms", MILLISECONDS, "60000", _QUERY, "Samza's interval.", unit="ms", no_effect=_BATCH
+)
+COMMIT_DELAY = Key(
+    "task.commit.max.delay.ms", MILLISECONDS, "60000", _QUERY, "Patience.", unit="ms", no_effect=_BATCH
+)
+COMMIT_TIMEOUT = Key(
+    "task.commit.timeout.ms", MILLISECONDS, "1800000", _QUERY, "Timeout.", unit="ms", no_effect=_BATCH
+)
+SKIP_COMMIT = Key(
+    "task.commit.skip.commit.during.failures.enabled",
+    BOOLEAN,
+    "false",
+    _QUERY,
+    "Whether failed commits are skipped.",
+    no_effect=_BATCH,
+)
+SKIP_EXCEPTIONS = Key(
+    "task.commit.skip.commit.exception.max.limit", NATURAL, "5", _QUERY, "How many.", no_effect=_BATCH
+)
+SKIP_TIMEOUTS = Key(
+    "task.commit.skip.commit.timeout.max.limit", NATURAL, "2", _QUERY, "How many.", no_effect=_BATCH
+)
+MAX_CONCURRENCY = Key(
+    "task.max.concurrency",
+    COUNT,
+    "1",
+    _QUERY,
+    "Messages of a task in progress at once.",
+    no_effect="tasks run in parallel, a task's messages in order",
+)
+CALLBACK_TIMEOUT = Key(
+    "task.callback.timeout.ms",
+    MILLISECONDS,
+    "-1",
+    _QUERY,
+    "Samza's timeout of an asynchronous task.",
+    unit="ms",
+    no_effect="`process` returns when it is done",
+)
+OPTS = Key("task.opts", TEXT, None, _CONTAINER, "Samza's JVM options.", no_effect="use `spark.*`")
+
+METRICS_REPORTERS = Key(
+    "metrics.reporters", LIST, None, _CONTAINER, "Samza's reporters.", no_effect="see `/metrics`"
+)
+METRICS_CLASS = Key(
+    "metrics.reporter.%s.class", TEXT, None, _CONTAINER, "A reporter.", no_effect="see `/metrics`"
+)
+METRICS_STREAM = Key(
+    "metrics.reporter.%s.stream", TEXT, None, _CONTAINER, "Its stream.", no_effect="see `/metrics`"
+)
+METRICS_INTERVAL = Key(
+    "metrics.reporter.%s.interval",
+    INTEGER,
+    "60",
+    _CONTAINER,
+    "Its interval.",
+    unit="s",
+    no_effect="see `/metrics`",
+)
+METRICS_BLACKLIST = Key(
+    "metrics.reporter.%s.blacklist", TEXT, None, _CONTAINER, "What it leaves out.", no_effect="see `/metrics`"
+)
+
+TABLE: tuple[Key[object], ...] = tuple(v for v in list(globals().values()) if isinstance(v, Key))

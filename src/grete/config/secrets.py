@@ -1,0 +1,60 @@
+"""References to secrets: `${env:NAME}` and `${file:/path}`.
+
+They stay references in files, in the coordinator stream, over HTTP and in logs, and are resolved only by the process
+that needs the value, at the moment it needs it (RELIABILITY rule 18).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from grete.errors import ConfigError
+
+_REFERENCE = re.compile(r"\$\{(?P<kind>env|file):(?P<name>[^{}]*)\}")
+_MAX_BYTES = 64 * 1024
+
+
+def has_reference(value: str) -> bool:
+    """Whether a value holds at least one reference."""
+    return _REFERENCE.search(value) is not None
+
+
+def resolve_secrets(value: str, environment: Mapping[str, str] | None = None) -> str:
+    """The value with every reference replaced by what it refers to; what comes in is not looked at again.
+
+    A file gives its text as UTF-8 without one line break at its end.
+
+    Raises:
+        ConfigError: a variable is not set, a file cannot be read or is larger than 64 KiB. Never holds a secret.
+    """
+    variables = os.environ if environment is None else environment
+
+    def resolved(match: re.Match[str]) -> str:
+        if match["kind"] == "file":
+            return _read(match["name"])
+        if match["name"] not in variables:
+            raise ConfigError(
+                f"cannot resolve {match[0]}: the environment variable {match['name']!r} is not set in this process"
+            )
+        return variables[match["name"]]
+
+    return _REFERENCE.sub(resolved, value)
+
+
+def _read(name: str) -> str:
+    reference = f"${{file:{name}}}"
+    try:
+        with Path(name).open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot resolve {reference}: {error}") from error
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(f"cannot resolve {reference}: the file is larger than {_MAX_BYTES} bytes")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"cannot resolve {reference}: the file is not UTF-8 text") from error
+    return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")

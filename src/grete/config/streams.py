@@ -1,0 +1,196 @@
+"""What a configuration says of systems and streams, with the precedence of Samza's StreamConfig and SystemConfig."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+
+from grete.config import java_values
+from grete.config.key_tables.streams import STREAM_OFFSET
+from grete.errors import ConfigError
+from grete.model.ids import SystemStream, SystemStreamPartition
+
+_log = logging.getLogger(__name__)
+_FACTORY = ".samza.factory"
+_BROADCAST = re.compile(r"(?:([0-9]+)|\[([0-9]+)-([0-9]+)\])")
+_MAX_BROADCAST = 100_000
+"""Partitions of one broadcast entry: every task reads each of them, so a larger range is a slip of the hand."""
+EMBEDDED_SYSTEM = "local"
+
+
+def system_names(config: Mapping[str, str]) -> list[str]:
+    """The configured systems, sorted: those with a `systems.<name>.samza.factory` that is not blank."""
+    return sorted(
+        key[len("systems.") : -len(_FACTORY)]
+        for key, value in config.items()
+        if key.startswith("systems.") and key.endswith(_FACTORY) and key.count(".") == 3 and value.strip()
+    )
+
+
+def coordinator_system(config: Mapping[str, str]) -> str:
+    """The system of the coordinator stream: named, else the default system, else the only one (S2-52).
+
+    Without any configured system it is the embedded `local`.
+
+    Raises:
+        ConfigError: several systems and none named.
+    """
+    named = config.get("job.coordinator.system") or config.get("job.default.system")
+    if named:
+        return named
+    systems = system_names(config)
+    if len(systems) > 1:
+        raise ConfigError(
+            f"Missing job.coordinator.system configuration. Cannot proceed with job execution. Set it to one of "
+            f"{', '.join(systems)}"
+        )
+    chosen = systems[0] if systems else EMBEDDED_SYSTEM
+    _log.info("job.coordinator.system is not set; it is %s, the only system there is", chosen)
+    return chosen
+
+
+def system_stream_from_names(text: str) -> SystemStream:
+    """`StreamUtil.getSystemStreamFromNames`: split at the first dot; either side may be empty.
+
+    Raises:
+        ConfigError: no dot.
+    """
+    system, dot, stream = text.partition(".")
+    if not dot:
+        raise ConfigError(
+            f"No '.' in stream name '{text}'. Stream names should be in the form 'system.stream'"
+        )
+    return SystemStream(system, stream)
+
+
+def system_stream_from_name_or_id(config: Mapping[str, str], text: str) -> SystemStream:
+    """`system.stream`, or a stream id that `streams.<id>.samza.*` maps to a system and a name.
+
+    Raises:
+        ConfigError: an id without a system.
+    """
+    if "." in text:
+        return system_stream_from_names(text)
+    system = stream_system(config, text)
+    if system is None:
+        raise ConfigError(f"stream {text!r} has no system: set streams.{text}.samza.system")
+    return SystemStream(system, physical_name(config, text))
+
+
+def stream_system(config: Mapping[str, str], stream_id: str) -> str | None:
+    """The system of a stream id: its own, else `job.default.system`."""
+    return config.get(f"streams.{stream_id}.samza.system", config.get("job.default.system"))
+
+
+def physical_name(config: Mapping[str, str], stream_id: str) -> str:
+    """A stream id's name in its system: the id itself unless configured."""
+    return config.get(f"streams.{stream_id}.samza.physical.name", stream_id)
+
+
+def stream_ids(config: Mapping[str, str]) -> list[str]:
+    """Every stream id that has a property, sorted. An id holds no dot."""
+    return sorted({key.split(".")[1] for key in config if key.startswith("streams.") and key.count(".") >= 2})
+
+
+def stream_id_of(config: Mapping[str, str], stream: SystemStream) -> str | None:
+    """The id that is mapped to a stream, None when none is.
+
+    Raises:
+        ConfigError: several ids are mapped to it.
+    """
+    found = [
+        stream_id
+        for stream_id in stream_ids(config)
+        if stream_system(config, stream_id) == stream.system
+        and physical_name(config, stream_id) == stream.stream
+    ]
+    if len(found) > 1:
+        raise ConfigError(f"streams {', '.join(found)} are all mapped to {stream}; keep one of them")
+    return found[0] if found else None
+
+
+def stream_property(config: Mapping[str, str], stream: SystemStream, name: str) -> str | None:
+    """A property such as `samza.key.serde`: the stream id's, else the stream's, else its system's default.
+
+    A stream that no id is mapped to is also found under its own name, so that `streams.<name>.…` works without
+    `streams.<name>.samza.system`; Samza wants the system there or in `job.default.system`.
+    """
+    stream_id = stream_id_of(config, stream)
+    if stream_id is None and stream_system(config, stream.stream) in (None, stream.system):
+        stream_id = stream.stream
+    scopes = [] if stream_id is None else [f"streams.{stream_id}."]
+    scopes += [
+        f"systems.{stream.system}.streams.{stream.stream}.",
+        f"systems.{stream.system}.default.stream.",
+    ]
+    return next((config[scope + name] for scope in scopes if scope + name in config), None)
+
+
+def default_offset(config: Mapping[str, str], stream: SystemStream) -> str:
+    """Where to start without a checkpoint: the stream's default, else its system's, else upcoming (S2-89).
+
+    Returns `oldest`, `newest` or `upcoming`, however it is capitalised in the configuration.
+
+    Raises:
+        ConfigError: another word.
+    """
+    value = stream_property(config, stream, "samza.offset.default")
+    if value is None or not value.strip():
+        value = config.get(f"systems.{stream.system}.samza.offset.default", "")
+    if not value.strip():
+        return "upcoming"
+    try:
+        return STREAM_OFFSET.type.read(value)
+    except ValueError as error:
+        raise ConfigError(f"the default offset {value!r} of {stream} is wrong: {error}") from error
+
+
+def task_inputs(config: Mapping[str, str]) -> list[SystemStream]:
+    """`task.inputs` as Samza reads it, sorted, without repetition.
+
+    Raises:
+        ConfigError: an entry without a dot.
+    """
+    value = config.get("task.inputs", "")
+    if not value:
+        return []
+    return sorted({system_stream_from_names(name) for name in java_values.split_commas(value)})
+
+
+def broadcast_inputs(config: Mapping[str, str]) -> list[SystemStreamPartition]:
+    """`task.broadcast.inputs` as Samza reads it, sorted: an inverted range is empty, with a warning.
+
+    Raises:
+        ConfigError: an entry of another form, or a range of more than 100,000 partitions.
+    """
+    entries = java_values.split_list(config.get("task.broadcast.inputs", "")) or []
+    return sorted({ssp for entry in entries for ssp in _broadcast(entry)})
+
+
+def _broadcast(entry: str) -> list[SystemStreamPartition]:
+    name, sign, partitions = entry.partition("#")
+    if not sign:
+        raise _incorrect(entry)
+    stream = system_stream_from_names(name)
+    match = _BROADCAST.fullmatch(partitions)
+    if match is None:
+        raise _incorrect(entry)
+    try:
+        first, last = (java_values.parse_int(text) for text in (match[1] or match[2], match[1] or match[3]))
+    except ValueError as error:
+        raise ConfigError(f"task.broadcast.inputs: {entry} has a partition that is too large") from error
+    if first > last:
+        _log.warning("task.broadcast.inputs: %s begins behind its end, so it adds no partition", entry)
+    if last - first >= _MAX_BROADCAST:
+        raise ConfigError(
+            f"task.broadcast.inputs: {entry} has {last - first + 1} partitions; every task would read them all"
+        )
+    return [SystemStreamPartition(stream.system, stream.stream, p) for p in range(first, last + 1)]
+
+
+def _incorrect(entry: str) -> ConfigError:
+    return ConfigError(
+        f"incorrect format in {entry}. Broadcast stream names should be in the form 'system.stream#partitionId' "
+        f"or 'system.stream#[partitionN-partitionM]'"
+    )

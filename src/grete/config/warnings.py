@@ -1,0 +1,95 @@
+"""What looks wrong with a configuration without keeping it from being used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from grete.config import aliases
+from grete.config.key import Key
+from grete.config.key_tables import job
+from grete.config.keys import KEYS, candidates, find_key
+from grete.config.redact import is_secret_key
+from grete.config.secrets import has_reference
+
+_PREFIXES = ("job.", "task.", "app.", "cluster-manager.", "systems.", "streams.", "stores.", "serializers.")
+_MOST_CHECKED = 100
+"""Comparing one key with the table takes about 2 ms; 10,000 keys of an application's own must not take 20 s."""
+
+
+def warnings_of(config: Mapping[str, str]) -> list[str]:
+    """Deprecated names, stand-ins, likely slips of the hand, keys without effect, secrets written out."""
+    return [
+        *_deprecated(config),
+        *_fallbacks(config),
+        *_misspelt(config),
+        *_without_effect(config),
+        *_plain_secrets(config),
+        *_launcher(config),
+    ]
+
+
+def _deprecated(config: Mapping[str, str]) -> Iterator[str]:
+    for key in KEYS:
+        for old in key.renamed_from:
+            if old in config and key.name in config:
+                yield f"{old} is deprecated and ignored, since {key.name} is set; remove {old}"
+            elif old in config:
+                yield f"{old} is deprecated; use {key.name}"
+
+
+def _fallbacks(config: Mapping[str, str]) -> Iterator[str]:
+    for key in KEYS:
+        if any(name in config for name in (key.name, *key.renamed_from)):
+            continue
+        for other in key.fallbacks:
+            if other in config:
+                yield f"{key.name} is not set; {other} stands in. Set {key.name} to say it"
+
+
+def _misspelt(config: Mapping[str, str]) -> Iterator[str]:
+    unknown = [key for key in sorted(config) if key.startswith(_PREFIXES) and _is_unknown(key)]
+    for key in unknown[:_MOST_CHECKED]:
+        close = get_close_matches(key, set(candidates(key)) - set(config), n=1, cutoff=0.88)
+        if close and close[0] != key:
+            yield f"{key} is not a known key; did you mean {close[0]}?"
+
+
+def _is_unknown(key: str) -> bool:
+    """Open families take any name, yet a name in them that nearly is a known one is worth a look."""
+    known = find_key(key)
+    passed_on = (".consumer.", ".producer.", ".stream.", "job.autosizing.", ".config.", ".changelog.")
+    return known is None or (known.is_open and not any(part in key for part in passed_on))
+
+
+def _without_effect(config: Mapping[str, str]) -> Iterator[str]:
+    found: dict[str, list[str]] = {}
+    for name in sorted(config):
+        key = find_key(name)
+        if key is not None and key.no_effect and not _is_default(key, config[name]):
+            found.setdefault(key.no_effect, []).append(name)
+    for reason, names in found.items():
+        yield f"no effect in grete: {', '.join(names)} ({reason})"
+
+
+def _is_default(key: Key[object], value: str) -> bool:
+    return value == key.default
+
+
+def _plain_secrets(config: Mapping[str, str]) -> Iterator[str]:
+    names = [k for k in sorted(config) if is_secret_key(k) and config[k] and not has_reference(config[k])]
+    if names:
+        yield (
+            f"written out in plain text, and so kept in the coordinator stream: {', '.join(names)}. "
+            f"Write ${{env:NAME}} or ${{file:/path}} instead"
+        )
+
+
+def _launcher(config: Mapping[str, str]) -> Iterator[str]:
+    factory = config.get(job.FACTORY.name, "")
+    wanted = aliases.canonical(aliases.LAUNCHERS, factory)
+    if job.LAUNCHER.name not in config and wanted != factory and job.LAUNCHER.type.problem(wanted):
+        yield (
+            f"{job.FACTORY.name}={factory!r} has no launcher here, so containers are processes of this machine; "
+            f"set {job.LAUNCHER.name} to say it, and spark.master to run their executors on a cluster"
+        )

@@ -1,0 +1,202 @@
+"""Checks of config.json and config_env_and_properties.json: MapConfig, JobConfig, TaskConfig, StreamUtil, rewriters.
+
+Stricter than `result_of`: where the real one throws, our message begins with its words (or our cause is them).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from grete.config import java_values, samza_job, streams
+from grete.config.coordinator_config import build_coordinator_stream_config, env_var_escape
+from grete.config.key_tables import coordinator, job
+from grete.config.properties import parse_properties
+from grete.config.rewriters import EnvironmentConfigRewriter
+from grete.config.values import Config, layered
+from grete.errors import ConfigError
+from grete.model.ids import SystemStream
+from grete.testing.vectors.registry import Case, Difference, checker, same, throws
+
+_GETTER = re.compile(r"get(Int|Long|Short|Double|Boolean|List)(?:_default_(\w+))?")
+
+
+@checker("config", "config_env_and_properties")
+def check_config(case: Case) -> None:
+    """One case of either file, by its `op`."""
+    check = _OPS.get(case["op"])
+    if check is None:
+        raise Difference(f"no check for the operation {case['op']!r}; known are {', '.join(_OPS)}")
+    check(case)
+
+
+def _compare(what: str, compute: Callable[[], Any], expected: Any) -> None:
+    try:
+        got = compute()
+    except ConfigError as error:
+        if not throws(expected):
+            raise Difference(f"{what}: expected {expected!r}, we raise {error}") from error
+        message = expected.get("message")
+        ours = (str(error), str(error.__cause__))
+        if (
+            message is not None
+            and ours[0] != message
+            and ours[1] != message
+            and not ours[0].startswith(message)
+        ):
+            raise Difference(f"{what}: the real one says {message!r}, we say {ours[0]!r}") from error
+        return
+    same(what, got, expected)
+
+
+def _typed(case: Case) -> None:
+    config = Config({"k": case["value"]} if "value" in case else {})
+    for field, expected in case.items():
+        getter = _GETTER.fullmatch(field)
+        if getter is not None:
+            _compare(field, lambda match=getter: _get(config, match[1], match[2]), expected)  # type: ignore[misc]
+        elif field == "get":
+            same(field, config.get("k"), expected)
+        elif field == "put":
+            _compare(field, lambda: config.__setitem__("k", "v"), expected)
+        elif field not in ("op", "value"):
+            raise Difference(f"no check for the field {field!r}")
+
+
+def _get(config: Config, kind: str, default: str | None) -> Any:
+    if kind == "List":
+        return config.get_list("k") if default is None else config.get_list("k", [default])
+    if kind == "Boolean":
+        return config.get_boolean("k", None if default is None else default == "true")
+    if kind == "Double":
+        value = config.get_double("k", None if default is None else float(default))
+        return java_values.double_text(value)
+    number = None if default is None else int(default)
+    getters = {"Int": config.get_int, "Long": config.get_long, "Short": config.get_short}
+    return getters[kind]("k", number)
+
+
+def _subset(case: Case) -> None:
+    config = Config(case["config"])
+    for field, strip in (("strip", True), ("keep", False)):
+        if field in case:
+            same(field, dict(config.subset(case["prefix"], strip=strip)), case[field])
+
+
+def _regex_subset(case: Case) -> None:
+    _compare(case["regex"], lambda: dict(Config(case["config"]).regex_subset(case["regex"])), case["result"])
+
+
+def _sanitize(case: Case) -> None:
+    config = Config(case["config"])
+    same("sanitize", dict(config.sanitize()), case["result"])
+    if "equals_hash" in case:
+        same("equals_hash", java_values.map_config_hash(config), case["equals_hash"])
+
+
+def _layered(case: Case) -> None:
+    same("layered", dict(layered(case["maps"])), case["result"])
+
+
+def _stream_text(stream: SystemStream) -> str:
+    return f"SystemStream [system={stream.system}, stream={stream.stream}]"
+
+
+_JOB_FIELDS: Mapping[str, Callable[[Config], Any]] = {
+    "name": lambda c: c.get("job.name"),
+    "job_id": samza_job.job_id,
+    "coordinator_system": samza_job.coordinator_system,
+    "coordinator_system_or_null": samza_job.coordinator_system_or_none,
+    "default_system": lambda c: c.get("job.default.system"),
+    "container_count": samza_job.container_count,
+    "ssp_grouper": lambda c: samza_job.text(c, job.SSP_GROUPER),
+    "task_name_grouper": samza_job.task_name_grouper,
+    "ssp_proxy_enabled": samza_job.is_ssp_proxy_enabled,
+    "ssp_mapper": lambda c: samza_job.text(c, job.SSP_MAPPER),
+    "metadata_store_factory": lambda c: samza_job.text(c, coordinator.METADATA_STORE),
+    "standby_enabled": lambda c: samza_job.standby_replication_factor(c) > 1,
+    "standby_rf": samza_job.standby_replication_factor,
+    "autosizing_enabled": samza_job.is_autosizing,
+    "elasticity_factor": samza_job.elasticity_factor,
+    "host_affinity": samza_job.is_host_affinity,
+    "monitor_partition_change_ms": samza_job.monitor_partition_change_ms,
+    "startpoint_enabled": samza_job.is_startpoint_enabled,
+    "coordinator_stream_factory": lambda c: samza_job.text(c, coordinator.STREAM_FACTORY),
+    "debounce_ms": samza_job.debounce_ms,
+    "coordinator_system_stream": lambda c: _stream_text(samza_job.coordinator_system_stream(c)),
+    "coordinator_stream_config": build_coordinator_stream_config,
+}
+
+
+def _job_config(case: Case) -> None:
+    config = Config(case["config"])
+    for field, expected in case.items():
+        if field in ("op", "config"):
+            continue
+        compute = _JOB_FIELDS.get(field)
+        if compute is None:
+            raise Difference(f"no check for the field {field!r}")
+        _compare(field, lambda compute=compute: compute(config), expected)  # type: ignore[misc]
+
+
+def _broadcast(case: Case) -> None:
+    config = Config({"task.broadcast.inputs": case["value"]})
+    _compare(
+        case["value"],
+        lambda: [[s.system, s.stream, s.partition, s.key_bucket] for s in streams.broadcast_inputs(config)],
+        case["result"],
+    )
+
+
+def _task_inputs(case: Case) -> None:
+    config = Config({"task.inputs": case["value"]})
+    _compare(
+        case["value"],
+        lambda: sorted(f"{s.system}|{s.stream}" for s in streams.task_inputs(config)),
+        case["result"],
+    )
+
+
+def _names(case: Case) -> None:
+    def compute() -> list[str]:
+        stream = streams.system_stream_from_names(case["value"])
+        return [stream.system, stream.stream, _stream_text(stream), str(stream)]
+
+    _compare(case["value"], compute, case["result"])
+
+
+def _escape(case: Case) -> None:
+    same(case["value"], env_var_escape(case["value"]), case["result"])
+
+
+def _rewrite(case: Case) -> None:
+    rewriter = EnvironmentConfigRewriter(case["env"])
+    _compare("rewrite", lambda: rewriter.rewrite("env", case["config"]), case["result"])
+
+
+def _rename_key(case: Case) -> None:
+    _compare(case["input"], lambda: EnvironmentConfigRewriter.rename_key(case["input"]), case["result"])
+
+
+def _properties(case: Case) -> None:
+    text = case["file_utf8"].encode("utf-8").decode("iso-8859-1")
+    _compare("properties", lambda: parse_properties(text, origin="file"), case["result"])
+
+
+_OPS: Mapping[str, Callable[[Case], None]] = {
+    "typed": _typed,
+    "missing": _typed,
+    "subset": _subset,
+    "regexSubset": _regex_subset,
+    "sanitize": _sanitize,
+    "layered": _layered,
+    "JobConfig": _job_config,
+    "broadcast": _broadcast,
+    "task.inputs": _task_inputs,
+    "StreamUtil.getSystemStreamFromNames": _names,
+    "Util.envVarEscape": _escape,
+    "rewrite": _rewrite,
+    "renameKey": _rename_key,
+    "properties": _properties,
+}
