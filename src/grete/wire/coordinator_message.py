@@ -71,7 +71,7 @@ def decode_value(data: bytes | None) -> tuple[dict[str, str] | None, Origin | No
     document = java_json.loads(data)
     if not isinstance(document, dict) or not isinstance(document.get("values"), dict):
         raise WireError("a coordinator stream value is an object with `values`")
-    values = {str(name): _text(value) for name, value in document["values"].items() if value is not None}
+    values = {str(name): _text(value) for name, value in document["values"].items()}
     timestamp = document.get("timestamp")
     origin = Origin(
         source=str(document.get("source", "")),
@@ -82,8 +82,9 @@ def decode_value(data: bytes | None) -> tuple[dict[str, str] | None, Origin | No
     return values, origin
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else java_json.dumps(value).decode()
+def _text(value: Any) -> Any:
+    """Older writers put numbers where strings belong; a null stays a null and counts as absent."""
+    return value if value is None or isinstance(value, str) else java_json.dumps(value).decode()
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorMessage:

@@ -37,6 +37,19 @@ def dumps(value: Any) -> bytes:
     return text.encode("utf-8", errors="replace")
 
 
+def pretty(value: Any, indent: str = "") -> str:
+    """As Jackson's default pretty printer: objects over lines, arrays on one."""
+    deeper = indent + "  "
+    if isinstance(value, dict):
+        if not value:
+            return "{ }"
+        lines = [f"{deeper}{dumps(key).decode()} : {pretty(child, deeper)}" for key, child in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list):
+        return f"[ {', '.join(pretty(child, indent) for child in value)} ]" if value else "[ ]"
+    return dumps(value).decode()
+
+
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 

@@ -75,12 +75,22 @@ def compare(new: JobCoordinatorMetadata, previous: JobCoordinatorMetadata | None
     return "configChanged" if new.config_id != previous.config_id else None
 
 
+def changes(new: JobCoordinatorMetadata, previous: JobCoordinatorMetadata | None) -> set[str]:
+    """Everything that changed, by the names that Samza 1.8.0 gives it; all of it when there was nothing before."""
+    pairs = {
+        "NEW_DEPLOYMENT": (new.epoch_id, previous and previous.epoch_id),
+        "JOB_MODEL": (new.job_model_id, previous and previous.job_model_id),
+        "CONFIG": (new.config_id, previous and previous.config_id),
+    }
+    return {name for name, (now, before) in pairs.items() if now != before}
+
+
 def encode(metadata: JobCoordinatorMetadata) -> bytes:
     """The JSON that goes under `meta-key`."""
     return java_json.dumps(
         {
-            "config-id": metadata.config_id,
             "epoch-id": metadata.epoch_id,
+            "config-id": metadata.config_id,
             "job-model-id": metadata.job_model_id,
         }
     )
