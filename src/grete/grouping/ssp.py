@@ -1,7 +1,8 @@
 """How SSPs become tasks: by partition, one by one, or all of them to every processor's task.
 
-A grouper is a function from SSPs and configuration to {task name: SSPs}. Broadcast SSPs
-(`task.broadcast.inputs`: `system.stream#0` or `system.stream#[0-3]`) go to every task.
+A grouper is a function from SSPs and configuration to {task name: SSPs}. SSPs are in the order of the
+java.util.HashSet that the original builds, since that order reaches the job model's bytes. Broadcast SSPs (`task.broadcast.inputs`:
+`system.stream#0` or `system.stream#[0-3]`) go to every task.
 """
 
 from __future__ import annotations
@@ -11,20 +12,22 @@ from collections.abc import Callable, Iterable, Mapping
 
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
+from grete.wire.java_hash import JavaHashMap
 
-Groups = dict[TaskName, set[SystemStreamPartition]]
+Groups = dict[TaskName, tuple[SystemStreamPartition, ...]]
 SspGrouper = Callable[[Iterable[SystemStreamPartition], Mapping[str, str]], Groups]
+TaskNamer = Callable[[SystemStreamPartition], str]
 
 _BROADCAST = re.compile(r"(?P<stream>[^#]+)#(?:(?P<one>\d+)|\[(?P<low>\d+)-(?P<high>\d+)\])")
 
 
-def broadcast_ssps(config: Mapping[str, str]) -> set[SystemStreamPartition]:
-    """The SSPs that `task.broadcast.inputs` names.
+def broadcast_ssps(config: Mapping[str, str]) -> list[SystemStreamPartition]:
+    """The SSPs that `task.broadcast.inputs` names, in HashSet order.
 
     Raises:
         ConfigError: an entry is not of the form system.stream#N or system.stream#[M-N].
     """
-    found: set[SystemStreamPartition] = set()
+    found: list[SystemStreamPartition] = []
     for entry in _csv(config.get("task.broadcast.inputs", "")):
         match = _BROADCAST.fullmatch(entry)
         if match is None:
@@ -34,10 +37,8 @@ def broadcast_ssps(config: Mapping[str, str]) -> set[SystemStreamPartition]:
         stream = SystemStream.parse(match["stream"])
         low = int(match["one"] if match["one"] is not None else match["low"])
         high = int(match["one"] if match["one"] is not None else match["high"])
-        if low > high:
-            raise ConfigError(f"task.broadcast.inputs={entry!r}: the range ends before it begins")
-        found |= {SystemStreamPartition(stream.system, stream.stream, p) for p in range(low, high + 1)}
-    return found
+        found += [SystemStreamPartition(stream.system, stream.stream, p) for p in range(low, high + 1)]
+    return list(JavaHashMap.of(found))
 
 
 def _csv(text: str) -> list[str]:
@@ -50,44 +51,63 @@ def ssp_label(ssp: SystemStreamPartition) -> str:
     return f"SystemStreamPartition [{ssp.system}, {ssp.stream}, {ssp.partition}{bucket}]"
 
 
-def group_by_partition(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str]) -> Groups:
-    """GroupByPartition: task "Partition N" reads partition N of every stream."""
-    broadcast = broadcast_ssps(config)
-    return _group(ssps, broadcast, lambda ssp: _partition_task(ssp))
-
-
-def _partition_task(ssp: SystemStreamPartition) -> str:
+def _partition_label(ssp: SystemStreamPartition) -> str:
     bucket = f" {ssp.key_bucket}" if ssp.key_bucket >= 0 else ""
     return f"Partition {ssp.partition}{bucket}"
 
 
+def group_by_partition(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str]) -> Groups:
+    """GroupByPartition: task "Partition N" reads partition N of every stream."""
+    return _group(ssps, config, _partition_label)
+
+
 def group_by_ssp(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str]) -> Groups:
     """GroupBySystemStreamPartition: a task per SSP."""
-    return _group(ssps, broadcast_ssps(config), ssp_label)
+    return _group(ssps, config, ssp_label)
 
 
-def _group(
-    ssps: Iterable[SystemStreamPartition],
-    broadcast: set[SystemStreamPartition],
-    name_of: Callable[[SystemStreamPartition], str],
-) -> Groups:
-    groups: Groups = {}
-    shared: set[SystemStreamPartition] = set()
+def _group(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str], label: TaskNamer) -> Groups:
+    shared = broadcast_ssps(config)
+    buckets = _elasticity(config)
+    sets: dict[TaskName, JavaHashMap[SystemStreamPartition]] = {}
     for ssp in ssps:
-        if SystemStreamPartition(ssp.system, ssp.stream, ssp.partition) in broadcast:
-            shared.add(ssp)
-        else:
-            groups.setdefault(TaskName(name_of(ssp)), set()).add(ssp)
-    for members in groups.values():
-        members |= shared
-    return groups
+        if ssp in shared:
+            continue
+        for member in _bucketed(ssp, buckets):
+            sets.setdefault(TaskName(label(member)), JavaHashMap()).put(member)
+    for members in sets.values():
+        for ssp in shared:
+            members.put(ssp)
+    return {task: tuple(members) for task, members in sets.items()}
+
+
+def _elasticity(config: Mapping[str, str]) -> int:
+    """Samza's elasticity factor: key buckets per SSP. Jobs with more than 1 are refused at submit."""
+    factor = int(config.get("job.elasticity.factor", "1"))
+    if factor < 1:
+        raise ConfigError("Elasticity factor can not be less than 1")
+    return factor
+
+
+def _bucketed(ssp: SystemStreamPartition, buckets: int) -> list[SystemStreamPartition]:
+    if buckets <= 1:
+        return [ssp]
+    return [SystemStreamPartition(ssp.system, ssp.stream, ssp.partition, bucket) for bucket in range(buckets)]
 
 
 def all_ssps_to_single_task(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str]) -> Groups:
-    """AllSspToSingleTask: one task per processor of `processor.list`, each reading everything."""
-    everything = set(ssps)
-    processors = _csv(config.get("processor.list", "")) or [config.get("processor.id", "0")]
-    return {TaskName(f"Task-{processor}"): set(everything) for processor in processors}
+    """AllSspToSingleTask: one task per processor of `processor.list`, each reading everything.
+
+    Raises:
+        ConfigError: there are broadcast inputs, or no processor list.
+    """
+    if broadcast_ssps(config):
+        raise ConfigError("The job configured with AllSspToSingleTaskGrouper cannot have broadcast streams.")
+    everything = tuple(ssps)
+    processors = _csv(config.get("processor.list", ""))
+    if not processors:
+        raise ConfigError("AllSspToSingleTaskGrouper needs processor.list, which names the job's processors")
+    return {TaskName(f"Task-{processor}"): everything for processor in processors}
 
 
 _PACKAGE = "org.apache.samza.container.grouper.stream."
@@ -100,14 +120,19 @@ DEFAULT = f"{_PACKAGE}GroupByPartitionFactory"
 KEY = "job.systemstreampartition.grouper.factory"
 
 
-def ssp_grouper(config: Mapping[str, str]) -> SspGrouper:
-    """The configured grouper, by Samza's class name or its last part.
+def grouper_name(config: Mapping[str, str]) -> str:
+    """The configured grouper's full name.
 
     Raises:
         ConfigError: unknown; lists the known ones.
     """
     name = config.get(KEY, DEFAULT)
-    for known, grouper in GROUPERS.items():
+    for known in GROUPERS:
         if name in (known, known.removeprefix(_PACKAGE)):
-            return grouper
+            return known
     raise ConfigError(f"{KEY}={name!r} is not known; known are {', '.join(sorted(GROUPERS))}")
+
+
+def ssp_grouper(config: Mapping[str, str]) -> SspGrouper:
+    """The configured grouper, by Samza's class name or its last part."""
+    return GROUPERS[grouper_name(config)]

@@ -1,35 +1,20 @@
-"""How tasks become containers."""
+"""How tasks become containers: by container count, by processor ids, or all into one.
+
+A grouper takes the tasks in name order (lexicographic: "Partition 10" before "Partition 2") and returns task names by
+container, in the order in which containers and tasks are filled.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 
 from grete.errors import ConfigError
 from grete.model.ids import ContainerId, TaskName
 
+_log = logging.getLogger(__name__)
 KEY = "job.container.count"
-
-
-def group_tasks(
-    tasks: Sequence[TaskName], config: Mapping[str, str], previous: Mapping[TaskName, ContainerId]
-) -> dict[ContainerId, list[TaskName]]:
-    """GroupByContainerCount: round robin over the sorted names; unchanged when count and tasks are as before.
-
-    Raises:
-        ConfigError: the count is no positive number or larger than the number of tasks.
-    """
-    count = container_count(config)
-    if count > len(tasks):
-        raise ConfigError(
-            f"{KEY}={count}, but the job has {len(tasks)} tasks: a container without a task has nothing to do"
-        )
-    known = {previous[task] for task in tasks if task in previous}
-    if set(previous) == set(tasks) and known == {ContainerId(str(i)) for i in range(count)}:
-        return {
-            container: [task for task in sorted(tasks) if previous[task] == container]
-            for container in sorted(known)
-        }
-    return {ContainerId(str(i)): sorted(tasks)[i::count] for i in range(count)}
+Assignment = dict[ContainerId, list[TaskName]]
 
 
 def container_count(config: Mapping[str, str]) -> int:
@@ -38,7 +23,149 @@ def container_count(config: Mapping[str, str]) -> int:
     Raises:
         ConfigError: not a positive number.
     """
-    text = config.get(KEY, "1")
+    text = config.get(KEY, config.get("yarn.container.count", "1"))
     if not text.isdigit() or int(text) < 1:
         raise ConfigError(f"{KEY}={text!r} is not a positive number")
     return int(text)
+
+
+def _check_count(tasks: Sequence[TaskName], count: int) -> None:
+    if not tasks:
+        raise ConfigError("No tasks found. Likely due to no input partitions. Can't run a job with no tasks.")
+    if len(tasks) < count:
+        raise ConfigError(
+            f"Your container count ({count}) is larger than your task count ({len(tasks)}). "
+            f"Can't have containers with nothing to do, so aborting."
+        )
+
+
+def group_by_container_count(tasks: Iterable[TaskName], count: int) -> Assignment:
+    """GroupByContainerCount: round robin over the sorted names.
+
+    Raises:
+        ConfigError: no tasks, or more containers than tasks.
+    """
+    names = sorted(tasks)
+    _check_count(names, count)
+    return {ContainerId(str(i)): names[i::count] for i in range(count)}
+
+
+def balance(tasks: Iterable[TaskName], count: int, previous: Mapping[TaskName, ContainerId]) -> Assignment:
+    """GroupByContainerCount with a previous assignment: when the count changes, move as few tasks as possible.
+
+    Raises:
+        ConfigError: as above, or the previous assignment is of other tasks.
+    """
+    names = sorted(tasks)
+    _check_count(names, count)
+    groups = _previous_groups(names, previous)
+    if groups is None or len(groups) == 1 or count == 1:
+        return group_by_container_count(names, count)
+    unknown = sorted(set(previous) - set(names))
+    if unknown:
+        raise ConfigError(f"the previous assignment names tasks that are gone: {', '.join(unknown[:5])}")
+    if len(groups) != count:
+        groups = _rebalance(groups, len(names), count)
+    return {ContainerId(str(i)): group for i, group in enumerate(groups)}
+
+
+def _previous_groups(
+    names: Sequence[TaskName], previous: Mapping[TaskName, ContainerId]
+) -> list[list[TaskName]] | None:
+    """Task names by previous container; None when there is nothing to go by: none, another number of tasks, or
+    container ids that are not 0 to n-1.
+    """
+    if not previous:
+        return None
+    if len(previous) != len(names):
+        _log.warning("the number of tasks changed from %d to %d: not balancing", len(previous), len(names))
+        return None
+    ids = sorted(set(previous.values()))
+    if set(ids) != {str(i) for i in range(len(ids))}:
+        return None
+    return [sorted(task for task in previous if previous[task] == str(i)) for i in range(len(ids))]
+
+
+def _rebalance(groups: list[list[TaskName]], tasks: int, count: int) -> list[list[TaskName]]:
+    expected = [tasks // count + (1 if i < tasks % count else 0) for i in range(count)]
+    expected += [0] * (len(groups) - count)
+    groups = [list(group) for group in groups] + [[] for _ in range(count - len(groups))]
+    moving: list[TaskName] = []
+    for group, size in zip(groups, expected, strict=True):
+        while len(group) > size:
+            moving.append(group.pop())
+    for group, size in zip(groups, expected, strict=True):
+        while len(group) < size:
+            group.append(moving.pop(0))
+    return groups[:count]
+
+
+def group_by_container_ids(tasks: Iterable[TaskName], ids: Sequence[str]) -> Assignment:
+    """GroupByContainerIds: round robin over the given processors; with more of them than tasks, the first by name.
+
+    Raises:
+        ConfigError: no processors or no tasks.
+    """
+    names = sorted(tasks)
+    if not names:
+        raise ConfigError("cannot group an empty set of tasks")
+    if not ids:
+        raise ConfigError("Must have at least one container")
+    chosen = sorted(ids)[: len(names)] if len(ids) > len(names) else list(ids)
+    return {ContainerId(id_): names[i :: len(chosen)] for i, id_ in enumerate(chosen)}
+
+
+def group_by_locality(
+    tasks: Sequence[TaskName], processors: Mapping[str, str], locality: Mapping[TaskName, str]
+) -> Assignment:
+    """GroupByContainerIds with host affinity: first to a processor on the task's last host, then wherever fewer than
+    an equal share are, then round robin. `processors` and `locality` name hosts.
+
+    Raises:
+        ConfigError: no processors or no tasks.
+    """
+    if not tasks:
+        raise ConfigError("cannot group an empty set of tasks")
+    if not processors:
+        raise ConfigError("Must have at least one container")
+    chosen = list(processors)[: len(tasks)]
+    share = len(tasks) // len(chosen)
+    groups: Assignment = {ContainerId(id_): [] for id_ in chosen}
+    left = [
+        task
+        for task in tasks
+        if not _place(groups, task, _on_host(chosen, processors, locality, task), share)
+    ]
+    left = [task for task in left if not _place(groups, task, sorted(chosen), share)]
+    for position, task in enumerate(left):
+        groups[ContainerId(chosen[position % len(chosen)])].append(task)
+    return groups
+
+
+def _on_host(
+    chosen: Sequence[str], processors: Mapping[str, str], locality: Mapping[TaskName, str], task: TaskName
+) -> list[str]:
+    host = locality.get(task)
+    return [] if host is None else [id_ for id_ in chosen if processors[id_] == host]
+
+
+def _place(groups: Assignment, task: TaskName, candidates: Iterable[str], share: int) -> bool:
+    """Give the task to the first candidate with fewer than its share; says whether one had room."""
+    for id_ in candidates:
+        group = groups[ContainerId(id_)]
+        if len(group) < share:
+            group.append(task)
+            return True
+    return False
+
+
+def single_container(tasks: Iterable[TaskName], id_: str) -> Assignment:
+    """SingleContainerGrouper: everything into one container."""
+    return {ContainerId(id_): sorted(tasks)}
+
+
+def group_tasks(
+    tasks: Sequence[TaskName], config: Mapping[str, str], previous: Mapping[TaskName, ContainerId]
+) -> Assignment:
+    """The configured grouping: by container count, sticky to the previous assignment."""
+    return balance(tasks, container_count(config), previous)

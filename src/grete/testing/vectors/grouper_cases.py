@@ -1,0 +1,142 @@
+"""Cases of SSP groupers, partition expansion and task-name groupers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grete.grouping import standby
+from grete.grouping.expansion import keep_keys_with_their_state
+from grete.grouping.ssp import GROUPERS, KEY, Groups, ssp_grouper
+from grete.grouping.task_names import (
+    Assignment,
+    balance,
+    group_by_container_count,
+    group_by_container_ids,
+    group_by_locality,
+    single_container,
+)
+from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
+from grete.model.job import ContainerModel, TaskModel
+from grete.testing.vectors.hash_cases import ssp_parts
+from grete.testing.vectors.registry import Case, Difference, checker, result_of, same
+
+
+def _all_ssps(streams: list[Any]) -> list[SystemStreamPartition]:
+    return [
+        SystemStreamPartition(system, stream, p) for system, stream, count in streams for p in range(count)
+    ]
+
+
+def _shown(groups: Groups) -> list[Any]:
+    return [[task, sorted(ssp_parts(ssp) for ssp in ssps)] for task, ssps in sorted(groups.items())]
+
+
+def _expected(result: Any) -> Any:
+    return [[task, sorted(ssps)] for task, ssps in result] if isinstance(result, list) else result
+
+
+@checker("ssp_groupers")
+def check_ssp_grouper(case: Case) -> None:
+    """SSPs by task, as sets; and in the original's order."""
+    config = {**case["config"], KEY: case["grouper"]}
+    groups = result_of(
+        lambda: ssp_grouper(config)(_all_ssps(case["streams"]), config), case["result"], "groups"
+    )
+    if groups is case["result"]:
+        return
+    same("groups", _shown(groups), _expected(case["result"]))
+    if not case["grouper"].startswith("AllSsp"):
+        got = [[task, [ssp_parts(ssp) for ssp in ssps]] for task, ssps in sorted(groups.items())]
+        same("groups in order", got, case["result"])
+
+
+@checker("ssp_grouper_proxy")
+def check_expansion(case: Case) -> None:
+    """Where the partitions of a grown stream go."""
+    config = {**case["config"], KEY: case["grouper"]}
+    grouper = GROUPERS[f"org.apache.samza.container.grouper.stream.{case['grouper']}"]
+    previous = grouper(_all_ssps(case["previous_streams"]), config)
+
+    def compute() -> Groups:
+        groups = grouper(_all_ssps(case["current_streams"]), config)
+        return keep_keys_with_their_state(groups, previous, config)
+
+    groups = result_of(compute, case["result"], "groups")
+    if groups is not case["result"]:
+        same("groups", _shown(groups), _expected(case["result"]))
+
+
+def _names(case: Case) -> list[TaskName]:
+    return [TaskName(case["name"].replace("%d", str(i))) for i in range(case["tasks"])]
+
+
+def _as_sets(assignment: Assignment) -> dict[str, list[str]]:
+    return {str(id_): sorted(tasks) for id_, tasks in assignment.items()}
+
+
+@checker("task_groupers")
+def check_task_grouper(case: Case) -> None:
+    """Tasks by container, as sets."""
+    match case["op"]:
+        case "group" | "group with ids" | "balance":
+            got = result_of(lambda: _as_sets(_group(case)), case["result"], "containers")
+            expected = case["result"]
+            if "throws" not in expected:
+                expected = {id_: sorted(tasks) for id_, tasks in expected.items()}
+            same("containers", got, expected)
+        case "locality":
+            locality = {TaskName(task): host for task, host in case["task_locality"].items()}
+            groups = group_by_locality(_names(case), case["processor_locality"], locality)
+            same("containers", _as_sets(groups), {id_: sorted(t) for id_, t in case["result"].items()})
+        case "standby":
+            _check_standby(case)
+        case "StandbyTaskUtil":
+            _check_standby_names(case)
+        case op:
+            raise Difference(f"unknown op {op!r}")
+
+
+def _check_standby(case: Case) -> None:
+    assignment = group_by_container_count(_names(case), case["container_count"])
+    containers = {
+        id_: ContainerModel(id_, {task: _model(task) for task in tasks}) for id_, tasks in assignment.items()
+    }
+    every = standby.with_standby(containers, case["replication_factor"])
+    got = {str(id_): sorted(container.tasks) for id_, container in every.items()}
+    same("containers", got, {id_: sorted(tasks) for id_, tasks in case["result"].items()})
+    models = {
+        str(task.name): [task.mode.value, task.changelog_partition, [ssp_parts(ssp) for ssp in task.ssps]]
+        for container in every.values()
+        for task in container.tasks.values()
+    }
+    same("task models", models, case["task_models"])
+
+
+def _model(task: TaskName) -> TaskModel:
+    number = int(task.rsplit(" ", 1)[1])
+    return TaskModel(task, (SystemStreamPartition("kafka", "in", number),), number)
+
+
+def _check_standby_names(case: Case) -> None:
+    id_ = case["container_id"]
+    same("is standby", standby.is_standby_container(id_), case["is_standby"])
+    same("active", standby.active_container(id_), case["active"])
+    same("standby id", standby.standby_container(id_, 3), case["standby_id_3"])
+    same("standby task", standby.standby_task(id_, 1), case["standby_task"])
+    same("active task", standby.active_task(case["standby_task"]), case["active_task_of_that"])
+
+
+def _group(case: Case) -> Assignment:
+    names = _names(case)
+    if case["op"] == "balance":
+        previous = {TaskName(t): ContainerId(c) for t, c in case["previous"].items()}
+        return balance(names, case["container_count"], previous)
+    match case["grouper"]:
+        case "GroupByContainerCount":
+            return group_by_container_count(names, case["container_count"])
+        case "SingleContainerGrouper":
+            return single_container(names, str(case["container_count"]))
+        case "GroupByContainerIds":
+            ids = case.get("ids", [str(i) for i in range(case.get("container_count", 0))])
+            return group_by_container_ids(names, ids)
+    raise Difference(f"unknown grouper {case['grouper']!r}")
