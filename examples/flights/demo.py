@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from grete.assembly import grete_home, open_job
-from grete.cli.options import print_table
+from grete.cli.output import print_table
 from grete.clock import SystemClock
 from grete.model.ids import JobId
 from grete.systems.local import LocalSystem

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
+from typing import Any
 
-from grete.cli.options import add_job_options, opened_job, print_json, print_table
+from grete.cli.config_change import add_change_options, change_config, or_unset, print_changes, shown_changes
+from grete.cli.options import add_job_options, opened_job
+from grete.cli.output import print_json, when
 from grete.errors import ConfigError
 
 
@@ -14,106 +16,107 @@ def declare(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     get = actions.add_parser("get", help="one key, or all of them with secrets masked")
     get.add_argument("key", nargs="?")
-    set_ = actions.add_parser("set", help="set a key")
-    set_.add_argument("key")
-    set_.add_argument("value")
-    unset = actions.add_parser("unset", help="remove a key")
-    unset.add_argument("key")
-    diff = actions.add_parser("diff", help="what a file would change")
-    diff.add_argument("file")
+    get.add_argument("--show-secrets", action="store_true", help="print values as they are")
+    set_ = actions.add_parser("set", help="set keys, together")
+    set_.add_argument("assignments", nargs="+", metavar="KEY VALUE | KEY=VALUE ...")
+    unset = actions.add_parser("unset", help="remove keys, together")
+    unset.add_argument("keys", nargs="+", metavar="KEY")
+    diff = actions.add_parser("diff", help="what submitting a file would change")
+    diff.add_argument("file", nargs="?", help="by default the files of --config")
     history = actions.add_parser("history", help="who changed what, when and why")
     for sub, run in ((get, _get), (set_, _set), (unset, _unset), (diff, _diff), (history, _history)):
         add_job_options(sub)
         sub.set_defaults(run=run)
     for sub in (set_, unset):
-        sub.add_argument("--reason", default="", help="recorded with the change")
-        sub.add_argument("--force", action="store_true", help="skip validation and the set-once guard")
+        add_change_options(sub)
 
 
 def _get(options: argparse.Namespace) -> int:
-    from grete.config.redact import redact, redact_value
+    from grete.config.keys import find_key
+    from grete.config.redact import redact
 
     with opened_job(options) as handle:
         config = handle.config()
+    shown = config if options.show_secrets else redact(config)
     if options.key is not None:
         if options.key not in config:
-            raise ConfigError(f"{options.key} is not set")
-        print(redact_value(options.key, config[options.key]))
-    elif options.output == "json":
-        print_json(redact(config))
+            known = find_key(options.key)
+            default = "" if known is None or known.default is None else f"; its default is {known.default!r}"
+            raise ConfigError(f"{options.key} is not set{default}")
+        shown = {options.key: shown[options.key]}
+    if options.output == "json":
+        print_json(dict(sorted(shown.items())))
+    elif options.key is not None:
+        print(shown[options.key])
     else:
-        for key, value in sorted(redact(config).items()):
+        for key, value in sorted(shown.items()):
             print(f"{key}={value}")
     return 0
 
 
+def _assignments(words: list[str]) -> dict[str, str | None]:
+    """`KEY VALUE`, as in Samza's writer, or any number of `KEY=VALUE`."""
+    from grete.config.load import parse_overrides
+
+    if len(words) == 2 and "=" not in words[0]:
+        return {words[0]: words[1]}
+    return {**parse_overrides(words)}
+
+
 def _set(options: argparse.Namespace) -> int:
-    return _change(options, options.value)
+    return _change(options, _assignments(options.assignments))
 
 
 def _unset(options: argparse.Namespace) -> int:
-    return _change(options, None)
+    return _change(options, dict.fromkeys(options.keys))
 
 
-def _change(options: argparse.Namespace, value: str | None) -> int:
+def _change(options: argparse.Namespace, changes: dict[str, str | None]) -> int:
     with opened_job(options) as handle:
-        changes = handle.set_config({options.key: value}, reason=options.reason, force=options.force)
-    if not changes:
-        print("nothing to change")
-    for change in changes:
-        print(f"{change.key}: {_shown(change.key, change.old)} -> {_shown(change.key, change.new)}")
+        done = change_config(handle, changes, reason=options.reason, force=options.force)
+    print_changes(done, options.output)
     return 0
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from grete.config.load import config_path, load_file
+    from grete.config.load import load
+    from grete.config.rewriters import apply_rewriters
+    from grete.metadata.coordinator_stream import ConfigChange
 
-    new = load_file(config_path(options.file))
+    files = [options.file] if options.file else options.config
+    if not files:
+        raise ConfigError("name the file to compare with, as FILE or --config FILE")
+    new = apply_rewriters(load(files, {}))
+    if not options.config and not options.job and new.get("job.name"):
+        options.config = files
     with opened_job(options) as handle:
         old = handle.config()
-    changes = {
-        key: {"old": _shown(key, old.get(key)), "new": _shown(key, new.get(key))}
-        for key in sorted({*old, *new})
-        if old.get(key) != new.get(key)
-    }
-    if options.output == "json":
-        print_json(changes)
-    else:
-        print_table(("key", "now", "in the file"), [(k, c["old"], c["new"]) for k, c in changes.items()])
+    keys = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+    print_changes([ConfigChange(key, old.get(key), new.get(key)) for key in keys], options.output)
     return 0
-
-
-def _shown(key: str, value: str | None) -> str:
-    from grete.config.redact import redact_value
-
-    return "(not set)" if value is None else redact_value(key, value)
 
 
 def _history(options: argparse.Namespace) -> int:
     with opened_job(options) as handle:
         generations = handle.config_history()
-    rows = [
-        {
-            "when": "-" if m.origin is None else _when(m.origin.timestamp_ms),
-            "who": "-" if m.origin is None else f"{m.origin.username}@{(m.values or {}).get('hostname', '')}",
-            "source": "-" if m.origin is None else m.origin.source,
-            "run_id": (m.values or {}).get("run-id", ""),
-            "reason": (m.values or {}).get("reason", ""),
-            "changes": [
-                {"key": c.key, "old": _shown(c.key, c.old), "new": _shown(c.key, c.new)} for c in changes
-            ],
-        }
-        for m, changes in generations
-    ]
+    rows: list[dict[str, Any]] = []
+    for message, changes in generations:
+        values, origin = message.values or {}, message.origin
+        rows.append(
+            {
+                "when": None if origin is None else when(origin.timestamp_ms),
+                "who": None if origin is None else f"{origin.username}@{values.get('hostname', origin.host)}",
+                "source": None if origin is None else origin.source,
+                "run_id": values.get("run-id"),
+                "reason": values.get("reason", ""),
+                "changes": list(shown_changes(changes)),
+            }
+        )
     if options.output == "json":
         print_json(rows)
         return 0
     for row in rows:
-        print(f"{row['when']}  {row['who']}  {row['source']}  {row['reason']}")
+        print("  ".join(str(row[name] or "-") for name in ("when", "who", "source", "reason")))
         for change in row["changes"]:
-            print(f"    {change['key']}: {change['old']} -> {change['new']}")
+            print(f"    {change['key']}: {or_unset(change['old'])} -> {or_unset(change['new'])}")
     return 0
-
-
-def _when(timestamp_ms: int) -> str:
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
 
-from grete.cli.options import add_job_options, opened_job, print_json
+from grete.cli.options import add_job_options, count, opened_job
+from grete.cli.output import cell, print_json, when
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_job_options(parser)
+    parser.add_argument("-n", type=count, default=None, metavar="ROWS", help="only the last rows")
     parser.set_defaults(run=run)
 
 
@@ -18,17 +19,14 @@ def run(options: argparse.Namespace) -> int:
     """Show what happened to the job, oldest first."""
     with opened_job(options) as handle:
         rows = handle.history()
+    if options.n is not None:
+        rows = rows[max(0, len(rows) - options.n) :]
     if options.output == "json":
-        print_json(
-            [
-                {"number": r.number, "timestamp_ms": r.timestamp_ms, "username": r.username, "event": r.event}
-                | r.details
-                for r in rows
-            ]
-        )
+        own = [{"number": r.number, "timestamp_ms": r.timestamp_ms, "event": r.event} for r in rows]
+        by = [{"username": r.username, "host": r.host} for r in rows]
+        print_json([r.details | o | b for r, o, b in zip(rows, own, by, strict=True)])
         return 0
     for row in rows:
-        when = datetime.fromtimestamp(row.timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        details = "  ".join(f"{name}={value}" for name, value in row.details.items() if value)
-        print(f"{when}  {row.event:18} {details}")
+        details = "  ".join(f"{name}={cell(value)}" for name, value in row.details.items() if value)
+        print(f"{when(row.timestamp_ms)}  {row.event:18}  {details}".rstrip())
     return 0

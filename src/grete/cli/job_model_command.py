@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from grete.cli.options import add_job_options, opened_job, print_json, print_table
+from grete.cli.options import add_job_options, opened_job
+from grete.cli.output import print_json, print_table
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -18,13 +20,13 @@ def run(options: argparse.Namespace) -> int:
     with opened_job(options) as handle:
         assignments, changelog = handle.assignments(), handle.changelog_mapping()
         hosts, commits = handle.localities(), handle.checkpoints()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "task": task,
             "container": container,
-            "host": hosts.get(container, "-"),
-            "changelog_partition": changelog.get(task, -1),
-            "checkpoint": {str(s): o for s, o in sorted(commits[task].offsets.items())}
+            "host": hosts.get(container),
+            "changelog_partition": changelog.get(task),
+            "checkpoint": {str(ssp): offset for ssp, offset in sorted(commits[task].offsets.items())}
             if task in commits
             else {},
         }
@@ -32,18 +34,20 @@ def run(options: argparse.Namespace) -> int:
     ]
     if options.output == "json":
         print_json(rows)
-    else:
+    elif rows:
         print_table(
             ("task", "container", "host", "changelog partition", "checkpoint"),
             [
                 (
-                    r["task"],
-                    r["container"],
-                    r["host"],
-                    r["changelog_partition"],
-                    ", ".join(f"{ssp}: {offset}" for ssp, offset in r["checkpoint"].items()) or "-",
+                    row["task"],
+                    row["container"],
+                    row["host"],
+                    row["changelog_partition"],
+                    ", ".join(f"{ssp}: {offset}" for ssp, offset in row["checkpoint"].items()),
                 )
-                for r in rows
+                for row in rows
             ],
         )
+    else:
+        print("no job model yet: the job has not been run")
     return 0

@@ -1,4 +1,8 @@
-"""The command line. Subcommands are imported when they are used, so that `--help` stays quick."""
+"""The command line. A subcommand's module is imported when it is used, so that `--help` stays quick.
+
+Exit codes are stable: 0 done, 1 failed, 2 wrong usage or configuration, 3 a message could not be processed, 4 the job
+runs elsewhere, 5 this process was succeeded by another, 130 interrupted.
+"""
 
 from __future__ import annotations
 
@@ -13,68 +17,90 @@ from grete.errors import ConfigError, GreteError, bullet_list
 
 Run = Callable[[argparse.Namespace], int]
 
-_COMMANDS = (
-    ("run", "submit a job and run it in the foreground"),
-    ("status", "what runs, where, how far"),
-    ("stop", "stop a running job at a batch boundary"),
-    ("config", "read and change a job's configuration"),
-    ("job-model", "containers, tasks and their inputs"),
-    ("checkpoint", "how far each task has come"),
-    ("stream", "create, append to, dump, tail and write streams"),
-    ("history", "deployments, attempts, exits, changes"),
-    ("doctor", "check this machine"),
-)
+COMMANDS = {
+    "run": "submit a job and run it in the foreground",
+    "status": "what runs, where, how far",
+    "stop": "stop a running job at a batch boundary",
+    "config": "read and change a job's configuration",
+    "job-model": "containers, tasks and their inputs",
+    "checkpoint": "how far each task has come",
+    "stream": "create, append to, dump, tail and write streams",
+    "history": "deployments, attempts, exits, changes",
+    "doctor": "check this machine, and a job's configuration",
+}
+EXIT_INTERRUPTED = 130
 
 
 def _parser(command: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="grete",
         description="Coordinated PySpark streaming jobs: configuration, job model, checkpoints, state.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 a message could not be processed, "
+        "4 the job runs elsewhere, 5 succeeded by another process.",
     )
     parser.add_argument("--home", help="where all state is kept (default: $GRETE_HOME, else .grete)")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, summary in _COMMANDS:
+    parser.add_argument("--debug", action="store_true", help="show tracebacks (as GRETE_DEBUG=1 does)")
+    parser.add_argument("--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, summary in COMMANDS.items():
         if name == command:
             module = importlib.import_module(f"grete.cli.{name.replace('-', '_')}_command")
-            module.declare(commands.add_parser(name, help=summary, description=summary))
+            module.declare(commands.add_parser(name, help=summary, description=summary.capitalize() + "."))
         else:
             commands.add_parser(name, help=summary, add_help=False)
     return parser
 
 
 def _wanted(arguments: Sequence[str]) -> str | None:
-    names = {name for name, _ in _COMMANDS}
-    return next((argument for argument in arguments if argument in names), None)
+    return next((argument for argument in arguments if argument in COMMANDS), None)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code. Errors of ours are one message, not a traceback."""
+    """Run a command; returns the exit code. Errors of ours and of the machine are one message, no traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser(_wanted(given)).parse_args(given)
+    parser = _parser(_wanted(given))
+    options = parser.parse_args(given)
+    if options.version:
+        return _print_version()
+    if options.command is None:
+        parser.error("name a command; grete --help lists them")
     if options.home:
         os.environ["GRETE_HOME"] = options.home
+    debug = options.debug or os.environ.get("GRETE_DEBUG") == "1"
     try:
         run: Run = options.run
-        return run(options)
-    except ConfigError as error:
-        head = "the configuration is wrong:\n" if len(error.problems) > 1 else ""
-        text = bullet_list(error.problems) if len(error.problems) > 1 else str(error)
-        return _fail(f"{head}{text}", error, options.debug)
+        code = run(options)
+        sys.stdout.flush()
+        return code
     except GreteError as error:
-        return _fail(str(error), error, options.debug)
+        return _fail(_message(error), error.exit_code, debug)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left: not an error
         return 0
+    except OSError as error:
+        return _fail(str(error), 1, debug)
     except KeyboardInterrupt:
-        return 130
+        return EXIT_INTERRUPTED
 
 
-def _fail(message: str, error: GreteError, debug: bool) -> int:
-    if debug or os.environ.get("GRETE_DEBUG") == "1":
+def _message(error: GreteError) -> str:
+    if isinstance(error, ConfigError) and len(error.problems) > 1:
+        return f"the configuration is wrong:\n{bullet_list(error.problems)}"
+    return str(error)
+
+
+def _fail(message: str, code: int, debug: bool) -> int:
+    if debug:
         traceback.print_exc()
     print(f"grete: {message}", file=sys.stderr)
-    return error.exit_code
+    return code
+
+
+def _print_version() -> int:
+    from grete import __version__
+
+    print(f"grete {__version__}")
+    return 0
 
 
 if __name__ == "__main__":

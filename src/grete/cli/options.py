@@ -1,90 +1,107 @@
-"""Options that several commands share."""
+"""Options that several commands share, and what they mean."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from grete.errors import ConfigError
 
+if TYPE_CHECKING:
+    from grete.assembly import JobHandle
+    from grete.model.ids import JobId
 
-def parse_set(items: Sequence[str]) -> dict[str, str]:
-    """`KEY=VALUE` items as a mapping.
 
-    Raises:
-        ConfigError: an item without `=`.
-    """
-    found = {}
-    for item in items:
-        key, equals, value = item.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"--set {item!r}: write KEY=VALUE")
-        found[key] = value
-    return found
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """What every command takes, before or after its name."""
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument("--home", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
 def add_job_options(parser: argparse.ArgumentParser) -> None:
-    """`--config` or `--job`, and `-o`."""
+    """`--config` or `--job`, and what every command takes."""
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--config", "--config-path", dest="config", help="the job's configuration file")
-    which.add_argument("--job", help="the job: NAME or NAME:ID")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    which.add_argument(
+        "--config",
+        "--config-path",
+        dest="config",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="the job's configuration, a path or file:// URL; later ones win",
+    )
+    which.add_argument("--job", metavar="NAME[:ID]", help="a job that ran before; its id is 1 by default")
+    add_common_options(parser)
 
 
-@contextmanager
-def opened_job(options: argparse.Namespace, *, must_exist: bool = True) -> Iterator[Any]:
+def job_text(job: JobId) -> str:
+    """A job as `--job` takes it: the id only where it is not 1."""
+    return job.name if job.id == "1" else f"{job.name}:{job.id}"
+
+
+def given_config(options: argparse.Namespace) -> dict[str, str]:
+    """What the files of `--config` hold, empty without any.
+
+    Raises:
+        ConfigError: a file cannot be read, or they name no job.
+    """
+    if not options.config:
+        return {}
+    from grete.config.load import load
+
+    config = load(options.config, {})
+    if not config.get("job.name"):
+        raise ConfigError("Missing required config: job.name. Set it to the job's name")
+    return config
+
+
+def named_job(options: argparse.Namespace, config: Mapping[str, str]) -> JobId:
     """The job that the options name; without any, the only one there is.
 
     Raises:
         ConfigError: none named and there is not exactly one.
     """
-    from grete.assembly import grete_home, jobs, open_job
+    from grete.assembly import grete_home, jobs
     from grete.assembly.home import parse_job
-    from grete.config.load import config_path, load_file
     from grete.model.ids import JobId
 
-    config: dict[str, str] = {}
-    if options.config:
-        config = load_file(config_path(options.config))
-        if "job.name" not in config:
-            raise ConfigError("Missing required config: job.name")
-        job = JobId(config["job.name"], config.get("job.id", "1"))
-    elif options.job:
-        job = parse_job(options.job)
-    else:
-        known = jobs(grete_home())
-        if len(known) != 1:
-            names = ", ".join(map(str, known)) or "none"
-            raise ConfigError(f"name the job with --job or --config; jobs in {grete_home()}: {names}")
-        job = known[0]
-    with open_job(job, config, must_exist=must_exist) as handle:
+    if config:
+        return JobId(config["job.name"], config.get("job.id", "1"))
+    if options.job:
+        return parse_job(options.job)
+    known = jobs(grete_home())
+    if len(known) != 1:
+        names = ", ".join(map(job_text, known)) or "none"
+        raise ConfigError(f"name the job with --job or --config; jobs in {grete_home()}: {names}")
+    return known[0]
+
+
+@contextmanager
+def opened_job(options: argparse.Namespace) -> Iterator[JobHandle]:
+    """The job that the options name, opened.
+
+    Raises:
+        ConfigError: see `named_job`.
+        JobError: there is no such job.
+    """
+    from grete.assembly import open_job
+
+    config = given_config(options)
+    with open_job(named_job(options, config), config) as handle:
         yield handle
 
 
-def print_json(document: Any) -> None:
-    """One JSON document."""
-    json.dump(document, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+def count(text: str) -> int:
+    """An option's value that is a whole number of one or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"write a whole number of one or more, got {text!r}")
+    return int(text)
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Columns, aligned; numbers to the right."""
-    cells = [list(map(str, headings)), *([_cell(value) for value in row] for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(headings))]
-    numeric = [
-        all(isinstance(row[i], int | float) for row in rows) and bool(rows) for i in range(len(headings))
-    ]
-    for row in cells:
-        line = "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        )
-        print(line.rstrip())
-
-
-def _cell(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+def warn(message: str) -> None:
+    """Something that people should know and that keeps nothing from being done."""
+    print(f"grete: warning: {message}", file=sys.stderr)

@@ -6,14 +6,23 @@ import argparse
 import logging
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from grete.cli.options import parse_set
+from grete.cli.options import add_job_options, job_text
+from grete.cli.progress import Progress
+from grete.model.ids import JobId
+
+if TYPE_CHECKING:
+    from grete.assembly.view import View
+
+_EVERY_S = 0.5
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--config", action="append", default=[], help="configuration file; may be repeated")
-    parser.add_argument("--job", help="run a job again from its coordinator stream: NAME or NAME:ID")
+    add_job_options(parser)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key")
     parser.add_argument("--until-drained", action="store_true", help="end when what is there is consumed")
     parser.add_argument("--take-over", action="store_true", help="fence a holder that hangs")
@@ -23,54 +32,59 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the job in the foreground."""
+    """Run the job in the foreground until it ends."""
     from grete.assembly import RunOptions, run_job
     from grete.assembly.home import parse_job
-    from grete.assembly.view import View
+    from grete.config.load import parse_overrides
 
     logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+        level=logging.INFO if options.debug else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
     )
+    run_options = RunOptions(
+        config_paths=options.config,
+        overrides=parse_overrides(options.set),
+        job=parse_job(options.job) if options.job else None,
+        until_drained=options.until_drained,
+        take_over=options.take_over,
+        reason=options.reason,
+    )
+    with _watcher(quiet=options.quiet) as on_view:
+        return run_job(run_options, on_view)
+
+
+@contextmanager
+def _watcher(*, quiet: bool) -> Iterator[Callable[[View], None] | None]:
+    """What `run_job` calls with its view: it starts a thread that shows progress on standard error until the end."""
     done = threading.Event()
     threads: list[threading.Thread] = []
 
     def on_view(view: View) -> None:
-        if not options.quiet:
-            thread = threading.Thread(target=_show, args=(view, done), name="progress", daemon=True)
-            thread.start()
-            threads.append(thread)
+        thread = threading.Thread(target=_watch, args=(view, done), name="progress", daemon=True)
+        thread.start()
+        threads.append(thread)
 
     try:
-        return run_job(
-            RunOptions(
-                config_paths=options.config,
-                overrides=parse_set(options.set),
-                job=parse_job(options.job) if options.job else None,
-                until_drained=options.until_drained,
-                take_over=options.take_over,
-                reason=options.reason,
-            ),
-            on_view,
-        )
+        yield None if quiet else on_view
     finally:
         done.set()
         for thread in threads:
             thread.join(timeout=2)
 
 
-def _show(view: object, done: threading.Event) -> None:
-    from grete.assembly.view import View
+def _watch(view: View, done: threading.Event) -> None:
+    progress = Progress(sys.stderr)
+    while not done.wait(_EVERY_S):
+        progress.show(_line(view))
+    progress.end(_line(view))
 
-    assert isinstance(view, View)
-    name = view.job()["job"]["name"]
-    shown = ""
-    while True:
-        ended = done.wait(1.0)
-        for container, body in sorted(view.progress().items()):
-            where = f"{name} container {container}"
-            line = f"{where}: {body['state']}, batch {body['batch_id']}, {body['records']:,} records"
-            if line != shown:
-                print(line, file=sys.stderr, flush=True)
-                shown = line
-        if ended:
-            return
+
+def _line(view: View) -> str:
+    job = view.job()
+    containers = [
+        f"container {name} {body['state']}, batch {body['batch_id']}, {body['records']:,} records"
+        for name, body in sorted(view.progress().items())
+    ]
+    name = job_text(JobId(job["job"]["name"], job["job"]["id"]))
+    return f"{name}: {'; '.join(containers) or 'starting'}"

@@ -1,0 +1,100 @@
+"""Changing a job's configuration by hand, running or not: `grete config set|unset` and `grete stream write`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from grete.cli.options import warn
+from grete.cli.output import print_json
+from grete.errors import ConfigError
+
+if TYPE_CHECKING:
+    from grete.assembly import JobHandle
+    from grete.metadata.coordinator_stream import ConfigChange
+
+_OURS = ("job.", "task.", "app.", "cluster-manager.", "systems.", "streams.", "stores.", "serializers.")
+
+
+def add_change_options(parser: argparse.ArgumentParser) -> None:
+    """`--reason` and `--force`."""
+    parser.add_argument("--reason", default="", help="recorded with the change")
+    parser.add_argument("--force", action="store_true", help="write what is unknown, invalid or set once")
+
+
+def change_config(
+    handle: JobHandle, changes: Mapping[str, str | None], *, reason: str, force: bool
+) -> list[ConfigChange]:
+    """Set keys (None unsets) as one generation; warns of what looks wrong since.
+
+    Raises:
+        ConfigError: a key is blank or unknown, the result would be invalid, or a set-once key of a stateful job would
+            change. `force` allows all but a blank key.
+    """
+    from grete.config.warnings import warnings_of
+
+    problems = [f"the key {key!r} is blank" for key in changes if not key.strip()]
+    if problems:
+        raise ConfigError(*problems)
+    if not force:
+        _refuse_unknown(key for key, value in changes.items() if value is not None)
+    old = handle.config()
+    try:
+        done = handle.set_config(changes, reason=reason, force=force)
+    except ConfigError as error:
+        raise ConfigError(*(f"{p}; --force writes it all the same" for p in error.problems)) from error
+    known = set(warnings_of(old))
+    for message in warnings_of(handle.config()):
+        if message not in known:
+            warn(message)
+    return done
+
+
+def _refuse_unknown(keys: Iterable[str]) -> None:
+    from grete.config.keys import find_key
+
+    unknown = [key for key in keys if key.startswith(_OURS) and find_key(key) is None]
+    if unknown:
+        raise ConfigError(
+            *(f"{key} is not a known key{_meant(key)}; --force writes it all the same" for key in unknown)
+        )
+
+
+def _meant(key: str) -> str:
+    from grete.config.keys import candidates
+
+    close = get_close_matches(key, set(candidates(key)), n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def print_changes(changes: Iterable[ConfigChange], output: str) -> None:
+    """What changed, from what to what, secrets masked, and what the change touches."""
+    rows = list(shown_changes(changes))
+    if output == "json":
+        print_json(rows)
+        return
+    for row in rows:
+        print(f"{row['key']}: {or_unset(row['old'])} -> {or_unset(row['new'])}  ({row['touches']})")
+    if not rows:
+        print("nothing to change")
+
+
+def shown_changes(changes: Iterable[ConfigChange]) -> Iterator[dict[str, Any]]:
+    """Changes for people and programs: key, old, new (None is unset), and the key's change class."""
+    from grete.config.keys import find_key
+    from grete.config.redact import redact_value
+
+    for change in changes:
+        known = find_key(change.key)
+        old, new = (
+            None if value is None else redact_value(change.key, value) for value in (change.old, change.new)
+        )
+        touches = "restart-container" if known is None else known.change.value
+        yield {"key": change.key, "old": old, "new": new, "touches": touches}
+
+
+def or_unset(value: str | None) -> str:
+    """A value in a sentence."""
+    return "(not set)" if value is None else value

@@ -1,0 +1,193 @@
+"""What `grete doctor` looks at, one function a check; each says what it found and the way out."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.errors import ConfigError, GreteError, StreamError
+
+_FIRST_SAFE_SQLITE = (3, 51, 3)
+_FREE_MB = 200
+_JAVA_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check's result; `way_out` is for when it is not ok."""
+
+    check: str
+    ok: bool
+    found: str
+    way_out: str = ""
+
+
+def python() -> Finding:
+    """The interpreter."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Finding(
+        "python", sys.version_info >= (3, 11), f"{version}, {sys.executable}", "install Python 3.11 or newer"
+    )
+
+
+def java() -> Finding:
+    """Java 17 or newer, with the module that Spark's launcher asks for (small runtimes lack it)."""
+    way_out = "install Java 17 or newer and put it on PATH, or set JAVA_HOME"
+    command = _java_command()
+    if command is None:
+        return Finding("java", False, "not found", way_out)
+    try:
+        shown = _output(command, "-version")
+        modules = _output(command, "--list-modules")
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("java", False, f"{command}: {error}", way_out)
+    found = f"{shown.splitlines()[0]}, {command}"
+    match = re.search(r'version "(\d+)', shown)
+    if match is None or int(match[1]) < 17:
+        return Finding("java", False, found, way_out)
+    if "jdk.incubator.vector" not in modules:
+        return Finding("java", False, f"{found}, without jdk.incubator.vector", "install a complete runtime")
+    return Finding("java", True, found)
+
+
+def _java_command() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else shutil.which("java")
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(  # noqa: S603 - the java that Spark will run, no shell
+        command, capture_output=True, text=True, timeout=_JAVA_TIMEOUT_S, check=True
+    )
+    return done.stderr + done.stdout
+
+
+def sqlite() -> Finding:
+    """The SQLite that apsw brings; the interpreter's own is not used."""
+    import apsw
+
+    version = apsw.sqlite_lib_version()
+    safe = tuple(map(int, version.split("."))) >= _FIRST_SAFE_SQLITE
+    return Finding(
+        "sqlite", safe, version, "install apsw 3.54 or newer: older builds can corrupt a WAL database"
+    )
+
+
+def packages() -> Finding:
+    """Spark and what its Python side needs."""
+    versions = {name: _version(name) for name in ("pyspark", "pyarrow", "pandas")}
+    missing = [name for name, version in versions.items() if version is None]
+    if missing:
+        return Finding("spark", False, f"missing: {', '.join(missing)}", "pip install 'grete[spark]'")
+    found = ", ".join(f"{name} {version}" for name, version in versions.items())
+    suits = (versions["pyspark"] or "").startswith("4.") and (versions["pandas"] or "").startswith("2.")
+    return Finding("spark", suits, found, "grete needs pyspark 4 and pandas 2: pip install 'grete[spark]'")
+
+
+def _version(name: str) -> str | None:
+    return importlib.metadata.version(name) if importlib.util.find_spec(name) is not None else None
+
+
+def worker_python() -> Finding:
+    """Executors must run this interpreter, or they miss packages."""
+    named = os.environ.get("PYSPARK_PYTHON")
+    path = None if named is None else shutil.which(named)
+    same = named is None or (path is not None and Path(path).absolute() == Path(sys.executable).absolute())
+    found = named or f"not set, so executors run {sys.executable}"
+    return Finding("PYSPARK_PYTHON", same, found, f"unset it, or set it to {sys.executable}")
+
+
+def loopback() -> Finding:
+    """The coordinator serves on a free port of the loopback address."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+    except OSError as error:
+        return Finding("ports", False, f"127.0.0.1: {error}", "allow processes to listen on 127.0.0.1")
+    return Finding("ports", True, f"127.0.0.1 can be listened on (tried {port})")
+
+
+def home() -> Finding:
+    """GRETE_HOME: on a local file system, writable, with space."""
+    from grete.assembly import grete_home
+    from grete.sqlite_file import open_file
+
+    path = grete_home()
+    probe = path / "doctor" / str(os.getpid()) / "probe.db"
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    try:
+        open_file(probe).close()
+    except (GreteError, OSError) as error:
+        return Finding(
+            "GRETE_HOME", False, f"{path}: {error}", "set GRETE_HOME to a local folder that you can write to"
+        )
+    finally:
+        shutil.rmtree(path / "doctor", ignore_errors=True)
+    free_mb = shutil.disk_usage(existing).free // 2**20
+    found = f"{path}, {free_mb:,} MB free"
+    return Finding("GRETE_HOME", free_mb >= _FREE_MB, found, f"free at least {_FREE_MB} MB")
+
+
+MACHINE: tuple[Callable[[], Finding], ...] = (python, java, sqlite, packages, worker_python, loopback, home)
+
+
+def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
+    """A configuration as a whole, its inputs, and the port it asks for."""
+    from grete.config.validate import validate
+
+    try:
+        warnings = validate(config)
+    except ConfigError as error:
+        for problem in error.problems:
+            yield Finding("config", False, problem, "correct the configuration")
+        return
+    yield Finding("config", True, f"{len(config)} keys are valid")
+    for warning in warnings:
+        yield Finding("config", True, f"warning: {warning}")
+    yield from _inputs(config)
+    yield _application(config)
+
+
+def _inputs(config: Mapping[str, str]) -> Iterator[Finding]:
+    from grete.assembly import grete_home
+    from grete.assembly.home import system_directory
+    from grete.clock import SystemClock
+    from grete.config.streams import task_inputs
+    from grete.systems.local import LocalSystem
+
+    for stream in task_inputs(config):
+        system = LocalSystem(system_directory(config, stream.system, grete_home()), SystemClock())
+        try:
+            yield Finding("input", True, f"{stream} has {system.partition_count(stream.stream)} partitions")
+        except StreamError as error:
+            yield Finding("input", False, str(error), f"grete stream create {stream} --partitions N")
+        finally:
+            system.close()
+
+
+def _application(config: Mapping[str, str]) -> Finding:
+    """Whether the module can be found; it is not imported, since importing runs it."""
+    key = "task.class" if "task.class" in config else "app.class"
+    module = config[key].partition(":")[0].split(".")[0]
+    path = config.get("job.application.path")
+    places = [path] if path else []
+    spec = importlib.machinery.PathFinder.find_spec(module, [*places, *sys.path])
+    found = f"{key}={config[key]}"
+    if spec is None:
+        return Finding(
+            "application",
+            False,
+            f"{found}: no module {module}",
+            "set job.application.path to the folder that holds it, or install it",
+        )
+    return Finding("application", True, f"{found} from {spec.origin or path}")

@@ -1,0 +1,52 @@
+"""How commands print: JSON documents, JSON lines, aligned tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+
+def print_json(document: Any) -> None:
+    """One JSON document."""
+    json.dump(document, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def print_json_line(document: Mapping[str, Any]) -> None:
+    """One JSON object on a line of its own; what is no text (a lone surrogate) is escaped."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=True, separators=(",", ":")) + "\n")
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Columns, aligned; numbers to the right, None as a dash."""
+    cells = [list(headings), *([cell(value) for value in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(headings))]
+    right = [any(_is_number(row[i]) for row in rows) for i in range(len(headings))]
+    for row in cells:
+        line = "  ".join(
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(row, widths, right, strict=True)
+        )
+        print(line.rstrip())
+
+
+def cell(value: Any) -> str:
+    """A value in a table: thousands separated, None as a dash, control characters escaped."""
+    if value is None or value == "":
+        return "-"
+    if _is_number(value):
+        return f"{value:,}"
+    text = str(value)
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def when(timestamp_ms: int) -> str:
+    """A time for people: UTC, to the second."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,123 @@
+"""`grete stream append`: lines of a file or of standard input become records of an embedded stream."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import orjson
+
+from grete.cli.stream_system import opened_system, parse_stream
+from grete.errors import ConfigError, StreamError
+
+if TYPE_CHECKING:
+    from grete.systems.local import Message
+
+_FIELDS = ("key", "value", "partition", "timestamp_ms")
+
+
+def append(options: argparse.Namespace) -> int:
+    """Append the lines, a batch at a time; each batch all or none, durable before the next is read."""
+    name = parse_stream(options.stream)
+    to_message: Callable[[int, bytes], Message] = _record
+    if options.key_field is not None:
+        to_message = _keyed_by(options.key_field)
+    elif options.lines:
+        to_message = _line
+    appended = 0
+    with ExitStack() as stack:
+        source = _source(options.from_file, stack)
+        system = stack.enter_context(opened_system(options, name.system, must_exist=False))
+        system.partition_count(name.stream)  # before a line is read: is there such a stream?
+        messages = (to_message(number, line) for number, line in _lines(source))
+        try:
+            while batch := list(islice(messages, options.batch)):
+                appended += system.append(name.stream, batch)
+        except (ConfigError, StreamError) as error:
+            raise ConfigError(f"{error}; {appended:,} records of earlier lines were appended") from error
+    print(f"{appended:,} records appended to {name}")
+    return 0
+
+
+def _source(path: str, stack: ExitStack) -> BinaryIO:
+    return sys.stdin.buffer if path == "-" else stack.enter_context(open(path, "rb"))
+
+
+def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    for number, line in enumerate(source, 1):
+        stripped = line.rstrip(b"\r\n")
+        if stripped:
+            yield number, stripped
+
+
+def _record(number: int, line: bytes) -> Message:
+    """`{"key": .., "value": .., "partition": .., "timestamp_ms": ..}`; all but value may be left out."""
+    from grete.systems.local import Message
+
+    document = _object(number, line)
+    unknown = sorted(set(document) - set(_FIELDS))
+    if "value" not in document or unknown:
+        found = f"unknown: {', '.join(unknown)}" if unknown else "value is missing"
+        raise ConfigError(
+            f"line {number}: a record has {', '.join(_FIELDS)} ({found}); for lines that are themselves the values "
+            f"give --key-field FIELD or --lines"
+        )
+    return Message(
+        _bytes(document.get("key")),
+        _bytes(document["value"]),
+        _whole(number, document, "timestamp_ms") or _now_ms(),
+        _whole(number, document, "partition"),
+    )
+
+
+def _keyed_by(field: str) -> Callable[[int, bytes], Message]:
+    """The line, a JSON object, is the value; one of its fields is the key."""
+    from grete.systems.local import Message
+
+    def message(number: int, line: bytes) -> Message:
+        document = _object(number, line)
+        if field not in document:
+            raise ConfigError(f"line {number} has no field {field!r}, which --key-field names")
+        return Message(_bytes(document[field]), line, _now_ms())
+
+    return message
+
+
+def _line(number: int, line: bytes) -> Message:
+    """The line is the value; there is no key."""
+    from grete.systems.local import Message
+
+    return Message(None, line, _now_ms())
+
+
+def _object(number: int, line: bytes) -> dict[str, Any]:
+    try:
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise ConfigError(f"line {number} is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise ConfigError(f"line {number} is no JSON object")
+    return document
+
+
+def _whole(number: int, document: dict[str, Any], field: str) -> int | None:
+    value = document.get(field)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise ConfigError(f"line {number}: {field} is a whole number, got {value!r}")
+
+
+def _bytes(value: Any) -> bytes | None:
+    """Text as UTF-8, anything else as JSON; null is no key, or as a value a tombstone."""
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else orjson.dumps(value)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,183 @@
+"""`grete stream dump|tail`: records of a coordinator stream, of a keyed log, or of a stream, one JSON object a line.
+
+With `--raw` key and value are hex, so that every byte is seen; without, they are decoded and secrets masked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from grete.cli.options import opened_job
+from grete.cli.output import print_json_line
+from grete.cli.stream_system import StreamRecord, oldest_offset, opened_system, parse_stream, read_records
+from grete.errors import StreamNotFound, WireError
+
+if TYPE_CHECKING:
+    from grete.keyed_log.base import KeyedLog, Record
+    from grete.systems.local import LocalSystem
+
+_POLL_S = 0.2
+
+
+def dump(options: argparse.Namespace) -> int:
+    """Every record."""
+    if options.stream:
+        name = parse_stream(options.stream)
+        with opened_system(options, name.system) as system:
+            for partition in _partitions(system, name.stream, options.partition):
+                start = oldest_offset(system, name.stream, partition)
+                for message in read_records(system, name.stream, partition, start):
+                    _print_stream_record(message, raw=options.raw)
+        return 0
+    with _log(options) as (log, show):
+        for record in log.read():
+            show(record)
+    return 0
+
+
+def tail(options: argparse.Namespace) -> int:
+    """The last records, and with `-f` what comes."""
+    if options.stream:
+        name = parse_stream(options.stream)
+        with opened_system(options, name.system) as system:
+            _tail_stream(system, name.stream, options)
+        return 0
+    with _log(options) as (log, show):
+        _tail_log(log, show, options)
+    return 0
+
+
+def _partitions(system: LocalSystem, stream: str, only: int | None) -> list[int]:
+    count = system.partition_count(stream)
+    if only is None:
+        return list(range(count))
+    if not 0 <= only < count:
+        raise StreamNotFound(f"{stream} has partitions 0 to {count - 1}, not {only}")
+    return [only]
+
+
+def _tail_stream(system: LocalSystem, stream: str, options: argparse.Namespace) -> None:
+    position = {}
+    for partition in _partitions(system, stream, options.partition):
+        offsets = system.offsets(stream)[partition]
+        position[partition] = max(int(offsets.oldest or offsets.upcoming), int(offsets.upcoming) - options.n)
+    while True:
+        for partition, start in position.items():
+            for record in read_records(system, stream, partition, start):
+                _print_stream_record(record, raw=options.raw)
+                position[partition] = record.offset + 1
+        sys.stdout.flush()
+        if not options.follow:
+            return
+        time.sleep(_POLL_S)
+
+
+def _tail_log(log: KeyedLog, show: Callable[[Record], None], options: argparse.Namespace) -> None:
+    last = deque(log.read(), maxlen=options.n)
+    position = log.end() if not last else last[-1].offset
+    for record in last:
+        show(record)
+    sys.stdout.flush()
+    while options.follow:
+        log.wait(position, _POLL_S)
+        for record in log.read(position):
+            show(record)
+            position = record.offset
+        sys.stdout.flush()
+
+
+@contextmanager
+def _log(options: argparse.Namespace) -> Iterator[tuple[KeyedLog, Callable[[Record], None]]]:
+    """The log that the options name, the job's coordinator stream by default, and what prints its records."""
+    if not options.log:
+        with opened_job(options) as handle:
+            yield handle.coordinator_log, lambda record: _print_coordinator_record(record, raw=options.raw)
+        return
+    with opened_system(options) as system:
+        log = system.checkpoint_log(options.log)
+        if log.end() < 0:
+            raise StreamNotFound(
+                f"there is no log {options.log!r} in {system.file.path}; a job's checkpoints are in "
+                f"__samza_checkpoint_ver_1_for_NAME_ID"
+            )
+        yield log, lambda record: _print_log_record(record, raw=options.raw)
+
+
+def _print_raw(record: Record) -> None:
+    value = None if record.value is None else record.value.hex()
+    print_json_line({"offset": record.offset, "key": record.key.hex(), "value": value})
+
+
+def _print_log_record(record: Record, *, raw: bool) -> None:
+    if raw:
+        _print_raw(record)
+        return
+    print_json_line({"offset": record.offset, "key": decoded(record.key), "value": decoded(record.value)})
+
+
+def _print_coordinator_record(record: Record, *, raw: bool) -> None:
+    from grete.wire.coordinator_message import decode
+
+    if raw:
+        _print_raw(record)
+        return
+    try:
+        message = decode(record.key, record.value)
+    except WireError as error:
+        print_json_line({"offset": record.offset, "error": str(error)})
+        return
+    values = None if message.values is None else dict(message.values)
+    if values is not None and message.type.lower() == "set-config" and "value" in values:
+        from grete.config.redact import redact_value
+
+        values["value"] = redact_value(message.key, str(values["value"]))
+    source = None if message.origin is None else message.origin.source
+    print_json_line(
+        {
+            "offset": record.offset,
+            "type": message.type,
+            "key": message.key,
+            "values": values,
+            "source": source,
+        }
+    )
+
+
+def _print_stream_record(record: StreamRecord, *, raw: bool) -> None:
+    show: Callable[[bytes | None], Any] = _hex if raw else decoded
+    print_json_line(
+        {
+            "partition": record.partition,
+            "offset": record.offset,
+            "key": show(record.key),
+            "value": show(record.value),
+            "timestamp_ms": record.timestamp_ms,
+        }
+    )
+
+
+def _hex(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()
+
+
+def decoded(data: bytes | None) -> Any:
+    """Bytes for people: a JSON object or array as such, other UTF-8 as text, the rest as {"hex": ..}."""
+    if data is None:
+        return None
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"hex": data.hex()}
+    if text[:1] not in ("{", "["):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,88 @@
+"""Which embedded system and stream a `grete stream` command means, and reading it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from grete.cli.options import given_config, named_job
+from grete.errors import StreamNotFound
+from grete.model.ids import SystemStream
+
+if TYPE_CHECKING:
+    from grete.systems.local import LocalSystem
+
+EMBEDDED = "local"
+
+
+class StreamRecord(NamedTuple):
+    """A record of a partition, undecoded."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+
+
+@contextmanager
+def opened_system(
+    options: argparse.Namespace, system: str = EMBEDDED, *, must_exist: bool = True
+) -> Iterator[LocalSystem]:
+    """The embedded system of that name: of the job that the options name, else the home's own.
+
+    Raises:
+        StreamNotFound: nothing was ever stored there.
+    """
+    from grete.assembly import grete_home
+    from grete.assembly.home import system_directory
+    from grete.clock import SystemClock
+    from grete.systems.local import FILE_NAME, LocalSystem
+
+    config = _config(options)
+    if system != EMBEDDED and f"systems.{system}.samza.factory" not in config:
+        raise StreamNotFound(
+            f"the system {system!r} is not known; the embedded one is called {EMBEDDED!r}, others are found in a "
+            f"job's configuration: name it with --config or --job"
+        )
+    directory = system_directory(config, system, grete_home())
+    if must_exist and not (directory / FILE_NAME).exists():
+        raise StreamNotFound(f"there are no streams in {directory}; create one with: grete stream create")
+    with closing(LocalSystem(directory, SystemClock())) as opened:
+        yield opened
+
+
+def _config(options: argparse.Namespace) -> Mapping[str, str]:
+    from grete.assembly import open_job
+
+    config = given_config(options)
+    if config or not options.job:
+        return config
+    with open_job(named_job(options, {})) as handle:
+        return handle.config()
+
+
+def parse_stream(text: str) -> SystemStream:
+    """`system.stream`.
+
+    Raises:
+        WireError: of another form.
+    """
+    return SystemStream.parse(text)
+
+
+def read_records(system: LocalSystem, stream: str, partition: int, start: int) -> Iterator[StreamRecord]:
+    """Records from `start` on, one segment in memory at a time."""
+    for first, batch in system.read(stream, partition, start):
+        columns = [batch.column(i).to_pylist() for i in range(batch.num_columns)]
+        offsets = columns[3] if len(columns) > 3 else range(first, first + batch.num_rows)
+        for offset, key, value, timestamp_ms in zip(offsets, *columns[:3], strict=True):
+            yield StreamRecord(partition, offset, key, value, timestamp_ms)
+
+
+def oldest_offset(system: LocalSystem, stream: str, partition: int) -> int:
+    """Where reading a partition begins."""
+    offsets = system.offsets(stream)[partition]
+    return int(offsets.oldest or offsets.upcoming)
