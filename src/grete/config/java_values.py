@@ -15,6 +15,7 @@ _LONG = (-(2**63), 2**63 - 1)
 _SHORT = (-(2**15), 2**15 - 1)
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 _DECIMAL = re.compile(r"[+-]?(NaN|Infinity|(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[fFdD]?)")
+_TWO_POINTS = re.compile(r"[+-]?[0-9]*\.[0-9]*\.")
 _HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 _TRIMMED = "".join(map(chr, range(0x21)))
 """What `String.trim` removes: everything up to and including the space, and nothing else."""
@@ -67,6 +68,8 @@ def parse_double(text: str) -> float:
     if _DECIMAL.fullmatch(trimmed):
         return float(trimmed if trimmed.endswith(("NaN", "Infinity")) else trimmed.rstrip("fFdD"))
     hexadecimal = _HEXADECIMAL.fullmatch(trimmed)
+    if _TWO_POINTS.match(trimmed):
+        raise NumberFormatError("multiple points")
     if hexadecimal is None:
         raise NumberFormatError(f'For input string: "{trimmed}"')
     try:

@@ -10,6 +10,7 @@ from grete.errors import ConfigError
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANK = " \t\f"
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_LONE_BACKSLASH_AT_END = re.compile(r"(?:\A|[\r\n])[ \t\f]*\\(?:\r|\n)?\Z")
 _SEPARATOR = re.compile(r"(?P<key>(?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 MALFORMED = "Malformed \\uxxxx encoding."
@@ -41,7 +42,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     A comment sign means a comment only where nothing has been read of the logical line yet.
     """
     parts: list[str] = []
-    start = 0
+    start, is_lone_backslash = 0, False
     for number, raw in enumerate(_LINE_END.split(text), 1):
         line = raw.lstrip(_BLANK)
         if not any(parts):
@@ -50,11 +51,13 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
                 continue
             start = number
         if (len(line) - len(line.rstrip("\\"))) % 2:
+            is_lone_backslash = line == "\\" and not parts
             parts.append(line[:-1])
             continue
         yield start, "".join(parts) + line
         parts.clear()
-    if any(parts):
+    # Java gives an empty key for a backslash alone at the end, yet not before the two characters of a CR LF.
+    if any(parts) or (is_lone_backslash and _LONE_BACKSLASH_AT_END.search(text)):
         yield start, "".join(parts)
 
 
@@ -83,19 +86,20 @@ def format_properties(config: Mapping[str, str]) -> str:
     return "".join(lines)
 
 
-_NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f", "\\": "\\\\"}
+_NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+_SPECIAL_IN_KEY = re.compile(r"[^$%&-9;<>-\[\]-~\"]")
+_SPECIAL_IN_VALUE = re.compile(r"[^ -\[\]-~]|\A ")
 
 
 def _escape(text: str, *, is_key: bool) -> str:
-    out: list[str] = []
-    for position, char in enumerate(text):
-        if char in _NAMED:
-            out.append(_NAMED[char])
-        elif (is_key and char in "=:#! ") or (char == " " and position == 0):
-            out.append("\\" + char)
-        elif " " <= char <= "~":
-            out.append(char)
-        else:
-            units = char.encode("utf-16-be", "surrogatepass")
-            out += [f"\\u{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2)]
-    return "".join(out)
+    return (_SPECIAL_IN_KEY if is_key else _SPECIAL_IN_VALUE).sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    char = match[0]
+    if char in _NAMED:
+        return _NAMED[char]
+    if " " <= char <= "~":
+        return f"\\{char}"
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2))

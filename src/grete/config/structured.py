@@ -18,6 +18,7 @@ MAX_KEYS = 1_000_000
 _MAX_DEPTH = 100
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = {_TAG + name for name in ("str", "int", "float", "bool", "timestamp", "value")}
+_COLLECTIONS = (_TAG + "map", _TAG + "seq")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's parser where there is one: 5 MB take it a second, the Python one half a minute."""
 
@@ -29,9 +30,10 @@ def parse_yaml(text: str, *, origin: str) -> dict[str, str]:
         ConfigError: not YAML, a name given twice, or a value that is no scalar or list of scalars; names the line.
     """
     try:
+        _check_depth(text, origin)
         root = yaml.compose(text, Loader=_LOADER)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{origin} is not YAML: {error}") from error
+        raise ConfigError(f"{origin} is not YAML: {' '.join(str(error).split())}") from error
     if root is None:
         return {}
     if not isinstance(root, yaml.MappingNode):
@@ -41,10 +43,24 @@ def parse_yaml(text: str, *, origin: str) -> dict[str, str]:
     return _collect(_walk_yaml(root, "", 0, origin), origin)
 
 
+def _check_depth(text: str, origin: str) -> None:
+    """Refuse deep nesting before the composer sees it: libyaml's recurses in C and takes the process with it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _MAX_DEPTH:
+            raise ConfigError(f"{origin}, line {_line(event)}: nested more than {_MAX_DEPTH} deep")
+
+
 def _walk_yaml(node: yaml.Node, name: str, depth: int, origin: str) -> Iterator[tuple[str, str, int]]:
     where = f"{origin}, line {_line(node)}"
     if depth > _MAX_DEPTH:
         raise ConfigError(f"{where}: {name[:80]!r} is nested more than {_MAX_DEPTH} deep, or contains itself")
+    if node.tag.startswith("!") or (isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS):
+        raise ConfigError(f"{where}: {name} has the tag {node.tag}, which means nothing here; remove it")
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag == _TAG + "merge":
@@ -67,14 +83,14 @@ def _scalar(node: yaml.Node, name: str, origin: str) -> str | None:
         if node.tag == _TAG + "null":
             return None
         if node.tag in _SCALARS:
-            return value.lower() if value.lower() in ("true", "false") and node.style is None else value
+            return value.lower() if value.lower() in ("true", "false") and not node.style else value
     raise ConfigError(
         f"{origin}, line {_line(node)}: {name} is neither a scalar nor a list of scalars; write it as text"
     )
 
 
-def _line(node: yaml.Node) -> int:
-    return int(node.start_mark.line) + 1
+def _line(node: yaml.Node | yaml.Event) -> int:
+    return 0 if node.start_mark is None else int(node.start_mark.line) + 1
 
 
 def parse_toml(text: str, *, origin: str) -> dict[str, str]:
@@ -84,10 +100,9 @@ def parse_toml(text: str, *, origin: str) -> dict[str, str]:
         ConfigError: not TOML (names the line), a name given twice, or a value that is a table in a list.
     """
     try:
-        root = tomllib.loads(text, parse_float=str)
+        return _collect(_walk_toml(tomllib.loads(text, parse_float=str), "", origin), origin)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{origin} is not TOML: {error}") from error
-    return _collect(_walk_toml(root, "", origin), origin)
 
 
 def _walk_toml(value: Any, name: str, origin: str) -> Iterator[tuple[str, str, int]]:

@@ -17,7 +17,7 @@ from grete.config.changes import refused_changes as refused_changes
 from grete.config.java_regex import compile_java
 from grete.config.key import TEXT, Key
 from grete.config.keys import find_key
-from grete.config.redact import redact_value
+from grete.config.redact import Redactor, redact_value
 from grete.config.secrets import has_reference
 from grete.config.stores import changelog_stream, changelog_system, store_names
 from grete.config.streams import (
@@ -48,7 +48,8 @@ class Report:
 
 def check(config: Mapping[str, str]) -> Report:
     """Everything that is wrong or looks wrong with a configuration."""
-    errors = [problem for rule in _RULES for problem in rule(config)]
+    hide = Redactor.of(config)
+    errors = [hide.everything(problem) for rule in _RULES for problem in rule(config)]
     return Report(tuple(dict.fromkeys(errors)), tuple(warnings_of(config)))
 
 
@@ -180,7 +181,7 @@ def _systems(config: Mapping[str, str]) -> Iterator[str]:
         if factory in available:
             continue
         what = "is not available yet" if factory in aliases.known_names(aliases.SYSTEMS) else "is not known"
-        yield _wrong(config, key, f"{factory!r} {what}; available: {', '.join(available)}")
+        yield _wrong(config, key, f"this kind of system {what}; available: {', '.join(available)}")
     for key in (
         "job.coordinator.system",
         "job.default.system",

@@ -1,0 +1,120 @@
+"""A change says what it touches, and one that would part a task from its state is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from grete.config.changes import apply_changes, diff, refused_changes, strongest
+from grete.config.key import ChangeClass
+from grete.config.keys import KEYS
+from grete.errors import ConfigError
+
+GROUPER = "job.systemstreampartition.grouper.factory"
+STATEFUL = {"job.name": "j", "stores.s.factory": "grete.store.sqlite", "task.inputs": "local.in"}
+
+
+def class_of(key: str, old: str | None, new: str | None) -> ChangeClass:
+    before, after = ({key: v} if v is not None else {} for v in (old, new))
+    (change,) = diff(before, after)
+    return change.change_class
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("task.shutdown.ms", ChangeClass.LIVE),
+        ("task.window.ms", ChangeClass.RESTART_QUERY),
+        ("job.container.count", ChangeClass.RESTART_CONTAINER),
+        (GROUPER, ChangeClass.SET_ONCE),
+        ("app.run.id", ChangeClass.INTERNAL),
+        ("spark.executor.memory", ChangeClass.RESTART_CONTAINER),
+        ("stores.s.key.serde", ChangeClass.SET_ONCE),
+        ("systems.k.consumer.fetch", ChangeClass.RESTART_QUERY),
+        ("my.own.key", ChangeClass.RESTART_CONTAINER),
+        ("job.jmx.enabled", ChangeClass.LIVE),
+    ],
+)
+def test_each_change_has_a_class(key: str, expected: ChangeClass) -> None:
+    assert class_of(key, None, "77") is expected
+
+
+@pytest.mark.parametrize(
+    ("key", "old", "new"),
+    [
+        (GROUPER, None, "GroupByPartitionFactory"),
+        (
+            GROUPER,
+            "org.apache.samza.container.grouper.stream.GroupByPartitionFactory",
+            "GroupByPartitionFactory",
+        ),
+        ("stores.s.key.serde", "string", None),
+        ("job.coordinator.system", None, "local"),
+        ("task.checkpoint.factory", None, "grete.checkpoint.log"),
+        ("yarn.container.count", "1", None),
+    ],
+)
+def test_the_same_value_in_other_words_touches_nothing(key: str, old: str | None, new: str | None) -> None:
+    assert class_of(key, old, new) is ChangeClass.LIVE
+
+
+def test_the_default_changelog_may_be_written_out() -> None:
+    assert refused_changes(STATEFUL, {**STATEFUL, "stores.s.changelog": "j-1-s-changelog"}) == []
+
+
+def test_the_strongest_class_covers_all_changes() -> None:
+    changes = diff({}, {"task.shutdown.ms": "1", "task.window.ms": "5", "job.container.count": "2"})
+    assert strongest(changes) is ChangeClass.RESTART_CONTAINER
+    assert strongest([]) is ChangeClass.LIVE
+
+
+def test_another_grouper_on_a_stateful_job_is_refused_with_the_way_out() -> None:
+    (refusal,) = refused_changes(STATEFUL, {**STATEFUL, GROUPER: "GroupBySystemStreamPartitionFactory"})
+    assert GROUPER in refusal
+    assert "job.id" in refusal
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"systems.local.path": "/elsewhere"},
+        {"stores.s.changelog": "local.other"},
+        {"stores.s.key.serde": "json"},
+        {"job.systemstreampartition.input.expansion.enabled": "false"},
+        {"task.checkpoint.factory": "grete.checkpoint.coordinator-stream"},
+    ],
+)
+def test_what_decides_over_state_is_set_once(change: dict[str, str]) -> None:
+    assert len(refused_changes(STATEFUL, {**STATEFUL, **change})) == 1
+
+
+def test_a_job_without_state_may_change_everything() -> None:
+    stateless = {"job.name": "j", "task.inputs": "local.in"}
+    changed = {**stateless, GROUPER: "GroupBySystemStreamPartitionFactory"}
+    assert refused_changes(stateless, changed) == []
+    assert len(refused_changes(stateless, changed, stateful=True)) == 1
+    assert refused_changes({}, changed, stateful=True) == []
+
+
+def test_a_store_may_come_and_go_as_a_whole() -> None:
+    with_other = {**STATEFUL, "stores.t.factory": "grete.store.sqlite", "stores.t.key.serde": "json"}
+    assert refused_changes(STATEFUL, with_other) == []
+    assert refused_changes(with_other, STATEFUL) == []
+
+
+def test_a_refusal_shows_no_secret() -> None:
+    old = {**STATEFUL, "stores.s.changelog": "local.a?password=hunter2secret"}
+    assert "hunter2secret" not in "".join(refused_changes(old, STATEFUL))
+
+
+def test_a_change_from_a_value_that_is_not_there_any_more_is_refused() -> None:
+    with pytest.raises(ConfigError, match="meanwhile"):
+        apply_changes({"a": "3"}, diff({"a": "1"}, {"a": "2"}))
+
+
+def test_no_key_is_in_the_table_twice() -> None:
+    names = [name for key in KEYS for name in (key.name, *key.renamed_from, *key.spellings)]
+    assert len(names) == len(set(names))
+
+
+def test_every_default_is_of_its_keys_type() -> None:
+    assert [key.name for key in KEYS if key.default is not None and key.type.problem(key.default)] == []

@@ -1,0 +1,164 @@
+"""The whole configuration is checked at once; each message names the key, what is wrong and the way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from grete.config.current import in_current_words
+from grete.config.validate import check, validate
+from grete.errors import ConfigError
+
+GOOD = {"job.name": "j", "task.class": "m:C", "task.inputs": "local.in"}
+
+
+def errors(**changes: str | None) -> str:
+    return "\n".join(check(changed(**changes)).errors)
+
+
+def changed(**changes: str | None) -> dict[str, str]:
+    merged = {**GOOD, **changes}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+def warnings(**changes: str | None) -> str:
+    report = check(changed(**changes))
+    assert report.errors == ()
+    return "\n".join(report.warnings)
+
+
+def test_a_small_configuration_is_fine() -> None:
+    assert validate(GOOD) == ()
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        validate(
+            {"job.name": "a/b", "job.container.count": "0", "task.inputs": "in", "job.elasticity.factor": "2"}
+        )
+    assert len(caught.value.problems) == 5
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("job.name", None, "Missing required config: job.name"),
+        ("job.name", "a\nb", "only A-Z a-z 0-9"),
+        ("job.name", "x" * 201, "at most 200"),
+        ("job.id", "", "job.id='': it is empty"),
+        ("task.inputs", None, "Missing required config: task.inputs"),
+        ("task.inputs", "in", "is not of the form system.stream"),
+        ("task.inputs", "kafka.in", "set systems.kafka.samza.factory"),
+        ("task.broadcast.inputs", "local.a", "incorrect format in local.a"),
+        ("task.broadcast.inputs", "local.a#99999999999", "too large"),
+        ("task.outputs", "other.out", "set systems.other.samza.factory"),
+        ("task.class", None, "exactly one of task.class"),
+        ("app.class", "m:P", "exactly one of task.class"),
+        ("task.class", "m.C", "write it as module:Class"),
+        ("job.container.count", "0", "from 1 to"),
+        ("job.container.count", "two", "write digits only"),
+        ("yarn.container.count", "0", "from 1 to"),
+        ("job.elasticity.factor", "2", "elasticity is not supported"),
+        ("job.http.port", "70000", "from 0 to 65535"),
+        ("job.http.host", "0.0.0.0", "only loopback"),  # noqa: S104 - the point of the test
+        ("job.launcher", "cluster", "none of process, thread"),
+        ("job.factory.class", "", "no job factory class defined"),
+        ("job.factory.class", "org.example.Factory", "it is not known"),
+        ("job.systemstreampartition.grouper.factory", "GroupByMoon", "GroupByPartitionFactory"),
+        ("task.name.grouper.factory", "GroupByMoon", "GroupByContainerCountFactory"),
+        ("task.checkpoint.factory", "nowhere", "grete.checkpoint.log"),
+        ("task.checkpoint.read.versions", "3", "versions are 1 and 2"),
+        ("stores.s.factory", "org.example.Store", "grete.store.sqlite"),
+        ("stores.s.changelog", "kafka.s", "set systems.kafka.samza.factory"),
+        ("stores.s.msg.serde", "mine", "set serializers.registry.mine.class"),
+        ("systems.local.samza.msg.serde", "mine", "set serializers.registry.mine.class"),
+        ("systems.k.samza.factory", "org.apache.samza.system.kafka.KafkaSystemFactory", "not available yet"),
+        ("systems.k.samza.factory", "org.example.Factory", "is not known"),
+        ("systems.local.samza.offset.default", "first", "none of oldest, newest, upcoming"),
+        ("streams.s.samza.system", "kafka", "set systems.kafka.samza.factory"),
+        ("streams.s.samza.reset.offset", "yes", "neither true nor false"),
+        ("task.poison.policy", "dead-letter", "needs task.poison.dead-letter.stream"),
+        ("job.config.rewriter.r.regex", "(", "is not a regular expression"),
+        ("job.http.port", "${env:PORT}", "a reference stands for a secret"),
+        ("job.coordinator.system", "kafka", "set systems.kafka.samza.factory"),
+        ("my key\n", "v", "control character"),
+        ("mine", "a\x00", "NUL"),
+        ("mine", "\ud83d", "half a surrogate pair"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_way_out(key: str, value: str | None, says: str) -> None:
+    assert says in errors(**{key: value})
+
+
+def test_a_secret_in_a_wrong_value_is_not_shown() -> None:
+    text = errors(**{"systems.k.samza.factory": "password=hunter2secret"})
+    assert "hunter2secret" not in text
+    assert "********" in text
+
+
+def test_two_stores_may_not_share_a_changelog() -> None:
+    assert "is the changelog of the store" in errors(
+        **{"stores.a.changelog": "local.log", "stores.b.changelog": "local.log"}
+    )
+
+
+def test_several_systems_need_a_named_coordinator_system() -> None:
+    two = {"systems.a.samza.factory": "local", "systems.b.samza.factory": "local"}
+    assert "Missing job.coordinator.system" in errors(**two)
+    assert errors(**two, **{"job.coordinator.system": "a"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("yarn.container.count", "3", "yarn.container.count is deprecated; use job.container.count"),
+        ("task.checkpoint.replication.factor", "2", "job.coordinator.replication.factor is not set"),
+        ("task.checkpoint.segment.bytes", "2", "job.coordinator.segment.bytes is not set"),
+        ("job.contaner.count", "3", "did you mean job.container.count?"),
+        ("stores.s.chnagelog", "x", "did you mean stores.s.changelog?"),
+        ("job.jmx.enabled", "false", "no effect in grete: job.jmx.enabled"),
+        ("systems.local.consumer.sasl.password", "pw", "written out in plain text"),
+        ("job.factory.class", "org.apache.samza.job.yarn.YarnJobFactory", "has no launcher here"),
+    ],
+)
+def test_what_only_looks_wrong_is_a_warning(key: str, value: str, says: str) -> None:
+    assert says in warnings(**{key: value})
+
+
+def test_keys_of_the_application_and_of_spark_are_nobodys_business() -> None:
+    assert warnings(**{"my.threshold": "3", "spark.sql.shuffle.partitions": "4", "taskforce": "x"}) == ""
+
+
+def test_a_deprecated_key_gives_its_value_where_todays_is_not_set() -> None:
+    assert in_current_words({"yarn.container.count": "3"})["job.container.count"] == "3"
+    both = {"yarn.container.count": "3", "job.container.count": "5"}
+    assert in_current_words(both)["job.container.count"] == "5"
+
+
+def test_coordinator_keys_fall_back_to_the_checkpoints() -> None:
+    old = {"task.checkpoint.replication.factor": "2", "task.checkpoint.segment.bytes": "7"}
+    words = in_current_words(old)
+    assert words["job.coordinator.replication.factor"] == "2"
+    assert words["job.coordinator.segment.bytes"] == "7"
+
+
+def test_the_coordinator_system_in_force_is_written_out() -> None:
+    assert in_current_words({})["job.coordinator.system"] == "local"
+    assert in_current_words({"systems.k.samza.factory": "local"})["job.coordinator.system"] == "k"
+    assert in_current_words({"job.default.system": "d"})["job.coordinator.system"] == "d"
+    two = {"systems.a.samza.factory": "x", "systems.b.samza.factory": "x"}
+    assert "job.coordinator.system" not in in_current_words(two)
+
+
+def test_samzas_job_factory_names_the_launcher() -> None:
+    config = {"job.factory.class": "org.apache.samza.job.local.ThreadJobFactory"}
+    assert in_current_words(config)["job.launcher"] == "thread"
+
+
+def test_current_words_are_stable() -> None:
+    once = in_current_words({"yarn.container.count": "3", "systems.k.samza.factory": "local"})
+    assert in_current_words(once) == once
+
+
+def test_ten_thousand_keys_of_the_application_are_checked_without_comparing_each_to_the_table() -> None:
+    config = changed(**{f"job.mine{i}": "x" for i in range(10_000)})
+    assert check(config).errors == ()

@@ -1,0 +1,210 @@
+"""Values are read with Samza's getters, by typed keys, and with Samza's precedence of streams."""
+
+from __future__ import annotations
+
+import subprocess
+
+import orjson
+import pytest
+
+from grete.config import streams
+from grete.config.coordinator_config import (
+    coordinator_environment,
+    coordinator_subset,
+    env_var_escape,
+    shell_environment,
+)
+from grete.config.document import document
+from grete.config.java_regex import compile_java
+from grete.config.java_values import double_text, parse_double
+from grete.config.key_tables import coordinator, job, task
+from grete.config.stores import changelog_system, store_names
+from grete.config.streams import default_offset, stream_property, system_stream_from_name_or_id
+from grete.config.values import Config
+from grete.errors import ConfigError
+from grete.model.ids import SystemStream
+
+STREAM = SystemStream("k", "in")
+
+
+def test_null_empty_and_missing_are_three_things() -> None:
+    config = Config({"null": None, "empty": ""})
+    assert "null" not in config
+    assert config.get("empty", "x") == ""
+    assert config.get("missing", "x") == "x"
+    assert Config({"a": "1"}, {"a": None})["a"] == "1"
+
+
+def test_a_config_cannot_be_changed_and_does_not_show_secrets() -> None:
+    config = Config({"my.password": "hunter2secret"})
+    with pytest.raises(ConfigError, match="immutable"):
+        config["a"] = "b"
+    with pytest.raises(ConfigError, match="immutable"):
+        del config["my.password"]
+    assert "hunter2secret" not in repr(config)
+    assert hash(config) == hash(Config({"my.password": "hunter2secret"}))
+    assert config == {"my.password": "hunter2secret"}
+
+
+def test_a_bad_number_is_named_with_its_key() -> None:
+    with pytest.raises(ConfigError, match=r"job\.http\.port='x' is not a whole number"):
+        Config({"job.http.port": "x"}).get_int("job.http.port")
+
+
+def test_typed_keys_know_defaults_old_names_and_stand_ins() -> None:
+    assert Config().value(job.CONTAINER_COUNT) == 1
+    assert Config({"yarn.container.count": "4"}).value(job.CONTAINER_COUNT) == 4
+    both = Config({"yarn.container.count": "4", "job.container.count": "2"})
+    assert both.value(job.CONTAINER_COUNT) == 2
+    assert Config({"task.checkpoint.replication.factor": "2"}).value(coordinator.REPLICATION) == 2
+    assert Config().value(coordinator.SEGMENT_BYTES) == 26214400
+    assert Config({"task.inputs": "a.b, c.d"}).value(task.INPUTS) == ("a.b", "c.d")
+    assert Config({"job.config.rewriter.r.class": "x"}).optional(job.REWRITER_CLASS, "r") == "x"
+    assert Config().optional(job.REWRITER_CLASS, "r") is None
+
+
+def test_a_required_key_and_a_wrong_value_say_so() -> None:
+    with pytest.raises(ConfigError, match=r"Missing required config: job\.name"):
+        Config().value(job.JOB_NAME)
+    with pytest.raises(ConfigError, match=r"yarn\.container\.count='x': it is not"):
+        Config({"yarn.container.count": "x"}).value(job.CONTAINER_COUNT)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("0.001", "0.001"),
+        ("0.0001", "1.0E-4"),
+        ("1e7", "1.0E7"),
+        ("9999999", "9999999.0"),
+        ("-0", "-0.0"),
+        ("1e400", "Infinity"),
+        ("0x1.8p1", "3.0"),
+        ("123456789.5", "1.234567895E8"),
+    ],
+)
+def test_doubles_are_printed_as_java_prints_them(text: str, shown: str) -> None:
+    assert double_text(parse_double(text)) == shown
+
+
+def test_java_regexes_are_translated_or_refused() -> None:
+    assert compile_java(r"\p{Upper}[\p{Digit}_]+\z", used_by="k").fullmatch("A1_")
+    assert compile_java(r"(?<name>a)\Z", used_by="k").search("a\n")
+    for refused in (r"[a-z&&[^b]]", r"\p{L}", "("):
+        with pytest.raises(ConfigError, match="k="):
+            compile_java(refused, used_by="k")
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, "upcoming"),
+        ({"systems.k.samza.offset.default": "OLDEST"}, "oldest"),
+        (
+            {
+                "systems.k.samza.offset.default": "oldest",
+                "systems.k.default.stream.samza.offset.default": "newest",
+            },
+            "newest",
+        ),
+        (
+            {
+                "systems.k.default.stream.samza.offset.default": "oldest",
+                "systems.k.streams.in.samza.offset.default": "newest",
+            },
+            "newest",
+        ),
+        (
+            {
+                "streams.in.samza.offset.default": "Newest",
+                "systems.k.streams.in.samza.offset.default": "oldest",
+            },
+            "newest",
+        ),
+        ({"systems.k.samza.offset.default": " "}, "upcoming"),
+    ],
+)
+def test_the_default_offset_is_the_streams_before_the_systems(config: dict[str, str], expected: str) -> None:
+    assert default_offset(config, STREAM) == expected
+
+
+def test_a_default_offset_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="none of oldest, newest, upcoming"):
+        default_offset({"systems.k.samza.offset.default": "first"}, STREAM)
+
+
+def test_a_stream_id_is_found_by_its_system_and_physical_name() -> None:
+    config = {
+        "streams.orders.samza.system": "k",
+        "streams.orders.samza.physical.name": "in",
+        "streams.orders.samza.key.serde": "json",
+        "streams.in.samza.system": "other",
+        "streams.in.samza.key.serde": "string",
+    }
+    assert stream_property(config, STREAM, "samza.key.serde") == "json"
+    assert system_stream_from_name_or_id(config, "orders") == STREAM
+    assert system_stream_from_name_or_id(config, "k.a.b") == SystemStream("k", "a.b")
+    with pytest.raises(ConfigError, match=r"set streams\.none\.samza\.system"):
+        system_stream_from_name_or_id(config, "none")
+
+
+def test_two_ids_of_one_stream_are_refused() -> None:
+    config = {
+        f"streams.{i}.samza.{k}": v for i in "ab" for k, v in {"system": "k", "physical.name": "in"}.items()
+    }
+    with pytest.raises(ConfigError, match="all mapped to"):
+        stream_property(config, STREAM, "samza.key.serde")
+
+
+def test_a_broadcast_range_has_a_limit() -> None:
+    with pytest.raises(ConfigError, match="every task would read them all"):
+        streams.broadcast_inputs({"task.broadcast.inputs": "k.a#[0-2000000000]"})
+
+
+def test_settings_of_all_stores_are_no_stores() -> None:
+    config = {
+        "stores.default.changelog.replication.factor": "1",
+        "stores.backup.factories": "x",
+        "stores.s.factory": "y",
+    }
+    assert store_names(config) == ["s"]
+    assert changelog_system("s", {"stores.s.changelog": "k.log"}) == "k"
+    assert changelog_system("s", {"job.default.system": "d"}) == "d"
+
+
+def test_containers_get_only_the_coordinator_system_and_no_secret() -> None:
+    config = {
+        "job.name": "j",
+        "job.coordinator.system": "k",
+        "systems.k.path": "/p",
+        "systems.k.consumer.sasl.password": "hunter2secret",
+        "systems.k.producer.sasl.password": "${env:PW}",
+        "systems.other.path": "/q",
+        "my.key": "v",
+    }
+    assert coordinator_subset(config) == {
+        "job.name": "j",
+        "job.id": "1",
+        "job.coordinator.system": "k",
+        "systems.k.path": "/p",
+        "systems.k.producer.sasl.password": "${env:PW}",
+    }
+
+
+def test_a_coordinator_environment_that_no_process_could_start_with_is_refused() -> None:
+    with pytest.raises(ConfigError, match="too many for a container's environment"):
+        coordinator_environment({"job.name": "j", "systems.local.big": "x" * 200_000})
+
+
+def test_every_value_survives_a_shell_script() -> None:
+    nasty = "a\"b'c`d$HOME $(id) \\ \n\t é ! %s"
+    config = {"job.name": "j", "systems.local.nasty": nasty}
+    script = f'export V="{shell_environment(config)}"; printf %s "$V"'
+    out = subprocess.run(["bash", "-c", script], capture_output=True, check=True).stdout
+    assert orjson.loads(out)["systems.local.nasty"] == nasty
+    assert env_var_escape("$HOME") == "$HOME"
+
+
+def test_the_document_of_all_keys_is_current(request: pytest.FixtureRequest) -> None:
+    committed = (request.config.rootpath / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert committed == document(), "run: python -m grete.config.document > docs/configuration.md"
