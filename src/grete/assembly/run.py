@@ -25,6 +25,7 @@ from grete.config.stores import changelog_stream, store_names
 from grete.config.validate import refused_changes, validate
 from grete.coordination.base import Leadership
 from grete.coordination.sqlite import SqliteCoordination
+from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.decide import Phase, RetryPolicy, State, StopRequested
 from grete.coordinator.job_model import Calculated, Remembered, calculate, input_streams
 from grete.coordinator.loop import CoordinatorLoop
@@ -41,6 +42,7 @@ from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.history import History
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import JobState, write_state
+from grete.metadata.locality import LocalityManager
 from grete.model.ids import ContainerId, JobId
 from grete.server.serve import HttpServer, bind, write_token
 from grete.sqlite_file import open_file
@@ -179,10 +181,17 @@ class _Run:
         self._inputs = self._systems(config)
         partitions = {s: self._inputs[s.system].partition_count(s.stream) for s in input_streams(config)}
         assignments, mapping = TaskAssignments(self._stream), ChangelogMapping(self._stream)
-        calculated = calculate(config, partitions, Remembered(assignments.read(), mapping.read()))
+        remembered = Remembered(
+            assignments.read(),
+            mapping.read(),
+            assignments.ssps(),
+            assignments.modes(),
+            LocalityManager(self._stream).read_locality(),
+        )
+        calculated = calculate(config, partitions, remembered)
         failpoint("coordinator.model-calculated")
         mapping.write(calculated.changelog)
-        assignments.write({task: id_ for id_, c in calculated.model.containers.items() for task in c.tasks})
+        assignments.write(assignment_records(calculated.model, remembered))
         failpoint("coordinator.model-persisted")
         return calculated
 

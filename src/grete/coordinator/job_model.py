@@ -1,19 +1,26 @@
 """The job model, calculated: a pure function of configuration, partitions and what the stream remembers.
 
-Deterministic: groups and tasks are sorted before anything is numbered, so the order in which inputs are listed or
-hashed changes nothing (S0-13). A task's changelog partition is given once and never reused (S2-65, S2-66).
+Samza's JobModelCalculator and JobModelHelper, with one difference: where the original iterates over a set whose order
+differs from JVM to JVM, tasks come in name order, so the same inputs always give the same model (S0-13). A task's
+changelog partition is given once and never reused (S2-65, S2-66).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from grete.errors import ConfigError
-from grete.grouping.ssp import ssp_grouper
-from grete.grouping.task_names import group_tasks
+from grete.grouping import task_names
+from grete.grouping.expansion import keep_keys_with_their_state
+from grete.grouping.ssp import Groups, ssp_grouper
+from grete.grouping.standby import with_standby
 from grete.model.ids import ContainerId, SystemStream, SystemStreamPartition, TaskName
-from grete.model.job import ContainerModel, JobModel, TaskModel
+from grete.model.job import ContainerModel, JobModel, TaskMode, TaskModel
+from grete.wire.java_hash import JavaHashMap, java_hash, ssp_hash, string_hash
+from grete.wire.scala_hash import mutable_map_order
+
+ANY_HOST = "ANY_HOST"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +29,14 @@ class Remembered:
 
     assignment: Mapping[TaskName, ContainerId] = field(default_factory=dict)
     changelog: Mapping[TaskName, int] = field(default_factory=dict)
+    ssps: Mapping[TaskName, tuple[SystemStreamPartition, ...]] = field(default_factory=dict)
+    modes: Mapping[TaskName, TaskMode] = field(default_factory=dict)
+    hosts: Mapping[ContainerId, str] = field(default_factory=dict)
+
+    @property
+    def active(self) -> dict[TaskName, ContainerId]:
+        """The assignment of active tasks."""
+        return {t: c for t, c in self.assignment.items() if self.modes.get(t) is not TaskMode.STANDBY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +60,7 @@ def input_streams(config: Mapping[str, str]) -> list[SystemStream]:
     return [SystemStream.parse(name) for name in dict.fromkeys(names)]
 
 
-def changelog_mapping(tasks: list[TaskName], previous: Mapping[TaskName, int]) -> dict[TaskName, int]:
+def changelog_mapping(tasks: Iterable[TaskName], previous: Mapping[TaskName, int]) -> dict[TaskName, int]:
     """Give every new task the next free partition, in name order; old entries stay for ever."""
     mapping = dict(previous)
     following = max(previous.values(), default=-1) + 1
@@ -56,31 +71,119 @@ def changelog_mapping(tasks: list[TaskName], previous: Mapping[TaskName, int]) -
     return mapping
 
 
+def container_count(config: Mapping[str, str]) -> int:
+    """`job.container.count`, or auto-sizing's when that is enabled."""
+    autosized = config.get("job.autosizing.container.count")
+    if autosized is not None and config.get("job.autosizing.enabled", "false").lower() == "true":
+        return task_names.container_count({task_names.KEY: autosized})
+    return task_names.container_count(config)
+
+
 def calculate(
     config: Mapping[str, str], partitions: Mapping[SystemStream, int], remembered: Remembered
 ) -> Calculated:
     """Calculate the model.
 
     Raises:
-        ConfigError: no inputs, an unknown grouper, a container count below one.
+        ConfigError: no inputs, an unknown grouper, a container count below one or above the number of tasks, or
+            partitions that a stateful job cannot follow.
     """
+    groups = _groups(config, partitions, remembered)
+    mapping = changelog_mapping(groups, remembered.changelog)
+    models = {task: TaskModel(task, groups[task], mapping[task]) for task in sorted(groups)}
+    containers = {
+        id_: ContainerModel(id_, {task: models[task] for task in JavaHashMap.of(tasks)})
+        for id_, tasks in _containers(config, groups, mapping, remembered).items()
+    }
+    replicas = int(config.get("job.standbytasks.replication.factor", "1"))
+    if replicas > 1:
+        containers = {
+            id_: ContainerModel(id_, {task: c.tasks[task] for task in JavaHashMap.of(c.tasks)})
+            for id_, c in with_standby(containers, replicas).items()
+        }
+    ordered = {id_: containers[id_] for id_ in JavaHashMap.of(sorted(containers))}
+    model = JobModel(dict(config), ordered)
+    standby = {t.name: t.changelog_partition for t in model.tasks.values() if t.mode is TaskMode.STANDBY}
+    return Calculated(model, {**mapping, **standby})
+
+
+def _groups(
+    config: Mapping[str, str], partitions: Mapping[SystemStream, int], remembered: Remembered
+) -> Groups:
     ssps = [
         SystemStreamPartition(stream.system, stream.stream, partition)
-        for stream, count in sorted(partitions.items())
-        for partition in range(count)
+        for stream in _stream_order(partitions)
+        for partition in range(partitions[stream])
     ]
     if not ssps:
         raise ConfigError("the job has no input: set task.inputs to system.stream[,system.stream]")
-    groups = ssp_grouper(config)(ssps, config)
+    processors = ",".join(str(i) for i in range(container_count(config)))
+    groups = ssp_grouper(config)(JavaHashMap.of(ssps), {**config, "processor.list": processors})
     if not groups:
         raise ConfigError("every input is a broadcast stream, so there is no task: add one to task.inputs")
-    mapping = changelog_mapping(list(groups), remembered.changelog)
-    assignment = group_tasks(sorted(groups), config, remembered.assignment)
-    containers = {
-        container: ContainerModel(
-            container,
-            {task: TaskModel(task, tuple(sorted(groups[task])), mapping[task]) for task in tasks},
-        )
-        for container, tasks in assignment.items()
+    if config.get("job.systemstreampartition.input.expansion.enabled", "true").lower() != "true":
+        return groups
+    active = {
+        t: ssps for t, ssps in remembered.ssps.items() if remembered.modes.get(t) is not TaskMode.STANDBY
     }
-    return Calculated(JobModel(dict(config), containers), mapping)
+    return keep_keys_with_their_state(groups, active, config)
+
+
+def _stream_order(streams: Iterable[SystemStream]) -> list[SystemStream]:
+    """System by system, each system's streams in the order in which the original's metadata cache returns them."""
+    by_system: dict[str, list[SystemStream]] = {}
+    for stream in JavaHashMap.of(streams):
+        by_system.setdefault(stream.system, []).append(stream)
+    ordered: list[SystemStream] = []
+    for found in by_system.values():
+        by_name = {stream.stream: stream for stream in found}
+        listed = [by_name[name] for name in JavaHashMap.of(sorted(by_name))]
+        ordered += mutable_map_order(listed, java_hash)
+    return ordered
+
+
+def _in_hash_set_order(groups: Groups, mapping: Mapping[TaskName, int]) -> list[TaskName]:
+    """Tasks in the order of a HashSet<TaskModel>.
+
+    A TaskModel's hash contains the identity hash of an enum constant, which differs from JVM to JVM, so their
+    order does too. Ours takes that hash as 1: one of the orders a JVM can have, and always the same.
+    """
+
+    def hash_of(task: TaskName) -> int:
+        ssps = sum(ssp_hash(ssp) for ssp in groups[task])
+        result = ((31 + string_hash(task)) * 31 + ssps) * 31 + mapping[task]
+        return (result * 31 + 1) & 0xFFFFFFFF
+
+    ordered: JavaHashMap[TaskName] = JavaHashMap(hash_of=hash_of)
+    ordered.put_each(sorted(groups))
+    return list(ordered)
+
+
+def _containers(
+    config: Mapping[str, str], groups: Groups, mapping: Mapping[TaskName, int], remembered: Remembered
+) -> task_names.Assignment:
+    tasks = sorted(groups)
+    count = container_count(config)
+    affinity = config.get(
+        "job.host-affinity.enabled", config.get("yarn.samza.host-affinity.enabled", "false")
+    )
+    sticky = affinity.lower() == "true"
+    hosts = {str(i): remembered.hosts.get(ContainerId(str(i)), ANY_HOST) for i in range(count)}
+    grouper = config.get("task.name.grouper.factory", "GroupByContainerCountFactory").rsplit(".", 1)[-1]
+    match grouper:
+        case "GroupByContainerCountFactory":
+            if sticky:
+                return task_names.balance(tasks, count, remembered.active)
+            return task_names.group_by_container_count(tasks, count)
+        case "GroupByContainerIdsFactory":
+            if not sticky:
+                return task_names.group_by_container_ids(tasks, list(hosts))
+            active = remembered.active
+            known = {t: remembered.hosts.get(active[t], ANY_HOST) for t in tasks if t in active}
+            return task_names.group_by_locality(_in_hash_set_order(groups, mapping), hosts, known)
+        case "SingleContainerGrouperFactory":
+            return task_names.single_container(tasks, config.get("processor.id", "0"))
+    raise ConfigError(
+        f"task.name.grouper.factory={grouper!r} is not known; known are GroupByContainerCountFactory, "
+        f"GroupByContainerIdsFactory, SingleContainerGrouperFactory"
+    )

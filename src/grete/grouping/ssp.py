@@ -1,8 +1,8 @@
 """How SSPs become tasks: by partition, one by one, or all of them to every processor's task.
 
 A grouper is a function from SSPs and configuration to {task name: SSPs}. SSPs are in the order of the
-java.util.HashSet that the original builds, since that order reaches the job model's bytes. Broadcast SSPs (`task.broadcast.inputs`:
-`system.stream#0` or `system.stream#[0-3]`) go to every task.
+java.util.HashSet that the original builds, since that order reaches the job model's bytes. Broadcast SSPs
+(`task.broadcast.inputs`: `system.stream#0` or `system.stream#[0-3]`) go to every task.
 """
 
 from __future__ import annotations

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from grete.errors import WireError
 from grete.metadata.coordinator_stream import CoordinatorStream
-from grete.model.ids import ContainerId, TaskName
-from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_MODE
+from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
+from grete.model.job import TaskMode
+from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PARTITION
+from grete.wire import java_json
+
+Record = tuple[str, str, Mapping[str, str] | None]
+"""(message type, key, values); None deletes."""
 
 
 class ChangelogMapping:
@@ -31,33 +37,58 @@ class ChangelogMapping:
 
 
 class TaskAssignments:
-    """Which container runs each task, and in which mode."""
+    """Which container runs each task, in which mode, over which SSPs."""
 
     def __init__(self, stream: CoordinatorStream) -> None:
         self._stream = stream
 
     def read(self) -> dict[TaskName, ContainerId]:
         """The assignment in force."""
-        return {
-            TaskName(task): ContainerId(container)
-            for task, container in self._stream.values(SET_TASK_CONTAINER).items()
-        }
+        found = self._stream.values(SET_TASK_CONTAINER)
+        return {TaskName(task): ContainerId(container) for task, container in found.items()}
 
-    def write(self, assignment: Mapping[TaskName, ContainerId]) -> None:
-        """Make it the assignment: tombstones for tasks that are gone and what changed, in one append."""
-        known = self.read()
-        changed: dict[str, str | None] = {
-            task: container for task, container in assignment.items() if known.get(task) != container
+    def modes(self) -> dict[TaskName, TaskMode]:
+        """Each task's mode; one that is neither Active nor Standby is left out."""
+        known = {mode.value: mode for mode in TaskMode}
+        found = self._stream.values(SET_TASK_MODE)
+        return {TaskName(task): known[mode] for task, mode in found.items() if mode in known}
+
+    def ssps(self) -> dict[TaskName, tuple[SystemStreamPartition, ...]]:
+        """Each task's SSPs. The stream has them the other way round, because of Kafka's limit of 1 MB a record."""
+        by_task: dict[TaskName, list[SystemStreamPartition]] = {}
+        for key, names in self._stream.values(SET_TASK_PARTITION).items():
+            for task, ssp in _tasks_of(key, names):
+                by_task.setdefault(task, []).append(ssp)
+        return {task: tuple(sorted(ssps)) for task, ssps in by_task.items()}
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Append the records that change something, in one append; the last of two for one key counts."""
+        latest = {(message_type, key): values for message_type, key, values in records}
+        known = {
+            (kind, key): message.values
+            for kind in (SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PARTITION)
+            for key, message in self._stream.messages(kind).items()
         }
-        changed |= dict.fromkeys(set(known) - set(assignment))
-        if not changed:
-            return
-        entries = [
-            self._stream.entry(SET_TASK_CONTAINER, task, None if c is None else {"containerId": c})
-            for task, c in sorted(changed.items())
+        changed = [
+            self._stream.entry(kind, key, values)
+            for (kind, key), values in latest.items()
+            if _plain(known.get((kind, key))) != _plain(values)
         ]
-        entries += [
-            self._stream.entry(SET_TASK_MODE, task, None if c is None else {"taskMode": "Active"})
-            for task, c in sorted(changed.items())
-        ]
-        self._stream.append(entries)
+        if changed:
+            self._stream.append(changed)
+
+
+def _plain(values: Mapping[str, str] | None) -> dict[str, str] | None:
+    return None if values is None else dict(values)
+
+
+def _tasks_of(key: str, names: str) -> list[tuple[TaskName, SystemStreamPartition]]:
+    """(task, SSP) of one set-task-partition-assignment; nothing when it is not understood."""
+    try:
+        ssp, tasks = java_json.loads(key.encode()), java_json.loads(names.encode())
+        found = SystemStreamPartition(
+            ssp["system"], ssp["stream"], int(ssp["partition"]), int(ssp.get("keyBucket", -1))
+        )
+        return [(TaskName(task), found) for task in tasks]
+    except (WireError, KeyError, TypeError, ValueError):
+        return []  # a foreign record must not keep the job from starting; the assignment is calculated anew

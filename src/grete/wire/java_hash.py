@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from grete.model.ids import SystemStreamPartition
+from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.wire.java_tree import TreeBin
 
 K = TypeVar("K", bound=Hashable)
@@ -55,6 +55,8 @@ def java_hash(key: Any) -> int:
         return string_hash(key)
     if isinstance(key, SystemStreamPartition):
         return ssp_hash(key)
+    if isinstance(key, SystemStream):
+        return system_stream_hash(key.system, key.stream)
     if isinstance(key, int):
         return key
     raise TypeError(f"no Java hash is known for {type(key).__name__}")
@@ -105,8 +107,7 @@ class JavaHashMap(Generic[K]):
     def of(cls, keys: Iterable[K]) -> JavaHashMap[K]:
         """new HashMap(), each key put in turn."""
         made: JavaHashMap[K] = cls()
-        for key in keys:
-            made.put(key)
+        made.put_each(keys)
         return made
 
     @classmethod
@@ -129,6 +130,11 @@ class JavaHashMap(Generic[K]):
             while len(listed) > self._threshold:
                 self._resize()
         for key in listed:
+            self.put(key)
+
+    def put_each(self, keys: Iterable[K]) -> None:
+        """put, key by key."""
+        for key in keys:
             self.put(key)
 
     def put(self, key: K) -> None:

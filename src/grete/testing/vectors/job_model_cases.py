@@ -208,7 +208,8 @@ def _check_generate(case: Case) -> None:
 
 def _is_samzas_yarn_bug(case: Case) -> bool:
     """A container id with an epoch part, where Samza's epoch id is the same for every application (S0-15)."""
-    return case["cluster_type"] == "YARN" and case["env"].get("CONTAINER_ID", "").startswith("container_e")
+    container: str = case["env"].get("CONTAINER_ID", "")
+    return case["cluster_type"] == "YARN" and container.startswith("container_e")
 
 
 def _check_changes(case: Case) -> None:
