@@ -58,7 +58,13 @@ def test_the_same_value_in_other_words_touches_nothing(key: str, old: str | None
 
 
 def test_the_default_changelog_may_be_written_out() -> None:
-    assert refused_changes(STATEFUL, {**STATEFUL, "stores.s.changelog": "j-1-s-changelog"}) == []
+    for written in ("j-1-s-changelog", "local.j-1-s-changelog"):
+        assert refused_changes(STATEFUL, {**STATEFUL, "stores.s.changelog": written}) == []
+
+
+def test_a_changelog_may_not_move_to_another_system_under_its_name() -> None:
+    moved = {**STATEFUL, "stores.s.changelog": "other.j-1-s-changelog"}
+    assert len(refused_changes(STATEFUL, moved)) == 1
 
 
 def test_the_strongest_class_covers_all_changes() -> None:

@@ -79,6 +79,7 @@ def _change(options: argparse.Namespace, changes: dict[str, str | None]) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
+    from grete.config.current import in_current_words
     from grete.config.load import load
     from grete.config.rewriters import apply_rewriters
     from grete.metadata.coordinator_stream import ConfigChange
@@ -86,7 +87,7 @@ def _diff(options: argparse.Namespace) -> int:
     files = [options.file] if options.file else options.config
     if not files:
         raise ConfigError("name the file to compare with, as FILE or --config FILE")
-    new = apply_rewriters(load(files, {}))
+    new = in_current_words(apply_rewriters(load(files, {})))
     if not options.config and not options.job and new.get("job.name"):
         options.config = files
     with opened_job(options) as handle:

@@ -10,7 +10,7 @@ from grete.config.key import ChangeClass, Key
 from grete.config.key_tables import coordinator, streams
 from grete.config.keys import find_key
 from grete.config.redact import redact_value
-from grete.config.stores import changelog_stream, store_names
+from grete.config.stores import changelog_stream, changelog_system, store_names
 from grete.config.streams import EMBEDDED_SYSTEM, system_names
 from grete.errors import ConfigError
 from grete.model.ids import JobId
@@ -83,11 +83,20 @@ def _effective(known: Key[object], key: str, config: Mapping[str, str]) -> str |
     if known is coordinator.SYSTEM:
         return config.get(key) or config.get("job.default.system") or _only_system(config)
     if known is streams.STORE_CHANGELOG:
-        job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
-        return changelog_stream(key.split(".")[1], job, config)
+        return _changelog(key.split(".")[1], config)
     names = [key] if known.is_family else known.all_names()
     value = next((config[name] for name in names if name in config), known.default)
     return aliases.canonical(known.aliases, value) if value is not None and known.aliases else value
+
+
+def _changelog(store: str, config: Mapping[str, str]) -> str:
+    """`system.stream` of a store's changelog, whichever of the two is left out."""
+    named = config.get(f"stores.{store}.changelog", "")
+    if "." in named:
+        return named
+    job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
+    system = changelog_system(store, config) or _only_system(config)
+    return f"{system}.{changelog_stream(store, job, config)}"
 
 
 def _only_system(config: Mapping[str, str]) -> str | None:
