@@ -13,17 +13,17 @@ FLIGHT = "carrier string, dep_time int, arr_delay int"
 
 
 class Carriers(grete.DataFramePipeline):
-    """Writes the carriers whose figures changed to `local.carriers`, keyed by carrier."""
+    """Writes the carriers whose figures changed to `local.carriers`, keyed by carrier: the last record counts."""
 
     output_mode = "update"
     output = "local.carriers"
 
     def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
-        flights = inputs["local.flights"].select(
-            F.from_json(F.col("value").cast("string"), FLIGHT).alias("flight")
-        )
+        flight = F.from_json(F.col("value").cast("string"), FLIGHT).alias("flight")
         return (
-            flights.select("flight.*")
+            inputs["local.flights"]
+            .select(flight)
+            .select("flight.*")
             .groupBy(F.col("carrier").alias("key"))
             .agg(
                 F.count(F.lit(1)).alias("flights"),

@@ -6,153 +6,83 @@ running it again shows the same figures, and so does running it after a kill at 
 
 from __future__ import annotations
 
+import argparse
+import fcntl
+import json
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
-
-import orjson
-
-from grete.assembly import grete_home, open_job
-from grete.cli.output import print_table
-from grete.clock import SystemClock
-from grete.model.ids import JobId
-from grete.systems.local import LocalSystem
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from load import load  # noqa: E402 - the example's own module, found beside this file
 
-JOBS = ("inherited-delays", "carriers")
+from figures import figures  # noqa: E402 - the example's own modules stand beside this file
+from jobs import JOBS, DemoJob, run_all  # noqa: E402
+from load import FLIGHTS, load  # noqa: E402
+from show import show_figures, show_jobs, show_places  # noqa: E402
+
+from grete.assembly import grete_home  # noqa: E402
+from grete.cli.progress import Progress  # noqa: E402
+from grete.clock import SystemClock  # noqa: E402
+from grete.systems.local import LocalSystem  # noqa: E402
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Two jobs over the flights that left New York in 2013.")
+    parser.add_argument("--figures", action="store_true", help="print what was found as JSON, run nothing")
+    options = parser.parse_args(arguments)
     home = grete_home()
-    print(f"Loading the flights of 2013 into the stream local.flights ({home / 'local'})")
-    appended = load(home / "local", show_loading)
-    print(f"  {appended:,} flights appended" if appended else "  all 336,776 flights are there already")
-    before = committed_records()
-    started = time.monotonic()
-    code = run_jobs()
-    if code:
-        return code
-    seconds = time.monotonic() - started
-    processed = committed_records() - before
-    show_results(home)
+    with closing(LocalSystem(home / "local", SystemClock())) as system:
+        if options.figures:
+            print(json.dumps(figures(system), indent=2))
+            return 0
+        with alone(home):
+            return demo(home, system)
+
+
+@contextmanager
+def alone(home: Path) -> Iterator[None]:
+    """Two demos at once would load the flights twice. The lock ends with the process, however it ends."""
+    with (home / "demo.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(f"another demo is running in {home}; wait for it or set GRETE_HOME") from None
+        yield
+
+
+def demo(home: Path, system: LocalSystem) -> int:
+    load_flights(home, system)
+    jobs = [DemoJob(name, system) for name in JOBS]
+    before = sum(job.covered() for job in jobs)
+    print(f"\nRunning {' and '.join(JOBS)}, each with `grete run --until-drained`", flush=True)
+    started_s = time.monotonic()
+    code = run_all(jobs, FLIGHTS, Progress(sys.stdout))
+    elapsed_s = time.monotonic() - started_s
+    if code or any(job.covered() < FLIGHTS for job in jobs):
+        print("The jobs have not come to the end; make demo goes on from where they are.", file=sys.stderr)
+        return code or 1
+    processed = sum(job.covered() for job in jobs) - before
+    show_figures(system)
+    show_jobs(JOBS)
     print()
     if processed:
-        print(f"{processed:,} records processed in {seconds:.1f} s by both jobs, Spark's start included")
+        rate = f"{processed / elapsed_s:,.0f} records/s, Spark's start included"
+        print(f"{processed:,} records processed by both jobs in {elapsed_s:.1f} s: {rate}.")
     else:
-        print("Nothing is new: both jobs had processed every flight before, and the figures are the same.")
+        print("Nothing is new: every flight had been processed before, and the figures are the same.")
     show_places(home)
     return 0
 
 
-def show_loading(done: int, total: int) -> None:
-    print(f"  {done:,} of {total:,} flights", flush=True)
-
-
-def run_jobs() -> int:
-    """Both jobs at once, each its own coordinator and Spark application."""
-    command = [sys.executable, "-m", "grete.cli.main", "run", "--until-drained", "--config"]
-    running = [subprocess.Popen([*command, str(HERE / f"{job}.properties")]) for job in JOBS]  # noqa: S603
-    try:
-        codes = [process.wait() for process in running]
-    except KeyboardInterrupt:
-        for process in running:
-            process.terminate()
-        codes = [process.wait() for process in running]
-    return max(codes, key=abs)
-
-
-def committed_records() -> int:
-    """How many input records the checkpoints of both jobs cover."""
-    covered = 0
-    if not (grete_home() / "local" / "coordinator.db").exists():
-        return 0
-    for job in JOBS:
-        with open_job(JobId(job), must_exist=False) as handle:
-            commits = handle.checkpoints().values()
-            covered += sum(int(offset) + 1 for commit in commits for offset in commit.offsets.values())
-    return covered
-
-
-def records(system: LocalSystem, stream: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for partition in range(system.partition_count(stream)):
-        for _, batch in system.read(stream, partition, 0):
-            for key, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                yield key.decode(), orjson.loads(value)
-
-
-def show_results(home: Path) -> None:
-    system = LocalSystem(home / "local", SystemClock())
-    try:
-        show_carriers(system)
-        show_chains(system)
-    finally:
-        system.close()
-    for job in JOBS:
-        show_job(job)
-
-
-def show_carriers(system: LocalSystem) -> None:
-    print("\nCarriers (DataFrame pipeline)")
-    latest = dict(records(system, "carriers"))
-    names = ("flights", "cancelled", "mean_arr_delay", "max_arr_delay")
-    print_table(
-        ("carrier", "flights", "cancelled", "mean arrival delay", "max"),
-        [(carrier, *(latest[carrier].get(name) for name in names)) for carrier in sorted(latest)],
-    )
-
-
-def show_chains(system: LocalSystem) -> None:
-    print("\nWorst chains of inherited delays (stateful StreamTask)")
-    longest: dict[tuple[str, str], dict[str, Any]] = {}
-    flights = inherited = 0
-    for tail, record in records(system, "inherited-delays"):
-        flights += 1
-        inherited += record["inherited"]
-        if record["chain"] > 1 and not record["cancelled"]:
-            longest[tail, record["chain_from"]] = record
-    worst = sorted(longest.values(), key=lambda r: (-r["chain"], -r["chain_min"], r["tailnum"]))[:10]
-    print_table(
-        ("aircraft", "late departures in a row", "minutes", "from", "to"),
-        [(r["tailnum"], r["chain"], r["chain_min"], r["chain_from"], r["last"]) for r in worst],
-    )
-    print(f"{flights:,} flights followed, {inherited:,} delays inherited from the flight before")
-
-
-def show_job(name: str) -> None:
-    with open_job(JobId(name)) as handle:
-        assignments, changelog = handle.assignments(), handle.changelog_mapping()
-        commits = handle.checkpoints()
-        containers = sorted(set(assignments.values()))
-        print(f"\nJob {handle.job}: {len(assignments)} tasks in {len(containers)} container(s)")
-        print_table(
-            ("task", "container", "changelog partition", "checkpoint"),
-            [
-                (
-                    task,
-                    assignments[task],
-                    changelog[task],
-                    ", ".join(f"{ssp}: {offset}" for ssp, offset in sorted(commits[task].offsets.items()))
-                    if task in commits
-                    else "-",
-                )
-                for task in sorted(assignments)
-            ],
-        )
-
-
-def show_places(home: Path) -> None:
-    print(f"\nEverything is in {home} (GRETE_HOME):")
-    print("  local/coordinator.db  the jobs' coordinator streams: configuration, job model, history")
-    print("  local/streams.db      input, outputs, changelogs and checkpoints, committed together")
-    print("  jobs/                 store files (a cache of the changelogs), Spark's checkpoints, logs")
-    print("Look around: .venv/bin/grete status; .venv/bin/grete checkpoint show --job carriers")
+def load_flights(home: Path, system: LocalSystem) -> None:
+    print(f"Loading {FLIGHTS:,} flights of 2013 into the stream local.flights in {home / 'local'}")
+    progress = Progress(sys.stdout)
+    appended = load(system, lambda present: progress.show(f"  {present:,} of {FLIGHTS:,}"))
+    progress.end(f"  {appended:,} flights appended" if appended else "  all of them are there already")
 
 
 if __name__ == "__main__":

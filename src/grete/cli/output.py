@@ -34,9 +34,11 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value in a table: thousands separated, None as a dash, control characters escaped."""
+    """A value in a table: thousands separated, two decimals, None as a dash, control characters escaped."""
     if value is None or value == "":
         return "-"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
     if _is_number(value):
         return f"{value:,}"
     text = str(value)

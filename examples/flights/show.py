@@ -1,0 +1,72 @@
+"""Prints what the demo has to show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from figures import carriers, delays
+
+from grete.assembly import JobHandle, open_job
+from grete.cli.output import print_table
+from grete.model.ids import JobId
+from grete.systems.local import LocalSystem
+
+
+def show_figures(system: LocalSystem) -> None:
+    """The carrier table and the worst chains."""
+    print("\nCarriers, from the DataFrame pipeline (local.carriers)")
+    names = ("flights", "cancelled", "mean_arr_delay", "max_arr_delay")
+    print_table(
+        ("carrier", "flights", "cancelled", "mean arrival delay", "max"),
+        [(carrier, *(record[name] for name in names)) for carrier, record in carriers(system).items()],
+    )
+    found = delays(system)
+    print("\nWorst chains of inherited delays, from the stateful StreamTask (local.inherited-delays)")
+    print_table(
+        ("aircraft", "late in a row", "minutes", "from", "to"),
+        [tuple(chain.values()) for chain in found["chains"]],
+    )
+    print(
+        f"{found['flights']:,} flights followed: {found['cancelled']:,} cancelled, {found['inherited']:,} late because "
+        f"the aircraft had come in late."
+    )
+
+
+def show_jobs(names: Sequence[str]) -> None:
+    """Each job's model and checkpoints, a line a task."""
+    for name in names:
+        with open_job(JobId(name)) as handle:
+            _show_job(name, handle)
+
+
+def _show_job(name: str, handle: JobHandle) -> None:
+    assignments, changelog = handle.assignments(), handle.changelog_mapping()
+    hosts, commits = handle.localities(), handle.checkpoints()
+    print(f"\nJob {name}: {len(assignments)} tasks")
+    by_container = sorted(assignments.items(), key=lambda item: (item[1], item[0]))
+    for container, tasks in groupby(by_container, key=lambda item: item[1]):
+        print(f"container {container} on {hosts.get(container, '-')}")
+        print_table(
+            ("  task", "changelog partition", "checkpoint (last processed)"),
+            [
+                (
+                    f"  {task}",
+                    changelog.get(task),
+                    ", ".join(f"{ssp}: {o}" for ssp, o in sorted(commits[task].offsets.items()))
+                    if task in commits
+                    else None,
+                )
+                for task, _ in tasks
+            ],
+        )
+
+
+def show_places(home: Path) -> None:
+    """Where everything is."""
+    print(f"\nEverything is in {home} (GRETE_HOME):")
+    print("  local/coordinator.db  the jobs' coordinator streams: configuration, job model, history")
+    print("  local/streams.db      input, outputs, changelogs and checkpoints, committed together")
+    print("  jobs/                 store files (a cache of the changelogs), Spark's checkpoints, logs")
+    print("Look around: .venv/bin/grete status, .venv/bin/grete checkpoint show --job carriers")
