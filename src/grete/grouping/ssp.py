@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
+from grete.model.labels import ssp_label
 from grete.wire.java_hash import JavaHashMap
 
 Groups = dict[TaskName, tuple[SystemStreamPartition, ...]]
@@ -43,12 +44,6 @@ def broadcast_ssps(config: Mapping[str, str]) -> list[SystemStreamPartition]:
 
 def _csv(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def ssp_label(ssp: SystemStreamPartition) -> str:
-    """Java's toString of an SSP, a task's name when every SSP has its own task."""
-    bucket = f", {ssp.key_bucket}" if ssp.key_bucket >= 0 else ""
-    return f"SystemStreamPartition [{ssp.system}, {ssp.stream}, {ssp.partition}{bucket}]"
 
 
 def _partition_label(ssp: SystemStreamPartition) -> str:

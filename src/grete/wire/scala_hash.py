@@ -1,4 +1,4 @@
-"""The order of a small scala.collection.mutable.HashMap (Scala 2.12), through which Samza's input streams pass."""
+"""The order of Scala 2.12's hash maps, through which Samza's input streams and read checkpoints pass."""
 
 from __future__ import annotations
 
@@ -26,3 +26,16 @@ def mutable_map_order(items: Sequence[T], hash_of: Callable[[T], int]) -> list[T
     for item in items:
         buckets[_improve(hash_of(item), bits) >> (32 - bits)].insert(0, item)
     return [item for bucket in reversed(buckets) for item in bucket]
+
+
+def immutable_map_order(items: Sequence[T], hash_of: Callable[[T], int]) -> list[T]:
+    """Iteration order of `toMap`: up to four entries as they came, more of them by a trie over their hashes."""
+    return list(items) if len(items) <= 4 else sorted(items, key=lambda item: _trie_path(hash_of(item)))
+
+
+def _trie_path(hash_code: int) -> tuple[int, ...]:
+    mixed = (hash_code + ~(hash_code << 9)) & _MASK
+    mixed ^= mixed >> 14
+    mixed = (mixed + (mixed << 4)) & _MASK
+    mixed ^= mixed >> 10
+    return tuple((mixed >> shift) & 31 for shift in range(0, 35, 5))

@@ -1,0 +1,103 @@
+"""Startpoints in the coordinator stream (Samza's StartpointManager).
+
+An operator's startpoint is for an SSP, or for an SSP in one task. Fanning out turns them into one record per task,
+the newest of the two winning; what is older than twelve hours counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from grete.errors import WireError
+from grete.keyed_log.base import Entry, Fence, KeyedLog
+from grete.metadata.namespaced_store import NamespacedStore
+from grete.model.ids import SystemStreamPartition, TaskName
+from grete.model.startpoint import Startpoint
+from grete.wire import startpoint_json
+from grete.wire.coordinator_message import encode_key
+
+NAMESPACE = "samza-startpoint-v1"
+FAN_OUT_NAMESPACE = "samza-startpoint-v1-fan-out"
+_EXPIRES_MS = 12 * 3600 * 1000
+FanOuts = dict[TaskName, dict[SystemStreamPartition, Startpoint]]
+
+
+def startpoint_key(ssp: SystemStreamPartition, task: TaskName | None) -> str:
+    """`system.stream.partition[.task]`; the key bucket does not count."""
+    return str(ssp) if task is None else f"{ssp}.{task}"
+
+
+class StartpointManager:
+    """Reads, writes and fans out startpoints over one log."""
+
+    def __init__(self, log: KeyedLog, *, fence: Fence | None = None) -> None:
+        self._log = log
+        self._fence = fence
+        self._store = NamespacedStore(log, NAMESPACE, fence=fence)
+        self._fan_outs = NamespacedStore(log, FAN_OUT_NAMESPACE, fence=fence)
+
+    def write(self, ssp: SystemStreamPartition, task: TaskName | None, startpoint: Startpoint) -> None:
+        """Ask for a startpoint."""
+        self._store.put(startpoint_key(ssp, task), startpoint_json.encode(startpoint))
+
+    def _live(self, now_ms: int) -> dict[str, Startpoint]:
+        live = {}
+        for key, data in self._store.all().items():
+            try:
+                startpoint = startpoint_json.decode(data)
+            except WireError:
+                continue  # a foreign record asks for nothing
+            if now_ms - startpoint.created_ms < _EXPIRES_MS:
+                live[key] = startpoint
+        return live
+
+    def fan_out(self, tasks: Mapping[TaskName, Iterable[SystemStreamPartition]], now_ms: int) -> FanOuts:
+        """Turn startpoints into one record per task and delete those that were turned, in one append."""
+        live = self._live(now_ms)
+        used: set[str] = set()
+        fan_outs: FanOuts = {}
+        for task, ssps in tasks.items():
+            for ssp in ssps:
+                found = [(key, live[key]) for key in _keys(ssp, task) if key in live]
+                used |= {key for key, _ in found}
+                if found:
+                    newest = max(found, key=lambda entry: entry[1].created_ms)[1]
+                    fan_outs.setdefault(task, {})[ssp] = newest
+        entries = [
+            Entry(encode_key(FAN_OUT_NAMESPACE, task), startpoint_json.encode_fan_out(now_ms, startpoints))
+            for task, startpoints in fan_outs.items()
+        ]
+        entries += [Entry(encode_key(NAMESPACE, key), None) for key in sorted(used)]
+        if entries:
+            self._log.append(entries, fence=self._fence)
+        return fan_outs
+
+    def fan_out_for(self, task: TaskName) -> dict[SystemStreamPartition, Startpoint]:
+        """A task's startpoints that are not used yet."""
+        data = self._fan_outs.get(task)
+        return {} if data is None else startpoint_json.decode_fan_out(data)[1]
+
+    def remove_fan_out(self, task: TaskName, ssps: Iterable[SystemStreamPartition]) -> None:
+        """Some SSPs of a task have used their startpoints."""
+        data = self._fan_outs.get(task)
+        if data is None:
+            return
+        timestamp_ms, startpoints = startpoint_json.decode_fan_out(data)
+        done = {str(ssp) for ssp in ssps}
+        left = {ssp: startpoint for ssp, startpoint in startpoints.items() if str(ssp) not in done}
+        if left:
+            self._fan_outs.put(task, startpoint_json.encode_fan_out(timestamp_ms, left))
+        else:
+            self._fan_outs.delete(task)
+
+    def remove_all_fan_outs(self) -> None:
+        """Forget every fan-out, in one append."""
+        entries = [Entry(encode_key(FAN_OUT_NAMESPACE, task), None) for task in sorted(self._fan_outs.all())]
+        if entries:
+            self._log.append(entries, fence=self._fence)
+
+
+def _keys(ssp: SystemStreamPartition, task: TaskName) -> Iterator[str]:
+    """The task's own first: it wins when both were made in the same millisecond."""
+    yield startpoint_key(ssp, task)
+    yield startpoint_key(ssp, None)
