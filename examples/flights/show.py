@@ -28,9 +28,9 @@ def show_figures(system: LocalSystem) -> None:
         ("aircraft", "late in a row", "minutes", "from", "to"),
         [tuple(chain.values()) for chain in found["chains"]],
     )
+    cancelled, inherited = f"{found['cancelled']:,} cancelled", f"{found['inherited']:,} delays inherited"
     print(
-        f"{found['flights']:,} flights followed: {found['cancelled']:,} cancelled, {found['inherited']:,} late because "
-        f"the aircraft had come in late."
+        f"{found['flights']:,} flights followed: {cancelled}, {inherited} from the aircraft's flight before."
     )
 
 

