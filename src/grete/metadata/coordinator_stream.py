@@ -116,6 +116,7 @@ class CoordinatorStream:
         for key, value in raw:
             try:
                 values, origin = codec.decode_value(value)
+                _check_text(values)
             except WireError as error:
                 self._quarantine(key, message_type, error)
                 continue
@@ -204,6 +205,18 @@ class CoordinatorStream:
         return None if generation is None or generation.values is None else generation.values.get("run-id")
 
 
+def _check_text(values: Mapping[str, str] | None) -> None:
+    """Refuse text that no file, environment or terminal can take.
+
+    Raises:
+        WireError: a lone surrogate.
+    """
+    try:
+        "".join(value for value in (values or {}).values() if value is not None).encode()
+    except UnicodeEncodeError as error:
+        raise WireError(f"not text: {error}") from error
+
+
 def config_history(log: KeyedLog) -> Iterator[tuple[CoordinatorMessage, list[ConfigChange]]]:
     """Every generation still in the log, oldest first, with its changes."""
     config: dict[str, str] = {}
@@ -220,8 +233,6 @@ def config_history(log: KeyedLog) -> Iterator[tuple[CoordinatorMessage, list[Con
                 config.pop(message.key, None)
             else:
                 config[message.key] = new
-            if message.origin is not None and message.origin.source != "job-runner":
-                pass
         elif message.type == GENERATION:
             yield message, changes
             changes = []

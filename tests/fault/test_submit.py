@@ -1,0 +1,296 @@
+"""Submits that die, meet each other, hang or are stopped. Containers are a small program instead of Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from grete.assembly import open_job
+from grete.clock import SystemClock
+from grete.failpoints import POINTS
+from grete.metadata.coordinator_stream import config_history
+from grete.model.ids import JobId
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem
+
+pytestmark = pytest.mark.fault
+
+CONTROL_PLANE = [name for name in POINTS if name.split(".")[0] in ("submit", "coordinator")]
+CONTAINER = """
+import os, signal, sys, time
+from pathlib import Path
+from grete.http_client import JobCoordinatorClient
+client = JobCoordinatorClient(os.environ["COORDINATOR_URL"], Path(os.environ["GRETE_COORDINATOR_TOKEN_FILE"]))
+id_, epoch = os.environ["SAMZA_CONTAINER_ID"], int(os.environ["GRETE_CONTAINER_EPOCH"])
+assignment = client.container(id_)
+assert assignment["epoch"] == epoch
+stopping = []
+signal.signal(signal.SIGTERM, lambda *_: stopping.append(1))
+runs_for_ever = assignment["config"].get("test.for.ever")
+while True:
+    client.heartbeat(id_, {"epoch": epoch, "state": "running", "batch_id": 0, "records": 1})
+    if stopping or not runs_for_ever:
+        sys.exit(int(assignment["config"].get("test.exit.code", "0")))
+    time.sleep(0.02)
+"""
+RUNNER = """
+import sys
+from grete.assembly import RunOptions, run_job
+from grete.errors import GreteError
+from grete.assembly.home import parse_job
+container, take_over, *config = sys.argv[1:]
+paths = [path for path in config if not path.startswith("job:")]
+jobs = [parse_job(path[4:]) for path in config if path.startswith("job:")]
+try:
+    sys.exit(run_job(RunOptions(config_paths=paths, job=jobs[0] if jobs else None, take_over=take_over == "yes",
+                                container_command=(sys.executable, container))))
+except GreteError as error:
+    print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    sys.exit(error.exit_code)
+"""
+
+
+class Job:
+    """A job whose containers are the program above."""
+
+    def __init__(self, directory: Path) -> None:
+        self.home = directory / "home"
+        self._directory = directory
+        (directory / "container.py").write_text(CONTAINER)
+        (directory / "runner.py").write_text(RUNNER)
+        with LocalSystemAt(self.home / "local") as system:
+            system.create_stream(StreamSpec("in", 4))
+
+    def config(self, name: str, **settings: str) -> str:
+        path = self._directory / f"{name}.properties"
+        base = {"job.name": "job", "task.class": "x:X", "task.inputs": "local.in"}
+        lines = [f"{key}={value}" for key, value in {**base, **settings}.items()]
+        path.write_text("\n".join(lines))
+        return str(path)
+
+    def start(self, *config: str, take_over: bool = False, **environment: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(self._directory / "runner.py"), str(self._directory / "container.py")]
+        return subprocess.Popen(
+            [*command, "yes" if take_over else "no", *config],
+            env={**os.environ, "GRETE_HOME": str(self.home), **environment},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *config: str, take_over: bool = False, **environment: str) -> tuple[int, str]:
+        process = self.start(*config, take_over=take_over, **environment)
+        _, errors = process.communicate(timeout=60)
+        return process.returncode, errors
+
+
+@contextmanager
+def LocalSystemAt(directory: Path) -> Iterator[LocalSystem]:
+    system = LocalSystem(directory, SystemClock())
+    yield system
+    system.close()
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    made = Job(tmp_path)
+    monkeypatch.setenv("GRETE_HOME", str(made.home))
+    return made
+
+
+def eventually(condition: Callable[[], bool], *, within_s: float = 30) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def state() -> str:
+    with open_job(JobId("job"), must_exist=False) as handle:
+        recorded = handle.state()
+        return "" if recorded is None else recorded.state
+
+
+def test_a_job_runs_to_its_end_and_says_so(job: Job) -> None:
+    code, errors = job.run(job.config("a"))
+    assert (code, errors) == (0, "")
+    with open_job(JobId("job")) as handle:
+        assert handle.holder() is None
+        assert [row.event for row in handle.history()] == ["deployment", "container-exited", "finished"]
+        assert set(handle.assignments().values()) == {"0"}
+        assert handle.changelog_mapping() == {f"Partition {i}": i for i in range(4)}
+    assert state() == "finished"
+
+
+@pytest.mark.parametrize("point", CONTROL_PLANE)
+def test_killed_anywhere_in_a_submit_the_next_one_works_and_nothing_is_mixed(job: Job, point: str) -> None:
+    old, new = job.config("old", a="1", b="1"), job.config("new", b="2", c="2")
+    assert job.run(old)[0] == 0
+    code, _ = job.run(new, GRETE_FAILPOINT=f"{point}:kill")
+    assert code == -signal.SIGKILL, "the point was never reached"
+    with open_job(JobId("job")) as handle:
+        found = {key: value for key, value in handle.config().items() if key in "abc"}
+        assert found in ({"a": "1", "b": "1"}, {"b": "2", "c": "2"})
+    assert job.run(new) == (0, "")
+    with open_job(JobId("job")) as handle:
+        assert {k: v for k, v in handle.config().items() if k in "abc"} == {"b": "2", "c": "2"}
+        assert handle.changelog_mapping() == {f"Partition {i}": i for i in range(4)}
+        generations = [m for m, _ in config_history(handle.coordinator_log)]
+        assert all(m.key == "current" for m in generations)
+
+
+def test_the_stream_alone_is_enough_to_run_again(job: Job) -> None:
+    path = job.config("a", keep="me")
+    assert job.run(path)[0] == 0
+    Path(path).unlink()
+    assert job.run("job:job") == (0, "")
+    with open_job(JobId("job")) as handle:
+        assert handle.config()["keep"] == "me"
+        assert [row.event for row in handle.history()].count("attempt") == 1
+
+
+def test_a_second_copy_is_refused_and_told_who_runs_it(job: Job) -> None:
+    path = job.config("a", **{"test.for.ever": "1"})
+    first = job.start(path)
+    try:
+        eventually(lambda: state() == "running")
+        other = job.config("b", changed="yes")
+        code, errors = job.run(other)
+        assert code == 4
+        assert f"process {first.pid}" in errors
+        with open_job(JobId("job")) as handle:
+            assert "changed" not in handle.config()
+    finally:
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(30) == 0
+    assert state() == "stopped"
+
+
+def test_of_many_submits_at_once_one_wins_and_the_others_name_it(job: Job) -> None:
+    paths = [job.config(f"c{i}", who=str(i), **{"test.for.ever": "1"}) for i in range(6)]
+    processes = [job.start(path) for path in paths]
+    eventually(lambda: state() == "running" and sum(p.poll() is None for p in processes) == 1)
+    [winner] = [i for i, process in enumerate(processes) if process.poll() is None]
+    with open_job(JobId("job")) as handle:
+        assert handle.config()["who"] == str(winner)
+        handle.request_stop(10, "enough")
+    assert processes[winner].wait(30) == 0
+    assert sorted(process.wait(30) for process in processes) == [0, 4, 4, 4, 4, 4]
+    for process in processes:
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def test_a_paused_coordinator_that_was_succeeded_ends_without_effect(job: Job) -> None:
+    first = job.start(job.config("a", owner="first", **{"test.for.ever": "1"}))
+    eventually(lambda: state() == "running")
+    first.send_signal(signal.SIGSTOP)
+    second = job.start(job.config("b", owner="second", **{"test.for.ever": "1"}), take_over=True)
+    try:
+
+        def second_runs() -> bool:
+            with open_job(JobId("job")) as handle:
+                return state() == "running" and handle.config()["owner"] == "second"
+
+        eventually(second_runs)
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(30) == 5
+        with open_job(JobId("job")) as handle:
+            assert handle.config()["owner"] == "second"
+            recorded = handle.state()
+            assert recorded is not None
+            assert recorded.state == "running"
+    finally:
+        second.send_signal(signal.SIGTERM)
+        assert second.wait(30) == 0
+        for process in (first, second):
+            assert process.stderr is not None
+            process.stderr.close()
+
+
+def test_killed_outright_the_job_can_run_again_at_once(job: Job) -> None:
+    path = job.config("a", **{"test.for.ever": "1"})
+    first = job.start(path)
+    eventually(lambda: state() == "running")
+    first.kill()
+    first.communicate()
+    started = time.monotonic()
+    second = job.start(path)
+    eventually(lambda: second.poll() is None and _epoch() == 2)
+    assert time.monotonic() - started < 15
+    second.send_signal(signal.SIGTERM)
+    second.communicate(timeout=30)
+
+
+def _epoch() -> int:
+    with open_job(JobId("job")) as handle:
+        recorded = handle.state()
+        return 0 if recorded is None else recorded.epoch
+
+
+def test_a_container_that_keeps_failing_fails_the_job_with_its_reason(job: Job) -> None:
+    path = job.config("a", **{"test.exit.code": "1", "cluster-manager.container.retry.count": "2"})
+    code, errors = job.run(path)
+    assert code == 1
+    assert "container 0 ended with code 1" in errors
+    with open_job(JobId("job")) as handle:
+        assert [row.event for row in handle.history()].count("container-exited") == 3
+    assert state() == "failed"
+
+
+def test_every_container_of_the_model_runs(job: Job) -> None:
+    assert job.run(job.config("a", **{"job.container.count": "3"}))[0] == 0
+    with open_job(JobId("job")) as handle:
+        exited = {row.details["container"] for row in handle.history() if row.event == "container-exited"}
+        assert exited == {"0", "1", "2"}
+
+
+def test_the_grouper_of_a_stateful_job_is_set_once(job: Job) -> None:
+    stores = {"stores.s.factory": "grete.store.sqlite"}
+    assert job.run(job.config("a", **stores))[0] == 0
+    key = "job.systemstreampartition.grouper.factory"
+    name = "org.apache.samza.container.grouper.stream.GroupBySystemStreamPartitionFactory"
+    code, errors = job.run(job.config("b", **stores, **{key: name}))
+    assert code == 2
+    assert key in errors
+    assert "job.id" in errors
+
+
+def test_a_large_configuration_survives(job: Job) -> None:
+    large = {f"my.key.{i}": "x" * 500 for i in range(10_000)}
+    assert job.run(job.config("a", **large)) == (0, "")
+    with open_job(JobId("job")) as handle:
+        config = handle.config()
+        assert {key: config[key] for key in large} == large
+
+
+def test_records_nobody_understands_do_not_keep_a_job_from_starting(job: Job) -> None:
+    from grete.keyed_log.base import Entry
+
+    assert job.run(job.config("a"))[0] == 0
+    with open_job(JobId("job")) as handle:
+        garbage = [
+            b"",
+            b"{",
+            b"[1]",
+            b'[1,"set-config"]',
+            b'[9,"set-config","a"]',
+            b'[1,"unknown-type","k"]',
+            b"\xff",
+        ]
+        garbage += [b'[1,"set-config","deep"]', b'[1,"set-config","nan"]', b'["1","set-config","old"]']
+        values = [b"x"] * 7 + [b"[" * 100_000, b'{"values":{"value":NaN}}', b'{"values":{"value":"\\ud800"}}']
+        handle.coordinator_log.append([Entry(k, v) for k, v in zip(garbage, values, strict=True)])
+    assert job.run("job:job") == (0, "")
+    with open_job(JobId("job")) as handle:
+        assert handle.config()["job.name"] == "job"
+        assert len(handle.stream.quarantined) >= 6
+        json.dumps(handle.config())
