@@ -1,0 +1,55 @@
+"""The command line starts quickly: what it need not import it does not import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = (
+    "pyspark",
+    "py4j",
+    "pyarrow",
+    "pandas",
+    "numpy",
+    "apsw",
+    "httpx",
+    "starlette",
+    "uvicorn",
+    "yaml",
+    "orjson",
+)
+CODE = """
+import sys
+try:
+    {statement}
+except SystemExit:
+    pass
+print(*sorted({{name.partition(".")[0] for name in sys.modules}}), file=sys.stderr)
+"""
+
+
+def imported_by(statement: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", CODE.format(statement=statement)], capture_output=True, text=True, check=True
+    )
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("statement", ["import grete", "from grete.cli.main import main; main(['--help'])"])
+def test_import_and_help_load_no_client_library_at_all(statement: str) -> None:
+    assert not imported_by(statement) & set(HEAVY)
+
+
+@pytest.mark.parametrize(
+    "command", ["run", "status", "stop", "config", "job-model", "checkpoint", "stream", "history", "doctor"]
+)
+def test_help_of_a_command_loads_neither_spark_nor_arrow(command: str) -> None:
+    modules = imported_by(f"from grete.cli.main import main; main([{command!r}, '--help'])")
+    assert not modules & {"pyspark", "py4j", "pyarrow", "pandas", "numpy", "httpx", "uvicorn"}
+
+
+def test_looking_at_jobs_loads_neither_spark_nor_arrow() -> None:
+    modules = imported_by("from grete.cli.main import main; main(['--home', '/nonexistent', 'status'])")
+    assert not modules & {"pyspark", "py4j", "pyarrow", "pandas"}

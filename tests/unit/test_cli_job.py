@@ -1,0 +1,270 @@
+"""Looking at a job and changing its configuration from the command line. No Spark: the job's stream is enough."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from grete.assembly import JobHandle, open_job
+from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.task_commit import TaskCommit, commit_entries
+from grete.cli.main import main
+from grete.metadata.history import History
+from grete.metadata.job_index import claim_stream
+from grete.metadata.job_state import JobState, write_state
+from grete.model.ids import JobId, SystemStreamPartition, TaskName
+from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem, Message
+
+JOB = JobId("orders")
+CONFIG = {
+    "job.name": "orders",
+    "job.coordinator.system": "local",
+    "task.class": "orders:Orders",
+    "task.inputs": "local.in",
+    "stores.totals.factory": "grete.store.sqlite",
+    "shop.password": "hunter2hunter2",
+    "shop.token": "${env:SHOP_TOKEN}",
+}
+GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
+
+
+@contextmanager
+def opened() -> Iterator[JobHandle]:
+    with open_job(JOB, must_exist=False) as handle:
+        yield handle
+
+
+@pytest.fixture
+def job(home: Path, system: LocalSystem) -> Path:
+    """A job of two tasks in one container that has finished; one record of seven is not processed yet."""
+    system.create_stream(StreamSpec("in", 2))
+    system.append("in", (Message(b"k", b"v", 1, partition=i % 2) for i in range(7)))
+    tasks = [TaskName("Partition 0"), TaskName("Partition 1")]
+    commits = {
+        task: TaskCommit({SystemStreamPartition("local", "in", partition): "2"}, "lineage", 4)
+        for partition, task in enumerate(tasks)
+    }
+    system.checkpoint_log(checkpoint_log_name(JOB)).append(commit_entries(commits, grouper=GROUPER))
+    with opened() as handle:
+        claim_stream(handle.coordinator_log._file, JOB)  # type: ignore[attr-defined] # as `grete run` does
+        handle.stream.write_config(CONFIG, run_id="run-1", reason="first")
+        handle.stream.put(SET_TASK_CONTAINER, dict.fromkeys(tasks, "0"))
+        handle.stream.put(SET_CHANGELOG, {task: str(i) for i, task in enumerate(tasks)})
+        History(handle.stream).append("deployment", run_id="run-1", reason="first")
+        write_state(handle.stream, JobState("finished", "run-1", 1, "http://127.0.0.1:1", "token"))
+    return home
+
+
+def config_file(job: Path, **changes: str) -> str:
+    path = job / "orders.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in {**CONFIG, **changes}.items()))
+    return str(path)
+
+
+def config() -> dict[str, str]:
+    with opened() as handle:
+        return handle.config()
+
+
+Output = pytest.CaptureFixture[str]
+
+
+def test_status_says_how_a_job_ended_and_how_many_records_are_behind(job: Path, capsys: Output) -> None:
+    assert main(["status", "-o", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["job"], row["state"], row["tasks"], row["behind"]) == ("orders", "finished", 2, 1)
+    assert row["url"] is None
+
+
+def test_a_job_recorded_as_running_that_nobody_runs_has_died(job: Path, capsys: Output) -> None:
+    with opened() as handle:
+        write_state(handle.stream, JobState("running", "run-1", 1))
+    assert main(["status", "--job", "orders"]) == 0
+    assert "died" in capsys.readouterr().out
+
+
+def test_every_look_works_with_a_config_file_a_file_url_a_name_and_for_the_only_job(
+    job: Path, capsys: Output
+) -> None:
+    file = config_file(job)
+    seen = set()
+    for which in (["--config", file], ["--config-path", f"file://{file}"], ["--job", "orders:1"], []):
+        assert main(["job-model", "-o", "json", *which]) == 0
+        seen.add(capsys.readouterr().out)
+    (document,) = seen
+    assert [row["changelog_partition"] for row in json.loads(document)] == [0, 1]
+
+
+def test_checkpoints_are_shown_as_samzas_checkpoint_tool_prints_them(job: Path, capsys: Output) -> None:
+    assert main(["checkpoint", "show"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "tasknames.Partition 0.systems.local.streams.in.partitions.0=2",
+        "tasknames.Partition 1.systems.local.streams.in.partitions.1=2",
+    ]
+
+
+def test_checkpoints_as_json_carry_lineage_and_batch(job: Path, capsys: Output) -> None:
+    assert main(["checkpoint", "show", "--task", "Partition 1", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "Partition 1": {
+            "offsets": {"local.in.1": "2"},
+            "lineage": "lineage",
+            "batch_id": 4,
+            "store_positions": {},
+        }
+    }
+
+
+def test_config_get_masks_secrets_but_shows_references_to_them(job: Path, capsys: Output) -> None:
+    assert main(["config", "get"]) == 0
+    shown = capsys.readouterr().out
+    assert "shop.password=********" in shown
+    assert "shop.token=${env:SHOP_TOKEN}" in shown
+    assert "hunter2" not in shown
+    assert main(["config", "get", "shop.password", "--show-secrets"]) == 0
+    assert capsys.readouterr().out == "hunter2hunter2\n"
+
+
+def test_config_get_of_a_key_that_is_not_set_says_its_default(job: Path, capsys: Output) -> None:
+    assert main(["config", "get", "job.id"]) == 2
+    assert capsys.readouterr().err == "grete: job.id is not set; its default is '1'\n"
+
+
+def test_config_set_changes_keys_together_and_says_what_that_touches(job: Path, capsys: Output) -> None:
+    assert main(["config", "set", "job.container.count=2", "shop.name=a=b", "--reason", "more"]) == 0
+    assert "job.container.count: (not set) -> 2  (restart-container)" in capsys.readouterr().out
+    assert (config()["job.container.count"], config()["shop.name"]) == ("2", "a=b")
+    assert main(["config", "history", "-o", "json"]) == 0
+    generations = json.loads(capsys.readouterr().out)
+    assert [g["reason"] for g in generations] == ["first", "more"]
+    assert len(generations[-1]["changes"]) == 2
+
+
+def test_config_unset_removes_keys(job: Path) -> None:
+    assert main(["config", "unset", "shop.token", "shop.password"]) == 0
+    assert "shop.token" not in config()
+    assert "shop.password" not in config()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("job.container.cuont", "2"), "did you mean job.container.count?"),
+        (("job.container.count", "two"), "whole number"),
+        (("stores.totals.factory", "other"), "factory"),
+        ((" ", "2"), "blank"),
+    ],
+)
+def test_a_change_that_is_wrong_is_refused_with_the_reason(
+    job: Path, capsys: Output, words: tuple[str, str], reason: str
+) -> None:
+    before = config()
+    assert main(["config", "set", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("grete: ")
+    assert reason in error
+    assert config() == before
+
+
+def test_force_writes_what_is_not_known(job: Path) -> None:
+    assert main(["config", "set", "job.container.cuont", "2", "--force"]) == 0
+    assert config()["job.container.cuont"] == "2"
+
+
+def test_a_secret_written_out_is_written_with_a_warning(job: Path, capsys: Output) -> None:
+    assert main(["config", "set", "other.password", "correct-horse"]) == 0
+    shown = capsys.readouterr()
+    assert "${env:NAME}" in shown.err
+    assert "correct-horse" not in shown.err + shown.out
+
+
+def test_config_diff_shows_what_submitting_a_file_would_change(job: Path, capsys: Output) -> None:
+    file = config_file(job, **{"job.container.count": "2"})
+    assert main(["config", "diff", file, "-o", "json"]) == 0
+    (change,) = json.loads(capsys.readouterr().out)
+    assert (change["key"], change["old"], change["new"]) == ("job.container.count", None, "2")
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_stream_write_takes_the_flags_of_samzas_writer(job: Path, form: str) -> None:
+    words = ["stream", "write", f"--config-path={form.format(config_file(job))}", "--type", "set-config"]
+    assert main([*words, "--key", "job.container.count", "--value", "8"]) == 0
+    assert config()["job.container.count"] == "8"
+
+
+@pytest.mark.parametrize(
+    ("type_", "key", "reason"),
+    [
+        ("set-changelog", "Partition 0", "only set-config"),
+        ("set-config", "", "blank"),
+        ("set-config", "job.elasticity.factor", "elasticity"),
+    ],
+)
+def test_stream_write_checks_type_key_and_value(
+    job: Path, capsys: Output, type_: str, key: str, reason: str
+) -> None:
+    assert main(["stream", "write", "--type", type_, "--key", key, "--value", "2"]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_stream_dump_raw_prints_a_json_object_a_line_with_every_byte(job: Path, capsys: Output) -> None:
+    assert main(["stream", "dump", "--raw", "--job", "orders"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    with opened() as handle:
+        records = list(handle.coordinator_log.read())
+    assert [tuple(line) for line in lines] == [("offset", "key", "value")] * len(records)
+    assert [line["offset"] for line in lines] == [record.offset for record in records]
+    assert [bytes.fromhex(line["key"]) for line in lines] == [record.key for record in records]
+    assert [line["value"] and bytes.fromhex(line["value"]) for line in lines] == [r.value for r in records]
+
+
+def test_stream_dump_decodes_messages_and_masks_secrets(job: Path, capsys: Output) -> None:
+    assert main(["stream", "dump"]) == 0
+    text = capsys.readouterr().out
+    assert "hunter2" not in text
+    first = json.loads(text.splitlines()[0])
+    assert first.items() >= {"type": "set-config", "key": "job.coordinator.system"}.items()
+    assert first["values"] == {"value": "local"}
+
+
+def test_stream_dump_of_a_log_shows_checkpoints(job: Path, capsys: Output) -> None:
+    assert main(["stream", "dump", "--log", checkpoint_log_name(JOB)]) == 0
+    first = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert first["key"]["taskName"] == "Partition 0"
+
+
+def test_stream_tail_shows_the_last_records(job: Path, capsys: Output) -> None:
+    assert main(["stream", "tail", "local.in", "-n", "1"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["partition"], line["offset"], line["value"]) for line in lines] == [
+        (0, 3, "v"),
+        (1, 2, "v"),
+    ]
+    assert main(["stream", "tail", "-n", "2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_history_shows_events_in_order(job: Path, capsys: Output) -> None:
+    assert main(["history"]) == 0
+    assert "deployment          run_id=run-1  reason=first" in capsys.readouterr().out
+
+
+def test_stop_of_a_job_that_does_not_run_fails(job: Path, capsys: Output) -> None:
+    assert main(["stop", "--deadline", "1"]) == 1
+    assert "is not running" in capsys.readouterr().err
+
+
+def test_doctor_finds_what_a_configuration_lacks(job: Path, capsys: Output) -> None:
+    file = config_file(job, **{"task.inputs": "local.nowhere"})
+    assert main(["doctor", "--config", file, "-o", "json"]) == 1
+    failed = {f["check"]: f["way_out"] for f in json.loads(capsys.readouterr().out) if not f["ok"]}
+    assert failed == {
+        "input": "grete stream create local.nowhere --partitions N",
+        "application": "set job.application.path to the folder that holds it, or install it",
+    }

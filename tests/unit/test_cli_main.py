@@ -1,0 +1,73 @@
+"""Exit codes, errors, and options that every command takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grete.cli.main import main
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["nonsense"], ["run", "--nonsense"], ["config"], ["stop", "--deadline", "soon"]]
+)
+def test_wrong_usage_ends_with_2(words: list[str], capsys: Output) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_all_problems_of_a_configuration_are_listed_at_once(home: Path, capsys: Output) -> None:
+    file = home / "bad.properties"
+    file.write_text("job.name=a b\njob.container.count=x\n")
+    assert main(["run", "--config", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("grete: the configuration is wrong:\n  - ")
+    assert error.count("\n  - ") >= 4
+    assert not (home / "local").exists()
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_home_can_stand_before_and_after_the_command(
+    home: Path, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    other = str(tmp_path / "other")
+    words = ["--home", other, "stream", "create", "local.x"]
+    assert main(words if where == "before" else [*words[2:], *words[:2]]) == 0
+    assert (tmp_path / "other" / "local" / "streams.db").exists()
+
+
+def test_debug_shows_the_traceback(home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["config", "get"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert main(["config", "get", "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+    monkeypatch.setenv("GRETE_DEBUG", "1")
+    assert main(["config", "get"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_early_is_no_error(home: Path, capsys: Output) -> None:
+    assert main(["stream", "create", "local.in"]) == 0
+    lines = home / "lines"
+    lines.write_text('{"value": "a long value to fill the pipe"}\n' * 20_000)
+    assert main(["stream", "append", "local.in", "--from-file", str(lines)]) == 0
+    command = [sys.executable, "-m", "grete.cli.main", "stream", "dump", "--stream", "local.in"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        error = process.stderr.read()
+    assert (process.returncode, error) == (0, b"")
+
+
+def test_the_version_is_printed(capsys: Output) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == "grete 0.1.0\n"
