@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS logs (
 CREATE TABLE IF NOT EXISTS log_records (
   log INTEGER NOT NULL, pos INTEGER NOT NULL, k BLOB, v BLOB, timestamp_ms INTEGER NOT NULL, epoch INTEGER,
   chain BLOB NOT NULL, PRIMARY KEY (log, pos)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS log_records_by_key ON log_records (log, k, pos) WHERE k IS NOT NULL;
 CREATE TABLE IF NOT EXISTS log_appends (
   log INTEGER NOT NULL, append_id TEXT NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (log, append_id)) WITHOUT ROWID;
 """

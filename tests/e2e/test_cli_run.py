@@ -1,0 +1,91 @@
+"""The life of a job on the command line: run, look, change, be refused, stop, run again from its stream alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+RECORDS = 500
+JOB = ("--job", "counter")
+
+
+def grete(job: Any, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [*job.command()[:3], *words]
+    return subprocess.run(
+        command, env=job.environment(), capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
+    )
+
+
+def shown(job: Any, *words: str) -> Any:
+    done = grete(job, *words, *JOB, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@contextmanager
+def running(job: Any) -> Iterator[subprocess.Popen[str]]:
+    """`grete run` that goes on until it is stopped; every record there is has been processed."""
+    with subprocess.Popen(
+        job.command("run"), env=job.environment(), stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            wait_until(lambda: grete(job, "status", *JOB).returncode == 0, process)
+            wait_until(lambda: shown(job, "status")[0]["behind"] == 0, process)
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_until(condition: Any, process: subprocess.Popen[str]) -> None:
+    until_s = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert time.monotonic() < until_s
+        time.sleep(0.2)
+
+
+def test_a_job_is_run_looked_at_changed_refused_a_second_copy_stopped_and_run_again(counter_job: Any) -> None:
+    counter_job.fill(RECORDS)
+    with running(counter_job) as process:
+        (status,) = shown(counter_job, "status")
+        assert (status["state"], status["run_by"]) == (
+            "running",
+            f"process {process.pid} on {status['hosts']['0']}",
+        )
+        assert [row["container"] for row in shown(counter_job, "job-model")] == ["0", "0"]
+
+        second = counter_job.run()
+        assert second.returncode == 4
+        assert f"process {process.pid}" in second.stderr
+
+        writer = ["stream", "write", f"--config-path=file://{counter_job.config}", "--type", "set-config"]
+        assert grete(counter_job, *writer, "--key", "counter.note", "--value", "hello").returncode == 0
+
+        stopped = grete(counter_job, "stop", *JOB, "--deadline", "60", "--reason", "enough")
+        assert (stopped.returncode, stopped.stdout) == (0, "counter: stopped\n"), stopped.stderr
+        assert process.wait(timeout=60) == 0
+        assert process.stderr is not None
+        assert f"{RECORDS} records" in process.stderr.read()
+
+    counter_job.config.unlink()
+    counter_job.fill(RECORDS)
+    again = grete(counter_job, "run", *JOB, "--until-drained", "--quiet")
+    assert again.returncode == 0, again.stderr
+    assert shown(counter_job, "config", "get")["counter.note"] == "hello"
+    counts = counter_job.counts()
+    assert sum(map(len, counts.values())) == 2 * RECORDS
+    assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in counts.values())
+    events = [row["event"] for row in shown(counter_job, "history")]
+    assert [event for event in events if event in ("deployment", "attempt", "stopped", "finished")] == [
+        "deployment",
+        "stopped",
+        "attempt",
+        "finished",
+    ]
