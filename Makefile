@@ -11,7 +11,7 @@ CODE := src tests examples benchmarks
 export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test unit lint format check bench services nightly lock clean
+.PHONY: help setup demo test unit lint format docs check bench services nightly lock clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -34,10 +34,14 @@ lint: setup ## ruff, mypy, import-linter, the lock, docs that are made from code
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	bash scripts/lock.sh --check
+	$(BIN)/python -m grete.config.document | diff -u docs/configuration.md - # differs: make docs
 
 format: setup ## let ruff do what it can
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
+
+docs: setup ## write anew what is made from code
+	$(BIN)/python -m grete.config.document > docs/configuration.md
 
 unit: setup ## the tests that take seconds
 	$(BIN)/python -m pytest -q tests/unit tests/wire tests/property
