@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from grete.clock import SystemClock
+from grete.errors import Fenced, LogCorrupted, OffsetOutOfRange, StreamError, StreamNotFound
+from grete.keyed_log.base import Entry
+from grete.model.fence import Fence
+from grete.spark.local_source import LocalReader, SourceOptions, TaskRanges, share_out
+from grete.systems.base import CommitGroup, SegmentWrite, StreamSpec
+from grete.systems.local import LocalSystem, Message
+from grete.systems.local_segments import pack
+from grete.systems.partitioner import murmur2, partition_of
+
+
+def segment(stream: str, *values: bytes) -> SegmentWrite:
+    return SegmentWrite(stream, 0, len(values), pack([None] * len(values), list(values), [1] * len(values)))
+
+
+def values(system: LocalSystem, stream: str, start: int = 0, end: int | None = None) -> list[bytes]:
+    return [v for _, batch in system.read(stream, 0, start, end) for v in batch.column(1).to_pylist()]
+
+
+def test_what_is_appended_is_read_from_any_offset(system: LocalSystem) -> None:
+    system.create_stream(StreamSpec("s", 1))
+    for number in range(5):
+        system.append("s", [Message(None, b"%d" % (2 * number + i), 1) for i in range(2)])
+    assert values(system, "s", 3, 8) == [b"3", b"4", b"5", b"6", b"7"]
+    assert system.offsets("s")[0].newest == "9"
+
+
+def test_a_key_always_goes_to_the_partition_kafka_would_choose(system: LocalSystem) -> None:
+    assert [murmur2(key) for key in (b"21", b"foobar", b"a-little-bit-long-string")] == [
+        (number + (1 << 32)) % (1 << 32) for number in (-973932308, -790332482, -985981536)
+    ]
+    system.create_stream(StreamSpec("s", 3))
+    system.append("s", (Message(b"k%d" % (i % 5), b"v", 1) for i in range(50)))
+    for partition in range(3):
+        for _, batch in system.read("s", partition, 0):
+            assert {partition_of(key, 3) for key in batch.column(0).to_pylist()} == {partition}
+
+
+def test_offsets_that_are_not_there_are_refused_with_the_range(system: LocalSystem) -> None:
+    system.create_stream(StreamSpec("s", 1))
+    system.append("s", [Message(None, b"v", 1)])
+    with pytest.raises(OffsetOutOfRange, match="0 to 0"):
+        values(system, "s", 5)
+    with pytest.raises(StreamNotFound, match="grete stream create"):
+        system.offsets("other")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "x" * 250])
+def test_a_stream_has_a_plain_name(system: LocalSystem, name: str) -> None:
+    with pytest.raises(StreamError):
+        system.create_stream(StreamSpec(name, 1))
+
+
+def test_creating_again_is_fine_and_with_another_shape_is_not(system: LocalSystem) -> None:
+    system.create_stream(StreamSpec("s", 2))
+    system.create_stream(StreamSpec("s", 2))
+    with pytest.raises(StreamError, match="2 partitions"):
+        system.create_stream(StreamSpec("s", 3))
+    system.ensure_stream(StreamSpec("s", 4))
+    assert sorted(system.offsets("s")) == [0, 1, 2, 3]
+
+
+def test_a_commit_group_is_visible_as_a_whole_or_not_at_all(system: LocalSystem) -> None:
+    for name in ("out", "changes"):
+        system.create_stream(StreamSpec(name, 1))
+    group = CommitGroup(
+        [Fence("c", 1)], [segment("out", b"o"), segment("changes", b"c")], "checkpoints", [Entry(b"t", b"1")]
+    )
+    assert system.commit(group) == {("out", 0): 1, ("changes", 0): 1}
+    system.raise_fence([Fence("c", 2)])
+    with pytest.raises(Fenced):
+        system.commit(group)
+    broken = CommitGroup([Fence("c", 2)], [segment("out", b"o"), segment("nowhere", b"c")], "checkpoints", [])
+    with pytest.raises(StreamNotFound):
+        system.commit(broken)
+    assert values(system, "out") == [b"o"]
+    assert [record.value for record in system.checkpoint_log("checkpoints").read()] == [b"1"]
+
+
+def test_a_damaged_segment_is_named(tmp_path: Path, system: LocalSystem) -> None:
+    system.create_stream(StreamSpec("s", 1))
+    system.append("s", [Message(None, b"v" * 50, 1)])
+    with apsw.Connection(str(tmp_path / "local" / "streams.db")) as other:
+        other.execute("UPDATE segments SET data = zeroblob(length(data))")
+    with pytest.raises(LogCorrupted, match="s partition 0, offsets 0 to 0"):
+        values(system, "s")
+
+
+def test_rows_are_shared_out_fairly_and_completely() -> None:
+    assert share_out({"a": 100, "b": 10, "c": 0}, 60) == {"a": 50, "b": 10, "c": 0}
+    assert share_out({"a": 5, "b": 5}, 100) == {"a": 5, "b": 5}
+    assert sum(share_out({"a": 100, "b": 100, "c": 100}, 100).values()) == 100
+
+
+def reader(system: LocalSystem, **options: object) -> LocalReader:
+    spec = SourceOptions(
+        directory=str(system.directory),
+        ssps=("local.a.0", "local.b.0"),
+        starting_offsets={"local.a.0": 0, "local.b.0": 0},
+        tasks=((0, 1), (1,)),
+        max_records=10,
+        **options,  # type: ignore[arg-type]
+    )
+    return LocalReader(SourceOptions.from_json(spec.to_json()))
+
+
+def test_batches_are_bounded_and_every_task_gets_its_ranges(system: LocalSystem) -> None:
+    for name in ("a", "b"):
+        system.create_stream(StreamSpec(name, 1))
+        system.append(name, [Message(None, b"v", 1)] * 20)
+    source = reader(system)
+    start = source.initialOffset()
+    end = source.latestOffset(start, source.getDefaultReadLimit())
+    assert end["offsets"] == {"local.a.0": 5, "local.b.0": 5}
+    planned = source.partitions(start, end)
+    assert [task for part in planned if isinstance(part, TaskRanges) for task, _ in part.value] == [0, 1]
+    rows = [batch for part in planned for batch in source.read(part)]
+    assert sum(batch.num_rows for batch in rows) == 15  # the broadcast partition is read once for each task
+
+
+def test_a_bootstrap_stream_is_read_to_its_end_first(system: LocalSystem) -> None:
+    for name in ("a", "b"):
+        system.create_stream(StreamSpec(name, 1))
+        system.append(name, [Message(None, b"v", 1)] * 15)
+    source = reader(system, bootstrap=("local.b",))
+    offset, seen = source.initialOffset(), []
+    for _ in range(3):
+        offset = source.latestOffset(offset, source.getDefaultReadLimit())
+        seen.append((offset["offsets"]["local.a.0"], offset["offsets"]["local.b.0"]))
+    assert seen == [(0, 10), (0, 15), (10, 15)]
+
+
+def test_two_processes_see_each_others_appends(tmp_path: Path, system: LocalSystem) -> None:
+    other = LocalSystem(tmp_path / "local", SystemClock())
+    other.create_stream(StreamSpec("s", 1))
+    system.append("s", [Message(None, b"v", 1)])
+    assert values(other, "s") == [b"v"]
+    other.close()

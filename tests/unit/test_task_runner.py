@@ -1,0 +1,277 @@
+"""StreamTasks over one Spark partition, without Spark: what they see, hand back, and leave behind when they fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from grete.errors import ConfigError, ProcessingError, StreamNotFound
+from grete.model.ids import SystemStreamPartition, TaskName
+from grete.spark import task_runner
+from grete.spark.plan import BatchPlan, RunnerSpec, StoreSpec, TaskProgress, TaskSpec
+from grete.systems.base import SegmentWrite, StreamSpec
+from grete.systems.local import LocalSystem
+
+TASKS = '''
+import grete
+
+class Sum(grete.StreamTask):
+    """Adds up per key; a message "bad" fails after it has changed the store and sent something."""
+
+    def init(self, context):
+        self.sums = context.store("sums")
+        self.name = context.task_name
+
+    def process(self, envelope, collector, coordinator):
+        total = (self.sums.get(envelope.key) or 0) + 1
+        self.sums.put(envelope.key, total)
+        collector.send("local.out", [self.name, str(envelope.system_stream_partition), total], key=envelope.key)
+        if envelope.message == "bad":
+            raise RuntimeError("poison")
+        if envelope.message == "stop":
+            coordinator.shutdown()
+        if envelope.message == "elsewhere":
+            collector.send("local.nowhere", 1)
+
+    def window(self, collector, coordinator):
+        collector.send("local.out", ["window", self.name, sum(value for _, value in self.sums.all())])
+
+class NotATask:
+    pass
+'''
+IN, BROADCAST = SystemStreamPartition("local", "in", 0), SystemStreamPartition("local", "all", 0)
+Row = tuple[int, int, int, str | None, Any]
+
+
+class Executor:
+    """One Python worker that runs partitions and commits what they hand back."""
+
+    def __init__(self, directory: Path, system: LocalSystem, **settings: str) -> None:
+        self.system = system
+        for spec in (StreamSpec("out", 2), StreamSpec("dead", 1), StreamSpec("changes", 2, compacted=True)):
+            system.create_stream(spec)
+        application = directory / "application"
+        application.mkdir(exist_ok=True)
+        (application / "tasks_under_test.py").write_text(TASKS)
+        config = {"systems.local.samza.key.serde": "string", "systems.local.samza.msg.serde": "json"}
+        self.spec = RunnerSpec(
+            incarnation=str(directory),
+            job="job-1",
+            config={**config, **settings},
+            task_class=settings.get("task.class", "tasks_under_test:Sum"),
+            application_path=str(application),
+            ssps=(BROADCAST, IN),
+            tasks=(TaskSpec(0, TaskName("one"), (0, 1), 0), TaskSpec(1, TaskName("two"), (0,), 1)),
+            stores=(StoreSpec("sums", "changes", system.stream("changes").uid),),
+            store_directory=str(directory / "stores"),
+            default_system="local",
+            system_directory=str(system.directory),
+            dead_letter_stream="dead" if settings.get("dead.letters") else None,
+        )
+        self.progress: dict[int, TaskProgress] = {}
+
+    def attempt(self, *rows: Row, skip: frozenset[int] = frozenset()) -> list[dict[str, Any]]:
+        """Run without committing."""
+        plan = BatchPlan("lineage", 0, self.progress, skip)
+        batches = task_runner.run_partition(self.spec, plan, [batch_of(rows)] if rows else [])
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    def commit(self, result: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+        """Make what was handed back visible, as the driver does."""
+        self.system.append_segments(
+            [
+                SegmentWrite(row["stream"], row["partition"], row["count"], row["data"])
+                for row in result
+                if row["kind"] != "r"
+            ]
+        )
+        reports = {row["task"]: json.loads(row["data"]) for row in result if row["kind"] == "r"}
+        for index, report in reports.items():
+            before = self.progress.get(index, TaskProgress())
+            self.progress[index] = TaskProgress(
+                report["token"],
+                {"sums": before.store_positions.get("sums", 0) + report["changes"].get("sums", 0)},
+                {**before.last_offsets, **{int(i): offset for i, offset in report["last_offsets"].items()}},
+            )
+        return reports
+
+    def run(self, *rows: Row) -> dict[int, dict[str, Any]]:
+        return self.commit(self.attempt(*rows))
+
+    def outputs(self, stream: str = "out") -> list[Any]:
+        found = []
+        for partition in range(self.system.partition_count(stream)):
+            for _, batch in self.system.read(stream, partition, 0):
+                found += [json.loads(value) for value in batch.column(1).to_pylist()]
+        return found
+
+
+def batch_of(rows: tuple[Row, ...]) -> pa.RecordBatch:
+    tasks, ssps, offsets, keys, values = zip(*rows, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(tasks, pa.int32()),
+            pa.array(ssps, pa.int32()),
+            pa.array(offsets, pa.int64()),
+            pa.array([None if key is None else key.encode() for key in keys], pa.binary()),
+            pa.array([json.dumps(value).encode() for value in values], pa.binary()),
+            pa.array([1000] * len(rows), pa.int64()),
+        ],
+        names=["task", "ssp", "offset", "key", "value", "timestamp_ms"],
+    )
+
+
+def forget_worker() -> None:
+    """What a Python worker that was replaced remembers: nothing."""
+    if task_runner._workers is not None:
+        task_runner._workers.close()
+        task_runner._workers = None
+
+
+@pytest.fixture
+def executor(tmp_path: Path, system: LocalSystem) -> Iterator[Executor]:
+    yield Executor(tmp_path, system)
+    forget_worker()
+
+
+def totals(executor: Executor) -> dict[str, int]:
+    forget_worker()
+    log = executor.system.read("changes", 0, 0)
+    state: dict[str, int] = {}
+    for _, batch in log:
+        for key, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+            state[key.decode()] = json.loads(value)
+    return state
+
+
+def test_a_task_sees_its_streams_and_its_own_state(executor: Executor) -> None:
+    reports = executor.run((0, 0, 0, "k", 1), (0, 1, 0, "k", 1), (0, 1, 1, "k", 1), (1, 0, 0, "k", 1))
+    assert {index: report["records"] for index, report in reports.items()} == {0: 3, 1: 1}
+    assert sorted(executor.outputs()) == [
+        ["one", "local.all.0", 1],
+        ["one", "local.in.0", 2],
+        ["one", "local.in.0", 3],
+        ["two", "local.all.0", 1],
+    ]
+
+
+def test_state_goes_on_in_the_same_worker_and_in_a_new_one(executor: Executor) -> None:
+    executor.run((0, 1, 0, "k", 1))
+    executor.run((0, 1, 1, "k", 1))
+    forget_worker()
+    executor.run((0, 1, 2, "k", 1))
+    assert [total for _, _, total in executor.outputs()] == [1, 2, 3]
+
+
+def test_an_attempt_that_was_not_committed_leaves_no_trace(executor: Executor) -> None:
+    executor.run((0, 1, 0, "k", 1))
+    executor.attempt((0, 1, 1, "k", 1), (0, 1, 2, "k", 1))
+    executor.run((0, 1, 1, "k", 1))
+    assert [total for _, _, total in executor.outputs()] == [1, 2]
+    assert totals(executor) == {"k": 2}
+
+
+def test_of_two_attempts_the_committed_one_counts(executor: Executor) -> None:
+    first = executor.attempt((0, 1, 0, "k", 1))
+    executor.attempt((0, 1, 0, "other", 1))
+    executor.commit(first)
+    forget_worker()
+    executor.run((0, 1, 1, "k", 1))
+    assert [total for _, _, total in executor.outputs()] == [1, 2]
+    assert totals(executor) == {"k": 2}
+
+
+def test_rows_at_or_below_the_checkpoint_are_not_processed_again(executor: Executor) -> None:
+    executor.run((0, 1, 0, "k", 1), (0, 1, 1, "k", 1))
+    reports = executor.run((0, 1, 0, "k", 1), (0, 1, 1, "k", 1), (0, 1, 2, "k", 1))
+    assert reports[0]["records"] == 1
+    assert totals(executor) == {"k": 3}
+
+
+def test_a_skipped_task_takes_no_part(executor: Executor) -> None:
+    result = executor.attempt((0, 1, 0, "k", 1), (1, 0, 0, "k", 1), skip=frozenset({0}))
+    assert {row["task"] for row in result} == {1}
+
+
+def test_window_is_called_on_a_tick_also_without_messages(executor: Executor) -> None:
+    executor.run((0, 1, 0, "k", 1), (0, -1, 0, None, None))
+    executor.run((0, -1, 0, None, None))
+    assert executor.outputs().count(["window", "one", 1]) == 2
+
+
+def test_a_poison_message_names_task_ssp_and_offset_and_nothing_stays(executor: Executor) -> None:
+    executor.run((0, 1, 0, "k", 1))
+    with pytest.raises(ProcessingError, match=r"task 'one' could not process local\.in\.0 offset 2.*poison"):
+        executor.attempt((0, 1, 1, "k", 1), (0, 1, 2, "k", "bad"))
+    executor.run((0, 1, 1, "k", 1))
+    assert totals(executor) == {"k": 2}
+
+
+def test_with_dead_letters_only_the_poison_is_undone(tmp_path: Path, system: LocalSystem) -> None:
+    executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
+    reports = executor.run((0, 1, 0, "k", 1), (0, 1, 1, "k", "bad"), (0, 1, 2, "k", 1))
+    assert (reports[0]["dead_letters"], reports[0]["records"]) == (1, 3)
+    assert [total for _, _, total in executor.outputs()] == [1, 2]
+    assert totals(executor) == {"k": 2}
+    [letter] = executor.outputs("dead")
+    assert {name: letter[name] for name in ("task", "ssp", "offset")} == {
+        "task": "one",
+        "ssp": "local.in.0",
+        "offset": "1",
+    }
+
+
+def test_a_message_that_is_not_of_its_serde_is_poison(executor: Executor) -> None:
+    batch = batch_of(((0, 1, 7, "k", 1),))
+    broken = batch.set_column(4, "value", pa.array([b"{"], pa.binary()))
+    with pytest.raises(ProcessingError, match="offset 7"):
+        list(task_runner.run_partition(executor.spec, BatchPlan("l", 0, {}), [broken]))
+
+
+def test_a_task_can_ask_to_be_shut_down(executor: Executor) -> None:
+    assert executor.run((0, 1, 0, "k", "stop"))[0]["shutdown_task"]
+
+
+def test_sending_to_a_stream_that_is_not_there_says_how_to_make_it(executor: Executor) -> None:
+    with pytest.raises(StreamNotFound, match="grete stream create"):
+        executor.attempt((0, 1, 0, "k", "elsewhere"))
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("tasks_under_test:Nothing", "no 'Nothing'"),
+        ("no_such_module:X", "job.application.path"),
+        ("tasks_under_test:NotATask", "not a grete.StreamTask"),
+        ("nonsense", "module:Class"),
+    ],
+)
+def test_a_wrong_task_class_is_explained(
+    tmp_path: Path, system: LocalSystem, name: str, problem: str
+) -> None:
+    executor = Executor(tmp_path, system, **{"task.class": name})
+    with pytest.raises(ConfigError, match=problem):
+        executor.attempt((0, 1, 0, "k", 1))
+    forget_worker()
+
+
+def test_outputs_of_one_key_are_in_one_partition_in_order(executor: Executor) -> None:
+    executor.run(*((0, 1, i, f"k{i % 7}", 1) for i in range(70)))
+    seen: dict[bytes, set[int]] = {}
+    for partition in range(2):
+        for _, batch in executor.system.read("out", partition, 0):
+            for key in batch.column(0).to_pylist():
+                seen.setdefault(key, set()).add(partition)
+    assert all(len(partitions) == 1 for partitions in seen.values())
+
+
+def test_store_positions_follow_the_changelog(executor: Executor) -> None:
+    executor.run((0, 1, 0, "a", 1), (0, 1, 1, "a", 1), (0, 1, 2, "b", 1))
+    assert executor.progress[0].store_positions == {"sums": 2}
+    ends: Mapping[int, Any] = executor.system.offsets("changes")
+    assert ends[0].upcoming == "2"
