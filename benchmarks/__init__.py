@@ -1,0 +1,1 @@
+"""Figures as ratios against a peer in the same run. `make bench` runs them and writes benchmarks/results/."""

@@ -1,0 +1,32 @@
+"""`make bench`: every figure, in one run, printed and kept in benchmarks/results/."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks import data_plane, job_model, log
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> None:
+    """Measure, print, keep."""
+    figures = {
+        "when": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "log": log.run(),
+        "job_model": job_model.run(),
+        "data_plane": data_plane.run(),
+    }
+    text = json.dumps(figures, indent=2)
+    print(text)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{str(figures['when']).replace(':', '')}.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""One small job through the real command line and Spark: stopping, dying, poison, state that is lost and found."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grete.clock import SystemClock
+from grete.systems.local import LocalSystem, Message
+
+pytestmark = pytest.mark.spark
+
+RECORDS = 3_000
+
+
+def eventually(condition: Callable[[], bool], *, within_s: float = 120) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def processed(job: Any) -> int:
+    try:
+        return sum(len(counts) for counts in job.counts().values())
+    except Exception:  # noqa: BLE001 - the streams do not exist yet
+        return 0
+
+
+def start(job: Any) -> subprocess.Popen[bytes]:
+    command = [word for word in job.command("run", "--quiet")]
+    return subprocess.Popen(command, env=job.environment(), stderr=subprocess.DEVNULL)
+
+
+def test_a_running_job_follows_its_input_and_stops_at_a_batch_boundary(counter_job: Any) -> None:
+    counter_job.fill(RECORDS)
+    running = start(counter_job)
+    try:
+        eventually(lambda: processed(counter_job) == RECORDS)
+        stop = subprocess.run(
+            counter_job.command("stop"),
+            env=counter_job.environment(),
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        assert stop.returncode == 0, stop.stderr
+        assert running.wait(60) == 0
+    finally:
+        running.kill()
+        running.wait()
+    counter_job.assert_exactly_once(RECORDS)
+    status = subprocess.run(
+        counter_job.command("status", "-o", "json"),
+        env=counter_job.environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert "stopped" in json.dumps(json.loads(status.stdout))
+
+
+def test_stores_come_back_from_their_changelogs_and_lineages_from_checkpoints(counter_job: Any) -> None:
+    counter_job.fill(RECORDS)
+    assert counter_job.run().returncode == 0
+    shutil.rmtree(counter_job.home / "jobs")  # store files and Spark's checkpoints: caches, both of them
+    counter_job.fill(RECORDS)
+    assert counter_job.run().returncode == 0
+    counter_job.assert_exactly_once(2 * RECORDS)
+
+
+def test_when_sparks_jvm_dies_alone_the_container_is_started_again(counter_job: Any) -> None:
+    counter_job.fill(RECORDS)
+    running = start(counter_job)
+    try:
+        eventually(lambda: processed(counter_job) == RECORDS)
+        [jvm] = [pid for pid in descendants(running.pid) if "java" in command_of(pid)]
+        os.kill(jvm, signal.SIGKILL)
+        counter_job.fill(RECORDS)
+        eventually(lambda: processed(counter_job) == 2 * RECORDS)
+    finally:
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(90) == 0
+    counter_job.assert_exactly_once(2 * RECORDS)
+
+
+def descendants(pid: int) -> list[int]:
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return children + [grandchild for child in children for grandchild in descendants(child)]
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().split(" ")[0]
+
+
+def test_a_poison_message_fails_the_job_by_name_and_nothing_is_half_done(counter_job: Any) -> None:
+    counter_job.fill(RECORDS)
+    with closing(LocalSystem(counter_job.home / "local", SystemClock())) as local:
+        local.append("in", [Message(b"key0", b"{not json", 1, 0)])
+        at = int(local.offsets("in")[0].upcoming) - 1
+    with counter_job.config.open("a") as config:
+        config.write("cluster-manager.container.retry.count=0\n")
+    result = counter_job.run()
+    assert result.returncode == 1
+    assert f"local.in.0 offset {at}" in result.stderr
+    with counter_job.config.open("a") as config:
+        config.write("task.poison.policy=dead-letter\ntask.poison.dead-letter.stream=local.dead\n")
+    result = counter_job.run()
+    assert result.returncode == 0, result.stderr + counter_job.log()
+    counter_job.assert_exactly_once(RECORDS)
