@@ -1,0 +1,197 @@
+"""JobCoordinatorMetadata (SAMZA-2609) and the coordinator stream."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grete.clock import SystemClock
+from grete.coordinator.metadata_manager import (
+    JobCoordinatorMetadataManager,
+    MetadataMetrics,
+    MetadataStoreError,
+)
+from grete.errors import GreteError, IllegalStateError
+from grete.keyed_log.base import Entry, Fence
+from grete.keyed_log.memory import MemoryKeyedLog
+from grete.metadata.coordinator_stream import CoordinatorStream, config_history
+from grete.metadata.history import History
+from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
+from grete.model.job import ContainerModel, JobModel, TaskModel
+from grete.model.messages import CoordinatorMessage
+from grete.model.metadata import JobCoordinatorMetadata
+from grete.wire.job_coordinator_metadata import config_id, epoch_id
+
+ENVIRONMENT = {"CONTAINER_ID": "container_1606797336059_0010_01_000001"}
+
+
+def stream(log: MemoryKeyedLog | None = None, fence: Fence | None = None) -> CoordinatorStream:
+    return CoordinatorStream(log or MemoryKeyedLog(SystemClock()), SystemClock(), source="test", fence=fence)
+
+
+def model(*layout: int) -> JobModel:
+    """Containers with so many tasks each; S0-40's fixture is model(2, 3)."""
+    containers, number = {}, 0
+    for index, count in enumerate(layout):
+        tasks = {}
+        for _ in range(count):
+            name = TaskName(f"t{number + 1}")
+            tasks[name] = TaskModel(name, (SystemStreamPartition("s", "in", number),), number)
+            number += 1
+        containers[ContainerId(str(index))] = ContainerModel(ContainerId(str(index)), tasks)
+    return JobModel({}, containers)
+
+
+def metadata(epoch: str = "e", config: str = "c", job_model: str = "m") -> JobCoordinatorMetadata:
+    return JobCoordinatorMetadata(epoch, config, job_model)
+
+
+@pytest.mark.parametrize("blank", [None, "", " \t"])
+@pytest.mark.parametrize(("position", "name"), [(0, "Epoch ID"), (1, "Config ID"), (2, "Job Model ID")])
+def test_no_id_may_be_blank_and_the_epoch_is_looked_at_first(blank: str, position: int, name: str) -> None:
+    ids = ["x", "x", "x"]
+    ids[position] = blank
+    with pytest.raises(IllegalStateError, match=f"{name} cannot be empty"):
+        JobCoordinatorMetadata(*ids)
+    with pytest.raises(IllegalStateError, match="Epoch"):
+        JobCoordinatorMetadata(blank, blank, blank)
+
+
+def test_metadata_is_a_value() -> None:
+    assert {metadata(), metadata()} == {metadata()}
+    assert metadata() != metadata(epoch="f")
+    assert metadata() != "metadata"
+    assert repr(metadata()) == "JobCoordinatorMetadata{configId='c', epochId='e', jobModelId='m'}"
+    with pytest.raises(AttributeError):
+        metadata().epoch_id = "other"  # type: ignore[misc]
+
+
+def test_metrics_are_there_before_any_check() -> None:
+    assert JobCoordinatorMetadataManager(stream(), "YARN").metrics == MetadataMetrics(0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("new", "previous", "counted"),
+    [
+        (metadata(), None, {"newDeployment": 1}),
+        (metadata("e2", "c2", "m2"), metadata(), {"newDeployment": 1}),
+        (metadata("e", "c2", "m2"), metadata(), {"jobModelChanged": 1}),
+        (metadata("e", "c2", "m"), metadata(), {"configChanged": 1}),
+        (metadata(), metadata(), {"applicationAttemptCount": 1}),
+    ],
+)
+def test_only_the_first_difference_counts(
+    new: JobCoordinatorMetadata, previous: JobCoordinatorMetadata | None, counted: dict[str, int]
+) -> None:
+    manager = JobCoordinatorMetadataManager(stream(), "YARN")
+    assert manager.check_for_changes(new, previous) == ("applicationAttemptCount" not in counted)
+    found = {name: getattr(manager.metrics, name) for name in MetadataMetrics.__slots__}
+    assert {name: value for name, value in found.items() if value} == counted
+
+
+def test_ids_are_repeatable_and_know_what_counts() -> None:
+    manager = JobCoordinatorMetadataManager(stream(), "YARN")
+    first = manager.generate(model(2, 3), {"job.autosizing.cpu.core": "16"}, ENVIRONMENT)
+    assert first == manager.generate(model(2, 3), {"job.autosizing.cpu.core": "16", "x": "y"}, ENVIRONMENT)
+    changed = manager.generate(model(2, 3), {"job.autosizing.cpu.core": "24"}, ENVIRONMENT)
+    assert (changed.config_id != first.config_id, changed.job_model_id) == (True, first.job_model_id)
+    assert manager.generate(model(3, 2), {}, ENVIRONMENT).job_model_id != first.job_model_id
+
+
+def test_a_yarn_id_with_an_epoch_part_still_names_the_application() -> None:
+    assert (
+        epoch_id("YARN", {"CONTAINER_ID": "container_e66_1569376389369_0221_01_000049"})
+        == "1569376389369_0221"
+    )
+    with pytest.raises(GreteError, match="Failed to generate the metadata for the current attempt due to"):
+        JobCoordinatorMetadataManager(stream(), "YARN").generate(model(1), {}, {})
+
+
+def test_metadata_is_kept_by_cluster_type_and_garbage_counts_as_none() -> None:
+    log = MemoryKeyedLog(SystemClock())
+    yarn = JobCoordinatorMetadataManager(stream(log), "YARN")
+    other = JobCoordinatorMetadataManager(stream(log), "NON_YARN")
+    assert yarn.read() is None
+    other.write(metadata("other"))
+    yarn.write(metadata())
+    assert (yarn.read(), other.read()) == (metadata(), metadata("other"))
+    log.append([Entry(b'[1,"set-job-coordinator-metadata","YARN"]', b'{"values":{"meta-key":"garbage"}}')])
+    assert yarn.read() is None
+    with pytest.raises(IllegalStateError, match="cannot be null"):
+        yarn.write(None)  # type: ignore[arg-type]
+
+
+def test_a_write_that_fails_keeps_its_cause() -> None:
+    log = MemoryKeyedLog(SystemClock())
+    log.raise_fence(Fence("job", 2))
+    manager = JobCoordinatorMetadataManager(stream(log, Fence("job", 1)), "YARN")
+    with pytest.raises(MetadataStoreError, match="Failed to write the job coordinator metadata"):
+        manager.write(metadata())
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=6), st.randoms())
+def test_the_config_id_does_not_depend_on_order(extra: dict[str, str], shuffle: object) -> None:
+    config = {f"job.autosizing.{key}": value for key, value in extra.items()}
+    items = list(config.items())
+    shuffle.shuffle(items)  # type: ignore[attr-defined]
+    assert config_id(dict(items)) == config_id(config)
+
+
+def test_a_generation_is_one_append_and_vanished_keys_are_tombstoned() -> None:
+    log = MemoryKeyedLog(SystemClock())
+    stream(log).write_config({"a": "1", "b": ""}, run_id="r1", reason="first")
+    before = log.end()
+    changes = stream(log).write_config({"b": "", "c": "3"}, run_id="r2")
+    assert [(c.key, c.old, c.new) for c in changes] == [("c", None, "3"), ("a", "1", None)]
+    assert stream(log).config() == {"b": "", "c": "3"}
+    assert stream(log).run_id() == "r2"
+    assert log.end() - before == 3
+    reasons = [(message.values or {}).get("reason") for message, _ in config_history(log)]
+    assert reasons == ["first", ""]
+
+
+def test_what_a_foreign_writer_leaves_is_kept_aside_with_its_offset() -> None:
+    log = MemoryKeyedLog(SystemClock())
+    log.append(
+        [Entry(b"garbage", b"x"), Entry(b'[2,"set-config","a"]', b"{}"), Entry(b'[1,"other","k"]', b"{}")]
+    )
+    stream(log).write_config({"a": "1"}, run_id="r")
+    reader = stream(log)
+    assert reader.config() == {"a": "1"}
+    assert [quarantined.offset for quarantined in reader.quarantined] == [0, 1]
+
+
+def test_messages_are_immutable_and_equal_by_what_they_say() -> None:
+    values = {"value": "1"}
+    message = CoordinatorMessage("set-config", "k", values)
+    values["value"] = "2"
+    assert message.values == {"value": "1"}
+    with pytest.raises(TypeError):
+        message.values["value"] = "3"  # type: ignore[index]
+    assert message == CoordinatorMessage("set-config", "k", {"value": "1"})
+    assert CoordinatorMessage("set-config", "k", None).is_delete
+
+
+def test_history_keeps_the_newest_rows() -> None:
+    log = MemoryKeyedLog(SystemClock())
+    history = History(stream(log))
+    for number in range(505):
+        history.append("event", number=str(number))
+    rows = history.rows()
+    assert (len(rows), rows[-1].details["number"]) == (500, "504")
+
+
+ENTRIES = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | st.text(max_size=3)), max_size=30)
+
+
+@given(ENTRIES)
+def test_compaction_never_changes_what_a_reader_sees(writes: list[tuple[str, str | None]]) -> None:
+    logs = [MemoryKeyedLog(SystemClock()) for _ in range(2)]
+    for log in logs:
+        for key, value in writes:
+            stream(log).append(
+                [stream(log).entry("set-config", key, None if value is None else {"value": value})]
+            )
+    logs[1].compact()
+    assert stream(logs[0]).config() == stream(logs[1]).config()

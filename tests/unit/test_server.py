@@ -1,0 +1,206 @@
+"""The HTTP API: who gets in, what is served, and the client that containers read it with."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from starlette.testclient import TestClient
+
+from grete.errors import CoordinatorUnavailable, Fenced
+from grete.http_client import Backoff, JobCoordinatorClient
+from grete.server.app import build_app
+from grete.server.serve import bind, write_token
+
+TOKEN = "t0ken"  # noqa: S105 - of this test
+HOST = {"host": "127.0.0.1"}
+GOOD = {**HOST, "authorization": f"Bearer {TOKEN}"}
+ROUTES = (
+    "/",
+    "/api/v1/job-model",
+    "/api/v1/containers/0",
+    "/api/v1/job",
+    "/api/v1/config",
+    "/api/v1/history",
+    "/api/v1/checkpoints",
+    "/metrics",
+    "/readyz",
+)
+
+
+class View:
+    """A coordinator with one container under epoch 7."""
+
+    stopping = False
+
+    def job_model_document(self) -> bytes:
+        return b'{"containers":{}}'
+
+    def assignment(self, container_id: str) -> dict[str, Any] | None:
+        return {"epoch": 7} if container_id == "0" else None
+
+    def heartbeat(self, container_id: str, body: dict[str, Any]) -> str:
+        if body["epoch"] != 7:
+            raise Fenced(container_id, epoch=body["epoch"], seen=7)
+        return "stop" if self.stopping else "continue"
+
+    def job(self) -> dict[str, Any]:
+        return {"state": "running"}
+
+    def config(self) -> dict[str, str]:
+        return {}
+
+    def history(self) -> list[dict[str, Any]]:
+        return []
+
+    def checkpoints(self) -> dict[str, dict[str, str]]:
+        return {}
+
+    def metrics(self) -> str:
+        return "x 1\n"
+
+    def is_ready(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    app = build_app(View(), token=TOKEN, hosts=frozenset({"127.0.0.1", "localhost"}))
+    with TestClient(app, raise_server_exceptions=False) as made:
+        yield made
+
+
+@pytest.mark.parametrize("path", [*ROUTES, "/nowhere"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (HOST, 401),
+        ({**HOST, "authorization": "Bearer wrong"}, 401),
+        ({**HOST, "authorization": TOKEN + "x"}, 401),
+        ({**GOOD, "host": "evil.example"}, 421),
+        ({**GOOD, "host": "127.0.0.1.evil.example:80"}, 421),
+    ],
+)
+def test_nobody_gets_in_without_token_and_host(
+    client: TestClient, path: str, method: str, headers: dict[str, str], status: int
+) -> None:
+    assert client.request(method, path, headers=headers).status_code == status
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_with_token_every_route_answers(client: TestClient, path: str) -> None:
+    assert client.get(path, headers=GOOD).status_code == 200
+
+
+def test_liveness_needs_no_token(client: TestClient) -> None:
+    assert client.get("/healthz", headers=HOST).text == "ok\n"
+
+
+def test_an_unchanged_model_is_not_sent_again(client: TestClient) -> None:
+    tag = client.get("/", headers=GOOD).headers["etag"]
+    assert client.get("/", headers={**GOOD, "if-none-match": tag}).status_code == 304
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b'{"epoch":7}', {"content-type": "application/json"}, 200),
+        (b'{"epoch":6}', {"content-type": "application/json"}, 409),
+        (b'{"epoch":"7"}', {"content-type": "application/json"}, 400),
+        (b'{"epoch":NaN}', {"content-type": "application/json"}, 400),
+        (b'{"epoch":7,"epoch":7}', {"content-type": "application/json"}, 400),
+        (b"[" * 100_000, {"content-type": "application/json"}, 400),
+        (b"\xff", {"content-type": "application/json"}, 400),
+        (b'{"epoch":7}', {"content-type": "text/plain"}, 415),
+        (b" " * (1024 * 1024 + 1), {"content-type": "application/json"}, 413),
+    ],
+)
+def test_heartbeats_are_read_strictly(
+    client: TestClient, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    answer = client.post("/api/v1/containers/0/heartbeat", content=body, headers={**GOOD, **headers})
+    assert answer.status_code == status
+
+
+def test_a_token_file_is_only_its_owners(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "token"
+    first, second = write_token(path), write_token(path)
+    assert first != second
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text() == second
+
+
+def test_a_port_in_use_or_an_open_address_is_refused_before_anything_happens() -> None:
+    from grete.errors import ConfigError
+
+    taken = bind("127.0.0.1", 0)
+    taken.listen()
+    with pytest.raises(ConfigError, match=r"job\.http\.port"):
+        bind("127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(ConfigError, match="loopback"):
+        bind("0.0.0.0", 0)  # noqa: S104 - refused, which is the point
+    taken.close()
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers with what the test put there, in turn."""
+
+    script: ClassVar[list[tuple[int, str]]] = []
+
+    def do_GET(self) -> None:
+        status, body = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_the_client_tries_again_with_growing_waits(url: str) -> None:
+    waits: list[float] = []
+    Answers.script = [(500, "no"), (503, "no"), (200, json.dumps({"epoch": 7}))]
+    client = JobCoordinatorClient(url, None, sleep=waits.append)
+    assert client.container("0") == {"epoch": 7}
+    assert waits == [0.1, 0.2]
+
+
+def test_the_client_gives_up_in_samzas_words(url: str) -> None:
+    Answers.script = [(500, "broken")]
+    client = JobCoordinatorClient(url, None, sleep=lambda _: None)
+    with pytest.raises(
+        CoordinatorUnavailable, match="Unable to read JobModel from Jobcoordinator HTTP server"
+    ):
+        client.get("/")
+
+
+def test_a_coordinator_that_is_not_there_is_an_error_at_once() -> None:
+    taken = bind("127.0.0.1", 0)
+    port = taken.getsockname()[1]
+    taken.close()
+    with pytest.raises(CoordinatorUnavailable):
+        JobCoordinatorClient(f"http://127.0.0.1:{port}", None).get("/")
+
+
+def test_waits_grow_to_their_maximum_and_never_shrink() -> None:
+    delays = Backoff().delays_ms()
+    assert [next(delays) for _ in range(9)] == [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]
+    with pytest.raises(ValueError, match="greater than 1"):
+        Backoff(multiplier=1)
