@@ -57,7 +57,7 @@ services: setup ## start what tests need besides Python and Java
 nightly: lint services ## every test, campaigns in their long form
 	GRETE_NIGHTLY=1 $(BIN)/python -m pytest -q
 
-bench: setup ## the figures of docs/guarantees.md and benchmarks/, as ratios in one run
+bench: setup ## ratios to the same work by hand, in one run
 	$(BIN)/python -m benchmarks.run
 
 lock: ## write requirements/*.txt anew from requirements/*.in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -261,10 +262,14 @@ def test_stop_of_a_job_that_does_not_run_fails(job: Path, capsys: Output) -> Non
 
 
 def test_doctor_finds_what_a_configuration_lacks(job: Path, capsys: Output) -> None:
-    file = config_file(job, **{"task.inputs": "local.nowhere"})
-    assert main(["doctor", "--config", file, "-o", "json"]) == 1
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        file = config_file(job, **{"task.inputs": "local.nowhere", "job.http.port": port})
+        code = main(["doctor", "--config", file, "-o", "json"])
+    assert code == 1
     failed = {f["check"]: f["way_out"] for f in json.loads(capsys.readouterr().out) if not f["ok"]}
     assert failed == {
         "input": "grete stream create local.nowhere --partitions N",
         "application": "set job.application.path to the folder that holds it, or install it",
+        "job.http.port": "is the job running? Else set job.http.port to a free port, or remove it",
     }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +125,15 @@ def test_looking_creates_nothing(home: Path, capsys: Output) -> None:
     assert main(["status"]) == 0
     assert main(["config", "get", "--job", "nobody"]) == 1
     assert list(home.iterdir()) == []
+
+
+def test_tail_follows_what_comes(home: Path, stream: str) -> None:
+    command = [sys.executable, "-m", "grete.cli.main", "stream", "tail", stream, "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            for number in range(3):
+                assert append(home, f'{{"value": {number}, "partition": 0}}\n') == 0
+                assert json.loads(process.stdout.readline())["value"] == str(number)
+        finally:
+            process.terminate()

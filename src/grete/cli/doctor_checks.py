@@ -156,6 +156,18 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("config", True, f"warning: {warning}")
     yield from _inputs(config)
     yield _application(config)
+    if config.get("job.http.port", "0") != "0":
+        yield _port(int(config["job.http.port"]))
+
+
+def _port(port: int) -> Finding:
+    """The port that the coordinator is told to serve on; 0, the default, takes any that is free."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        way_out = "is the job running? Else set job.http.port to a free port, or remove it"
+        return Finding("job.http.port", False, f"{port}: {error.strerror}", way_out)
+    return Finding("job.http.port", True, f"{port} is free")
 
 
 def _inputs(config: Mapping[str, str]) -> Iterator[Finding]:

@@ -1,0 +1,70 @@
+"""What the doctor says of a machine that lacks something: each with the way out."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from grete.cli.main import main
+
+Output = pytest.CaptureFixture[str]
+
+
+def failed(capsys: Output) -> dict[str, str]:
+    assert main(["doctor", "-o", "json"]) == 1
+    return {f["check"]: f["way_out"] for f in json.loads(capsys.readouterr().out) if not f["ok"]}
+
+
+def java(folder: Path, version: str, modules: str) -> None:
+    (folder / "bin").mkdir()
+    script = folder / "bin" / "java"
+    script.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\necho {modules}\n")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+
+
+def test_a_machine_without_java(home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(home))
+    assert "install Java 17" in failed(capsys)["java"]
+
+
+@pytest.mark.parametrize(
+    ("version", "modules", "way_out"),
+    [
+        ("11.0.2", "jdk.incubator.vector", "install Java 17"),
+        ("17.0.1", "java.base", "complete runtime"),
+    ],
+)
+def test_a_java_that_spark_cannot_use(
+    home: Path,
+    capsys: Output,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    modules: str,
+    way_out: str,
+) -> None:
+    java(home, version, modules)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert way_out in failed(capsys)["java"]
+
+
+def test_a_worker_python_that_is_not_ours(
+    home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/bin/sh")
+    assert "unset it" in failed(capsys)["PYSPARK_PYTHON"]
+
+
+def test_a_home_that_cannot_be_written(home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "file").write_text("in the way")
+    monkeypatch.setenv("GRETE_HOME", str(home / "file" / "home"))
+    assert "local folder" in failed(capsys)["GRETE_HOME"]
+
+
+def test_the_doctor_leaves_nothing_behind(home: Path, capsys: Output) -> None:
+    main(["doctor"])
+    assert "GRETE_HOME" in capsys.readouterr().out
+    assert list(home.iterdir()) == []
