@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from grete.errors import ConfigError
 from grete.grouping.ssp import Groups, broadcast_ssps
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-from grete.wire.java_hash import JavaHashMap
+from grete.wire.java_hash import hash_set_order
 
 
 def previous_ssp(
@@ -55,7 +55,7 @@ def keep_keys_with_their_state(
         return groups
     before = _counts(owners)
     now = _counts(ssp for ssps in groups.values() for ssp in ssps if ssp not in shared)
-    sets: dict[TaskName, JavaHashMap[SystemStreamPartition]] = {}
+    sets: dict[TaskName, list[SystemStreamPartition]] = {}
     for task, ssps in groups.items():
         for ssp in ssps:
             owner = task
@@ -63,5 +63,5 @@ def keep_keys_with_their_state(
             if ssp not in shared and stream in before:
                 origin = previous_ssp(ssp, previous_count=before[stream], current_count=now[stream])
                 owner = owners.get(origin, task)
-            sets.setdefault(owner, JavaHashMap()).put(ssp)
-    return {task: tuple(members) for task, members in sets.items()}
+            sets.setdefault(owner, []).append(ssp)
+    return {task: hash_set_order(members) for task, members in sets.items()}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.labels import ssp_label
-from grete.wire.java_hash import JavaHashMap
+from grete.wire.java_hash import JavaHashMap, hash_set_order
 
 Groups = dict[TaskName, tuple[SystemStreamPartition, ...]]
 SspGrouper = Callable[[Iterable[SystemStreamPartition], Mapping[str, str]], Groups]
@@ -64,16 +64,13 @@ def group_by_ssp(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str
 def _group(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str], label: TaskNamer) -> Groups:
     shared = broadcast_ssps(config)
     buckets = _elasticity(config)
-    sets: dict[TaskName, JavaHashMap[SystemStreamPartition]] = {}
+    members: dict[TaskName, list[SystemStreamPartition]] = {}
     for ssp in ssps:
         if ssp in shared:
             continue
         for member in _bucketed(ssp, buckets):
-            sets.setdefault(TaskName(label(member)), JavaHashMap()).put(member)
-    for members in sets.values():
-        for ssp in shared:
-            members.put(ssp)
-    return {task: tuple(members) for task, members in sets.items()}
+            members.setdefault(TaskName(label(member)), []).append(member)
+    return {task: hash_set_order([*own, *shared]) for task, own in members.items()}
 
 
 def _elasticity(config: Mapping[str, str]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 _POLYNOMIAL = 0x82F63B78
 
 
@@ -26,17 +28,17 @@ def crc32c(data: bytes) -> int:
     """The checksum as an unsigned 32-bit number."""
     crc = 0xFFFFFFFF
     whole = len(data) & ~7
-    for i in range(0, whole, 8):
-        low = crc ^ int.from_bytes(data[i : i + 4], "little")
+    for first, high in struct.iter_unpack("<II", memoryview(data)[:whole]):
+        low = crc ^ first
         crc = (
             _T7[low & 0xFF]
             ^ _T6[(low >> 8) & 0xFF]
             ^ _T5[(low >> 16) & 0xFF]
             ^ _T4[low >> 24]
-            ^ _T3[data[i + 4]]
-            ^ _T2[data[i + 5]]
-            ^ _T1[data[i + 6]]
-            ^ _T0[data[i + 7]]
+            ^ _T3[high & 0xFF]
+            ^ _T2[(high >> 8) & 0xFF]
+            ^ _T1[(high >> 16) & 0xFF]
+            ^ _T0[high >> 24]
         )
     for byte in data[whole:]:
         crc = _T0[(crc ^ byte) & 0xFF] ^ (crc >> 8)

@@ -8,6 +8,7 @@ become red-black trees, where an insertion moves the root to the front.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from grete.model.ids import SystemStream, SystemStreamPartition
@@ -39,6 +40,7 @@ def string_hash(text: str) -> int:
     return _signed(result)
 
 
+@lru_cache(maxsize=4096)
 def system_stream_hash(system: str, stream: str) -> int:
     """org.apache.samza.system.SystemStream.hashCode."""
     return _signed(31 * (31 + string_hash(stream)) + string_hash(system))
@@ -69,6 +71,12 @@ def _spread(hash_code: int) -> int:
 
 def _table_size_for(capacity: int) -> int:
     return 1 if capacity <= 1 else 1 << (capacity - 1).bit_length()
+
+
+def hash_set_order(items: Iterable[K]) -> tuple[K, ...]:
+    """The items in the order of a HashSet to which they were added in turn; one item needs no table."""
+    listed = tuple(items)
+    return listed if len(listed) < 2 else tuple(JavaHashMap.of(listed))
 
 
 class JavaHashMap(Generic[K]):
