@@ -106,6 +106,14 @@ def test_stop_asks_first_and_kills_at_the_deadline() -> None:
     assert state.phase is Phase.STOPPED
 
 
+def test_asking_twice_shortens_the_deadline_and_never_lengthens_it() -> None:
+    state, _ = decide(started(), StopRequested(30), 100)
+    state, _ = decide(state, StopRequested(60), 101)
+    assert state.kill_at_s == 130
+    state, _ = decide(state, StopRequested(0), 102)
+    assert decide(state, Tick(), 102)[1] == (Kill(ZERO),)
+
+
 def test_nothing_leads_out_of_a_final_phase() -> None:
     final, _ = exited(started(), 0)
     for event in (Started((ZERO,)), ContainerExited(ZERO, 1, 1), StopRequested(1), Tick()):

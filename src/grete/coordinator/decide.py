@@ -201,8 +201,11 @@ def _failed(
 
 
 def _stop(state: State, event: StopRequested, now_s: float) -> tuple[State, tuple[Action, ...]]:
-    if state.phase == Phase.STOPPING:
-        return state, ()
+    if (
+        state.phase == Phase.STOPPING
+    ):  # asked again: the earlier deadline counts, so that a second signal can kill
+        sooner_s = min(now_s + event.deadline_s, state.kill_at_s if state.kill_at_s is not None else now_s)
+        return replace(state, kill_at_s=sooner_s), ()
     state = replace(
         state,
         phase=Phase.STOPPING,
