@@ -36,6 +36,7 @@ from grete.keyed_log.base import Fence
 from grete.keyed_log.sqlite import SqliteKeyedLog
 from grete.launch.base import Launcher
 from grete.launch.process import ProcessLauncher
+from grete.launch.thread import ThreadLauncher
 from grete.metadata.access import FILE_NAME
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
@@ -109,11 +110,22 @@ class _Run:
         """The configuration to submit, None to go on with the stream's."""
         if not self._options.config_paths:
             return None
-        config = apply_rewriters(load(self._options.config_paths, self._options.overrides))
+        config = apply_rewriters(
+            load(self._options.config_paths, self._options.overrides), list_streams=self._list_streams
+        )
         for warning in validate(config):
             _log.warning("%s", warning)
         failpoint("submit.config-loaded")
         return in_current_words(config)
+
+    def _list_streams(self, system: str, config: Mapping[str, str]) -> Sequence[str]:
+        """The streams of an embedded system, for rewriters that choose inputs by pattern."""
+        directory = system_directory(config, system, self._home)
+        opened = LocalSystem(directory, self._clock)
+        try:
+            return opened.streams()
+        finally:
+            opened.close()
 
     def _job(self, submitted: Mapping[str, str] | None) -> JobId:
         if submitted is not None:
@@ -249,7 +261,7 @@ class _Run:
         server.start()
         self._stack.callback(server.close)
         failpoint("coordinator.serving")
-        launcher = ProcessLauncher(list(self._options.container_command), state_dir / "logs")
+        launcher = self._launcher(config, state_dir)
         self._stack.callback(launcher.close)
         loop = self._loop(config, leadership, launcher, server.url, token_file)
         view.loop = loop
@@ -262,6 +274,17 @@ class _Run:
         self._stop_on_signals(loop, config)
         final = loop.run(tuple(sorted(calculated.model.containers)))
         return self._finish(final, run_id, leadership, server.url)
+
+    def _launcher(self, config: Mapping[str, str], state_dir: Path) -> Launcher:
+        if config.get("job.launcher") == "thread":
+            from grete.spark.container import run_container
+
+            if "task.opts" in config:
+                _log.warning(
+                    "task.opts has no effect with job.launcher=thread: there is no process to give it to"
+                )
+            return ThreadLauncher(run_container)
+        return ProcessLauncher(list(self._options.container_command), state_dir / "logs")
 
     def _loop(
         self,

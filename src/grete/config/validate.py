@@ -17,6 +17,7 @@ from grete.config.changes import refused_changes as refused_changes
 from grete.config.java_regex import compile_java
 from grete.config.key import TEXT, Key
 from grete.config.keys import find_key
+from grete.config.not_yet import not_yet
 from grete.config.redact import Redactor, redact_value
 from grete.config.secrets import has_reference
 from grete.config.stores import changelog_stream, changelog_system, store_names
@@ -247,6 +248,7 @@ def _regexes(config: Mapping[str, str]) -> Iterator[str]:
 
 
 _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
+    not_yet,
     _texts,
     _identity,
     _types,

@@ -1,0 +1,79 @@
+"""Containers as threads of this process, for debugging an application (Samza's ThreadJobFactory)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from grete.launch.base import ContainerExit, ContainerStart, Launcher
+from grete.model.ids import ContainerId
+
+_log = logging.getLogger(__name__)
+RunContainer = Callable[[Mapping[str, str], threading.Event], int]
+IN_PROCESS = "GRETE_CONTAINER_IN_PROCESS"
+_CRASHED = 1
+
+
+@dataclass(slots=True)
+class _Running:
+    start: ContainerStart
+    thread: threading.Thread
+    stop: threading.Event = field(default_factory=threading.Event)
+    exit_code: int | None = None
+    reason: str = ""
+
+
+class ThreadLauncher(Launcher):
+    """Runs `run_container` in a thread each. A thread can not be killed: `kill` is a second request to stop."""
+
+    def __init__(self, run_container: RunContainer) -> None:
+        self._run_container = run_container
+        self._running: dict[ContainerId, _Running] = {}
+
+    def start(self, container: ContainerStart) -> None:
+        """See Launcher."""
+        known = self._running.get(container.container_id)
+        if known is not None and known.start.epoch == container.epoch:
+            return
+        name = f"container-{container.container_id}"
+        running = _Running(container, threading.Thread(name=name, daemon=True))
+        running.thread = threading.Thread(target=self._run, args=(running,), name=name, daemon=True)
+        self._running[container.container_id] = running
+        running.thread.start()
+
+    def _run(self, running: _Running) -> None:
+        environment = {**running.start.environment, IN_PROCESS: "1"}
+        try:
+            running.exit_code = self._run_container(environment, running.stop)
+        except Exception as error:  # noqa: BLE001 - a thread begins here; its end must be reported like any other
+            _log.exception("container %s crashed", running.start.container_id)
+            running.exit_code, running.reason = _CRASHED, repr(error)
+
+    def request_stop(self, container_id: ContainerId) -> None:
+        """See Launcher."""
+        if container_id in self._running:
+            self._running[container_id].stop.set()
+
+    def kill(self, container_id: ContainerId) -> None:
+        """See Launcher; the best a thread allows."""
+        self.request_stop(container_id)
+
+    def exits(self) -> list[ContainerExit]:
+        """See Launcher."""
+        ended = [id_ for id_, running in self._running.items() if not running.thread.is_alive()]
+        found = []
+        for id_ in ended:
+            running = self._running.pop(id_)
+            code = _CRASHED if running.exit_code is None else running.exit_code
+            found.append(ContainerExit(id_, running.start.epoch, code, running.reason))
+        return found
+
+    def close(self) -> None:
+        """See Launcher."""
+        for running in self._running.values():
+            running.stop.set()
+        for running in self._running.values():
+            running.thread.join(timeout=30)
+        self._running.clear()
