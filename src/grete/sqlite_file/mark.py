@@ -1,0 +1,65 @@
+"""The high-water mark: beside the file, the number of the last commit that was acknowledged.
+
+Written after the commit is durable and never synced: after a crash it may claim less than the file holds, never
+more. So a file below its mark has lost something, whatever lost it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+_log = logging.getLogger("grete.sqlite_file")
+_MARK = struct.Struct(">16sqI")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The number of a commit in a file's lineage. A file that was created anew has another lineage."""
+
+    lineage: bytes
+    number: int
+
+
+class MarkFile:
+    """`<file>.mark`. Removing it is the operator's way to accept a loss."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.with_name(f"{path.name}.mark")
+        self._descriptor: int | None = None
+
+    def read(self) -> Commit | None:
+        """The mark, None when there is none or it is damaged itself, as a power cut may leave it."""
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        if len(data) < _MARK.size:
+            return None
+        lineage, number, crc = _MARK.unpack_from(data)
+        return Commit(lineage, number) if crc == _crc(lineage, number) else None
+
+    def write(self, commit: Commit) -> None:
+        """Raise the mark. Two processes may write in the other order than they committed: it then claims less."""
+        record = _MARK.pack(commit.lineage, commit.number, _crc(commit.lineage, commit.number))
+        try:
+            if self._descriptor is None:
+                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            os.pwrite(self._descriptor, record, 0)
+        except OSError as error:
+            # the commit is durable: it would be a lie to fail it for want of its mark
+            _log.warning("the mark %s was not written (%s): it stays behind", self.path, error)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _crc(lineage: bytes, number: int) -> int:
+    return zlib.crc32(struct.pack(">16sq", lineage, number))
