@@ -21,8 +21,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from grete.model.fence import Fence as Fence
+
+TOMBSTONE_RETENTION_MS = 24 * 60 * 60 * 1000
+"""Compaction leaves tombstones for a day: a reader that was away for a night still learns of the deletion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +37,11 @@ class Entry:
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """What a reader gets. `epoch` is the fence's epoch under which it was written, None for tools.
 
-    `timestamp_ms` is the writer's wall clock: for people, never for order.
+    `timestamp_ms` is the writer's wall clock: for people, never for order. A tuple, since a bootstrap makes a
+    million of them: 0.3 µs each, a frozen dataclass takes 0.8.
     """
 
     offset: int
@@ -57,7 +61,8 @@ class KeyedLog(ABC):
         """Append all entries atomically and return the offset of the last one.
 
         An empty call returns `end()` after checking the fence. `append_id` (a random one when absent) is
-        remembered with the entries: appending the same id again writes nothing and returns the first offset.
+        remembered with the entries, for at least 10,000 later offsets: appending the same id again writes nothing
+        and returns what the first append returned.
 
         Raises:
             Fenced: the scope has seen a higher epoch. A higher own epoch raises the scope.
@@ -67,7 +72,10 @@ class KeyedLog(ABC):
 
     @abstractmethod
     def resolve(self, append_id: str) -> int | None:
-        """The last offset of the append with this id, or None when it never became durable and never will."""
+        """The last offset of the append with this id, or None when it never became durable and never will.
+
+        Before it answers, it makes sure that a later crash cannot change the answer.
+        """
 
     @abstractmethod
     def raise_fence(self, fence: Fence) -> None:

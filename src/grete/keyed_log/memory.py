@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from grete.clock import Clock
 from grete.errors import Fenced, IllegalStateError
-from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
+from grete.keyed_log.base import TOMBSTONE_RETENTION_MS, Entry, Fence, KeyedLog, Record
 
 
 class MemoryKeyedLog(KeyedLog):
@@ -19,7 +19,8 @@ class MemoryKeyedLog(KeyedLog):
         self._end = -1
         self._epochs: dict[str, int] = {}
         self._appends: dict[str, int] = {}
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._waiting: set[threading.Event] = set()
         self._closed = False
 
     def _check(self, fence: Fence) -> None:
@@ -36,12 +37,14 @@ class MemoryKeyedLog(KeyedLog):
         self, entries: Sequence[Entry], *, fence: Fence | None = None, append_id: str | None = None
     ) -> int:
         """See KeyedLog."""
-        with self._changed:
+        with self._lock:
             self._check_open()
             if fence is not None:
                 self._check(fence)
             if append_id is not None and append_id in self._appends:
                 return self._appends[append_id]
+            if not entries:
+                return self._end
             now_ms = self._clock.wall_ms()
             epoch = None if fence is None else fence.epoch
             for entry in entries:
@@ -49,44 +52,63 @@ class MemoryKeyedLog(KeyedLog):
                 self._records.append(Record(self._end, entry.key, entry.value, now_ms, epoch))
             if append_id is not None:
                 self._appends[append_id] = self._end
-            self._changed.notify_all()
+            for event in self._waiting:
+                event.set()
             return self._end
 
     def resolve(self, append_id: str) -> int | None:
         """See KeyedLog."""
-        with self._changed:
+        with self._lock:
             return self._appends.get(append_id)
 
     def raise_fence(self, fence: Fence) -> None:
         """See KeyedLog."""
-        with self._changed:
+        with self._lock:
             self._check_open()
             self._check(fence)
 
     def read(self, after: int = -1) -> Iterator[Record]:
         """See KeyedLog."""
-        with self._changed:
+        with self._lock:
             self._check_open()
             records = list(self._records)
         return (record for record in records if record.offset > after)
 
     def end(self) -> int:
         """See KeyedLog."""
-        with self._changed:
+        with self._lock:
             self._check_open()
             return self._end
 
     def wait(self, after: int, timeout_s: float) -> bool:
         """See KeyedLog."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._end > after, timeout_s)
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        event = threading.Event()
+        with self._lock:
+            self._waiting.add(event)
+        try:
+            while self.end() <= after:
+                left_s = deadline_s - self._clock.monotonic_s()
+                if left_s <= 0 or not self._clock.wait(event, left_s):
+                    return self.end() > after
+                event.clear()
+            return True
+        finally:
+            with self._lock:
+                self._waiting.discard(event)
 
     def compact(self) -> int:
         """See KeyedLog."""
-        with self._changed:
+        with self._lock:
             self._check_open()
             last = {record.key: record.offset for record in self._records}
-            kept = [record for record in self._records if last[record.key] == record.offset]
+            horizon_ms = self._clock.wall_ms() - TOMBSTONE_RETENTION_MS
+            kept = [
+                record
+                for record in self._records
+                if last[record.key] == record.offset
+                and (record.value is not None or record.timestamp_ms > horizon_ms)
+            ]
             dropped = len(self._records) - len(kept)
             self._records = kept
             return dropped

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from grete.errors import Fenced
+from grete.errors import Fenced, IllegalStateError
 from grete.keyed_log.base import Entry, Fence, KeyedLog
 
 OpenLog = Callable[[], KeyedLog]
@@ -23,6 +23,11 @@ def _entries(*pairs: tuple[str, str | None]) -> list[Entry]:
 
 def _contents(log: KeyedLog, after: int = -1) -> list[tuple[int, bytes, bytes | None]]:
     return [(record.offset, record.key, record.value) for record in log.read(after)]
+
+
+def _state(log: KeyedLog) -> dict[bytes, bytes]:
+    last = {record.key: record.value for record in log.read()}
+    return {key: value for key, value in last.items() if value is not None}
 
 
 class KeyedLogConformance:
@@ -124,3 +129,104 @@ class KeyedLogConformance:
         keys = [key for _, key, _ in _contents(open_log())]
         assert sorted(keys[::2]) == sorted(f"{n}-{i}".encode() for n in range(4) for i in range(25))
         assert keys[::2] == keys[1::2]
+
+    def test_an_own_epoch_above_raises_the_scope(self, open_log: OpenLog) -> None:
+        """Appending under a new epoch is enough to fence the old one."""
+        log, old = open_log(), open_log()
+        old.append(_entries(("a", "1")), fence=Fence("job", 1))
+        log.append(_entries(("a", "2")), fence=Fence("job", 2))
+        with pytest.raises(Fenced):
+            old.append(_entries(("a", "late")), fence=Fence("job", 1))
+
+    def test_appending_nothing_checks_the_fence(self, open_log: OpenLog) -> None:
+        """So that a leader can ask whether it still is one."""
+        log = open_log()
+        log.raise_fence(Fence("job", 2))
+        with pytest.raises(Fenced):
+            log.append([], fence=Fence("job", 1))
+
+    def test_a_fenced_append_leaves_no_trace(self, open_log: OpenLog) -> None:
+        """Neither records nor its id: its successor may use both."""
+        log = open_log()
+        log.raise_fence(Fence("job", 2))
+        with pytest.raises(Fenced):
+            log.append(_entries(("a", "1"), ("b", "1")), fence=Fence("job", 1), append_id="x")
+        assert (log.end(), _contents(log), log.resolve("x")) == (-1, [], None)
+        assert log.append(_entries(("a", "2")), fence=Fence("job", 2), append_id="x") == 0
+
+    def test_an_append_that_did_not_happen_can_be_tried_again_after_it_was_resolved(
+        self, open_log: OpenLog
+    ) -> None:
+        """Resolving to None closes the old attempt, not the id."""
+        log = open_log()
+        assert log.resolve("x") is None
+        assert log.append(_entries(("a", "1")), append_id="x") == 0
+        assert log.resolve("x") == 0
+
+    def test_reading_from_anywhere_gives_what_comes_after(self, open_log: OpenLog) -> None:
+        """Before the beginning, in the middle, at the end, beyond it; compacted or not."""
+        log = open_log()
+        for i in range(10):
+            log.append(_entries((f"k{i % 3}", f"{i}")))
+        for _ in range(2):
+            everything = _contents(log)
+            for after in range(-1, 12):
+                assert _contents(log, after) == [record for record in everything if record[0] > after]
+            log.compact()
+
+    def test_reading_ends_where_the_log_ended_when_it_began(self, open_log: OpenLog) -> None:
+        """What comes later is for the next read."""
+        log = open_log()
+        log.append(_entries(("a", "1"), ("b", "1")))
+        reading = log.read()
+        first = next(reading)
+        log.append(_entries(("c", "1")))
+        assert [first.key, *(record.key for record in reading)] == [b"a", b"b"]
+
+    def test_readers_go_on_while_the_log_is_compacted(self, open_log: OpenLog) -> None:
+        """A key whose record goes away comes later in the same log; order is kept."""
+        log = open_log()
+        log.append(_entries(*((f"k{i % 7}", f"{i}") for i in range(9_000))))
+        reading = log.read()
+        seen = [next(reading).offset]
+        assert log.compact() == 8_993
+        log.append(_entries(("k0", "later")))
+        seen += [record.offset for record in reading]
+        assert seen == sorted(set(seen))
+        assert seen[-7:] == list(range(8_993, 9_000))
+
+    def test_the_state_of_a_compacted_log_is_that_of_the_whole_one(self, open_log: OpenLog) -> None:
+        """Compaction changes how the state is told, never the state (fault 16)."""
+        log = open_log()
+        log.append(
+            _entries(("a", "1"), ("b", "1"), ("a", None), ("c", ""), ("b", "2"), ("d", "1"), ("d", None))
+        )
+        before = _state(log)
+        log.compact()
+        assert _state(log) == before == {b"b": b"2", b"c": b""}
+        assert log.end() == 6
+
+    def test_records_of_any_size_and_number_come_back(self, open_log: OpenLog) -> None:
+        """Larger than any chunk that a back end reads at once."""
+        log = open_log()
+        log.append([Entry(b"big", bytes(5 << 20)), Entry(b"", b"no key"), Entry(bytes(range(256)), b"")])
+        log.append([Entry(b"%d" % i, b"small") for i in range(10_000)])
+        sizes = [(len(record.key), len(record.value or b"")) for record in log.read()]
+        assert sizes[:3] == [(3, 5 << 20), (0, 6), (256, 0)]
+        assert len(sizes) == 10_003
+
+    def test_waiting_for_what_is_there_returns_at_once(self, open_log: OpenLog) -> None:
+        """Also in another opener."""
+        open_log().append(_entries(("a", "1")))
+        assert open_log().wait(-1, 0)
+        assert not open_log().wait(0, 0)
+
+    def test_a_closed_log_says_so(self, open_log: OpenLog) -> None:
+        """Closing twice is fine."""
+        log = open_log()
+        log.append(_entries(("a", "1")))
+        log.close()
+        log.close()
+        for use in (lambda: log.append([]), log.end, lambda: log.raise_fence(Fence("job", 1))):
+            with pytest.raises(IllegalStateError):
+                use()
