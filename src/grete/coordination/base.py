@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class Holder:
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
+
+    def described(self) -> str:
+        """For the one who is refused: who, where and since when."""
+        since = datetime.fromtimestamp(self.since_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"{self} since {since}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +45,12 @@ class Coordination(ABC):
     """Leader election for named scopes."""
 
     @abstractmethod
-    def campaign(self, scope: str, *, take_over: bool = False) -> Leadership:
+    def campaign(self, scope: str, *, take_over: bool = False, epoch_floor: int = 0) -> Leadership:
         """Become leader now, without waiting.
 
         A holder that is known to be dead, or has not renewed for its whole TTL as observed here, is succeeded at
-        once. `take_over` succeeds a living one too: its next write is fenced.
+        once. `take_over` succeeds a living one too: its next write is fenced. The new epoch is above `epoch_floor`,
+        the highest one that the caller's own log has seen: losing the store never lowers it.
 
         Raises:
             HeldByOther: somebody else leads; names the holder.

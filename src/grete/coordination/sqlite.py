@@ -1,17 +1,20 @@
 """Leadership in a SQLite file, for processes of one machine.
 
-Two signs of life: an operating system lock on a file, which the kernel gives back the moment the holder dies, so a
-killed job starts again at once; and a renewal counter, for a holder that hangs: whoever sees it unchanged for a
-whole TTL on its own clock may take over. The epoch grows in the same transaction that writes the new holder.
+Two signs of life: an operating system lock on a file of the holder's own, which the kernel gives back the moment
+the holder dies, so a killed job starts again at once; and a renewal counter, for a holder that hangs: whoever sees
+it unchanged for a whole TTL on its own clock may take over.
+
+The epoch grows in the transaction that writes the new holder, and the same transaction raises the scope's fence in
+this file. It is above everything that the leadership row, the fence and the caller have seen, so that losing the
+row, the fence or the lock file never brings an old epoch back.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import re
 import socket
 import uuid
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import apsw
@@ -19,127 +22,150 @@ import orjson
 
 from grete.clock import Clock
 from grete.coordination.base import Coordination, Holder, Leadership
-from grete.errors import HeldByOther
-from grete.sqlite_file import SqliteFile
+from grete.coordination.locks import Life, LifeLocks
+from grete.coordination.patience import Patience
+from grete.errors import Fenced, HeldByOther, LogCorrupted
+from grete.model.fence import Fence
+from grete.sqlite_file import SqliteFile, check_fences, seen_epoch
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS leadership (
-  scope TEXT PRIMARY KEY, epoch INTEGER NOT NULL, holder TEXT NOT NULL, renewals INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS leaderships (
+  scope TEXT PRIMARY KEY, epoch INTEGER NOT NULL, holder TEXT, renewals INTEGER NOT NULL) WITHOUT ROWID;
 """
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """`holder` is None once the leadership was released."""
+
+    epoch: int
+    holder: Holder | None
+    renewals: int
+
+
 class SqliteCoordination(Coordination):
-    """Leader election over a file and a directory of lock files."""
+    """Leader election over a file and a directory of lock files. Calls wait a sixth of the TTL for the file."""
 
     def __init__(self, file: SqliteFile, locks_directory: Path, clock: Clock, *, ttl_s: float = 15.0) -> None:
         self._file = file
-        self._locks_directory = locks_directory
+        self._locks = LifeLocks(locks_directory)
         self._clock = clock
-        self._ttl_s = ttl_s
-        self._locks: dict[str, int] = {}
-        self._seen: dict[str, tuple[int, int, float]] = {}
-        with file.transaction() as connection:
-            connection.execute(_SCHEMA)
+        self._patience = Patience(clock, ttl_s=ttl_s)
+        self._timeout_s = ttl_s / 6
+        file.ensure_schema("leaderships", _SCHEMA)
 
-    def campaign(self, scope: str, *, take_over: bool = False) -> Leadership:
+    def campaign(self, scope: str, *, take_over: bool = False, epoch_floor: int = 0) -> Leadership:
         """See Coordination."""
         asked_s = self._clock.monotonic_s()
-        alive = not self._lock(scope)
-        if alive and not take_over and not self._has_hung(scope):
-            holder = self._row(scope)
-            raise HeldByOther(scope, "another process" if holder is None else str(holder[2]))
+        before = self._row(scope)
+        if before is not None and before.holder is not None and not take_over:
+            self._refuse_if_living(scope, before, before.holder)
         me = Holder(socket.gethostname(), os.getpid(), uuid.uuid4().hex, self._clock.wall_ms())
-        document = orjson.dumps({name: getattr(me, name) for name in Holder.__slots__}).decode()
-        with self._file.transaction() as connection:
-            epoch = max(_epoch_in(connection, scope), _fence_in(connection, scope)) + 1
-            connection.execute(
-                "INSERT OR REPLACE INTO leadership VALUES (?, ?, ?, 0)", (scope, epoch, document)
-            )
-        return Leadership(scope, epoch, me.incarnation, asked_s + self._ttl_s * 2 / 3)
-
-    def _lock(self, scope: str) -> bool:
-        """Take the scope's file lock; False when another living process has it."""
-        if scope in self._locks:
-            return True
-        self._locks_directory.mkdir(parents=True, exist_ok=True)
-        name = re.sub(r"[^A-Za-z0-9._-]", "_", scope) + ".lock"
-        descriptor = os.open(self._locks_directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._locks.hold(
+            scope, me.incarnation
+        )  # before the row names us: a row without a lock looks like a loss
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return False
-        self._locks[scope] = descriptor
-        return True
+            epoch = self._file.urgently(
+                lambda connection: _elect(connection, scope, before, me, take_over, epoch_floor),
+                busy_timeout_s=self._timeout_s,
+            )
+        except BaseException:
+            self._locks.drop(scope, me.incarnation)
+            raise
+        if before is not None and before.holder is not None:
+            self._locks.drop(scope, before.holder.incarnation)
+        return Leadership(scope, epoch, me.incarnation, self._patience.until_s(asked_s))
 
-    def _has_hung(self, scope: str) -> bool:
-        """Whether the renewal counter has stood still for a TTL since we first saw it."""
-        row = self._row(scope)
-        if row is None:
-            return False
-        now_s = self._clock.monotonic_s()
-        seen = self._seen.get(scope)
-        if seen is None or seen[:2] != (row[0], row[1]):
-            self._seen[scope] = (row[0], row[1], now_s)
-            return False
-        return now_s - seen[2] >= self._ttl_s
+    def _refuse_if_living(self, scope: str, row: _Row, holder: Holder) -> None:
+        if self._locks.life(scope, holder.incarnation) is Life.DEAD:
+            return
+        if not self._patience.is_over(scope, row.epoch, row.renewals):
+            raise HeldByOther(scope, holder.described())
 
-    def _row(self, scope: str) -> tuple[int, int, Holder] | None:
-        """(epoch, renewals, holder)."""
+    def _row(self, scope: str) -> _Row | None:
         with self._file.reading() as connection:
-            row = connection.execute(
-                "SELECT epoch, renewals, holder FROM leadership WHERE scope = ?", (scope,)
-            ).fetchone()
-        return None if row is None or not row[2] else (row[0], row[1], Holder(**orjson.loads(row[2])))
+            return _row_in(connection, scope)
 
     def renew(self, leadership: Leadership) -> Leadership | None:
         """See Coordination."""
         asked_s = self._clock.monotonic_s()
-        with self._file.transaction() as connection:
-            connection.execute(
-                "UPDATE leadership SET renewals = renewals + 1 WHERE scope = ? AND epoch = ?",
-                (leadership.scope, leadership.epoch),
-            )
-            if connection.changes() == 0:
-                return None
-        self._lock(leadership.scope)  # after a take-over the old holder's lock becomes free when it ends
-        until_s = asked_s + self._ttl_s * 2 / 3
-        return Leadership(leadership.scope, leadership.epoch, leadership.incarnation, until_s)
+        is_ours = self._file.urgently(
+            lambda connection: _renew(connection, leadership), busy_timeout_s=self._timeout_s
+        )
+        if not is_ours:
+            self._locks.drop(leadership.scope, leadership.incarnation)
+            return None
+        return replace(leadership, valid_until_s=self._patience.until_s(asked_s))
 
     def release(self, leadership: Leadership) -> None:
         """See Coordination."""
-        with self._file.transaction() as connection:
-            connection.execute(
-                "UPDATE leadership SET holder = '' WHERE scope = ? AND epoch = ?",
+        self._file.urgently(
+            lambda connection: connection.execute(
+                "UPDATE leaderships SET holder = NULL WHERE scope = ? AND epoch = ?",
                 (leadership.scope, leadership.epoch),
-            )
-        self._unlock(leadership.scope)
-
-    def _unlock(self, scope: str) -> None:
-        descriptor = self._locks.pop(scope, None)
-        if descriptor is not None:
-            os.close(descriptor)
+            ).fetchall(),
+            busy_timeout_s=self._timeout_s,
+        )
+        self._locks.drop(leadership.scope, leadership.incarnation)
 
     def holder(self, scope: str) -> Holder | None:
         """See Coordination."""
-        if scope not in self._locks and self._lock(scope):
-            self._unlock(scope)
-            return None
         row = self._row(scope)
-        return None if row is None else row[2]
+        if row is None or row.holder is None:
+            return None
+        return None if self._locks.life(scope, row.holder.incarnation) is Life.DEAD else row.holder
 
     def close(self) -> None:
         """See Coordination."""
-        for scope in list(self._locks):
-            self._unlock(scope)
+        self._locks.close()
 
 
-def _epoch_in(connection: apsw.Connection, scope: str) -> int:
-    row = connection.execute("SELECT epoch FROM leadership WHERE scope = ?", (scope,)).fetchone()
-    return 0 if row is None else int(row[0])
+def _elect(
+    connection: apsw.Connection,
+    scope: str,
+    before: _Row | None,
+    me: Holder,
+    take_over: bool,
+    epoch_floor: int,
+) -> int:
+    """Write the new holder, unless somebody was elected or renewed since `before` was read; returns the epoch."""
+    now = _row_in(connection, scope)
+    if now is not None and now.holder is not None and now != before and not take_over:
+        raise HeldByOther(scope, now.holder.described())
+    epoch = 1 + max(0 if now is None else now.epoch, seen_epoch(connection, scope) or 0, epoch_floor)
+    check_fences(connection, [Fence(scope, epoch)])
+    connection.execute(
+        "INSERT OR REPLACE INTO leaderships VALUES (?, ?, ?, 0)",
+        (scope, epoch, orjson.dumps(asdict(me)).decode()),
+    )
+    return epoch
 
 
-def _fence_in(connection: apsw.Connection, scope: str) -> int:
-    """The floor: what the scope's fence has seen, should the leadership row ever be lost."""
-    row = connection.execute("SELECT epoch FROM fences WHERE scope = ?", (scope,)).fetchone()
-    return 0 if row is None else int(row[0])
+def _renew(connection: apsw.Connection, leadership: Leadership) -> bool:
+    """Count a renewal, unless the leadership is over."""
+    row = _row_in(connection, leadership.scope)
+    if row is None or row.holder is None or row.holder.incarnation != leadership.incarnation:
+        return False
+    try:
+        check_fences(connection, [Fence(leadership.scope, leadership.epoch)])
+    except Fenced:
+        return False
+    connection.execute(
+        "UPDATE leaderships SET renewals = renewals + 1 WHERE scope = ?", (leadership.scope,)
+    ).fetchall()
+    return True
+
+
+def _row_in(connection: apsw.Connection, scope: str) -> _Row | None:
+    row = connection.execute(
+        "SELECT epoch, holder, renewals FROM leaderships WHERE scope = ?", (scope,)
+    ).fetchone()
+    if row is None:
+        return None
+    try:
+        holder = None if row[1] is None else Holder(**orjson.loads(row[1]))
+    except (orjson.JSONDecodeError, TypeError) as error:
+        raise LogCorrupted(
+            f"{connection.filename}: the leadership of {scope!r} is damaged; delete its row to elect anew"
+        ) from error
+    return _Row(row[0], holder, row[2])

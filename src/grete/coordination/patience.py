@@ -1,0 +1,36 @@
+"""How a contender learns that a holder hangs: its renewals stand still for a whole TTL on the contender's clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grete.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    epoch: int
+    renewals: int
+    since_s: float
+
+
+class Patience:
+    """What one contender has seen of other holders. Clocks are never compared (RELIABILITY rule 3)."""
+
+    def __init__(self, clock: Clock, *, ttl_s: float) -> None:
+        self._clock = clock
+        self._ttl_s = ttl_s
+        self._sightings: dict[str, _Sighting] = {}
+
+    def is_over(self, scope: str, epoch: int, renewals: int) -> bool:
+        """Look at the holder; says whether it has not renewed for a TTL since we first saw it so."""
+        now_s = self._clock.monotonic_s()
+        seen = self._sightings.get(scope)
+        if seen is None or (seen.epoch, seen.renewals) != (epoch, renewals):
+            self._sightings[scope] = _Sighting(epoch, renewals, now_s)
+            return False
+        return now_s - seen.since_s >= self._ttl_s
+
+    def until_s(self, asked_s: float) -> float:
+        """How long a leadership may act that was asked for at `asked_s`: earlier than anybody's patience ends."""
+        return asked_s + self._ttl_s * 2 / 3

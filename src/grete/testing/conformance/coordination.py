@@ -1,0 +1,159 @@
+"""What every back end of leader election promises (`grete.coordination.base`).
+
+Subclass with two fixtures: `contender()`, which returns another contender for the same store each time it is
+called, as another process would be; and `pass_time(seconds)`, which moves the manual clock of all contenders, or
+sleeps where a server keeps the time. `TTL_S` is the TTL that contenders are made with.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from grete.coordination.base import Coordination, Leadership
+from grete.errors import HeldByOther
+
+Contender = Callable[[], Coordination]
+PassTime = Callable[[float], None]
+
+
+class CoordinationConformance:
+    """The suite."""
+
+    TTL_S = 6.0
+
+    def test_the_first_to_campaign_leads(self, contender: Contender) -> None:
+        """Under an epoch above zero, visible to everybody."""
+        one, two = contender(), contender()
+        assert one.holder("job") is None
+        leadership = one.campaign("job")
+        assert leadership.epoch > 0
+        holder = two.holder("job")
+        assert holder is not None
+        assert holder.incarnation == leadership.incarnation
+
+    def test_a_second_one_is_refused_and_told_who_leads(self, contender: Contender) -> None:
+        """Campaigning does not wait."""
+        one, two = contender(), contender()
+        one.campaign("job")
+        holder = two.holder("job")
+        assert holder is not None
+        with pytest.raises(
+            HeldByOther, match=rf"job is held by process {holder.pid} on {holder.host} since 20"
+        ):
+            two.campaign("job")
+
+    def test_scopes_do_not_disturb_each_other(self, contender: Contender) -> None:
+        """Two jobs, two leaders."""
+        one, two = contender(), contender()
+        mine, theirs = one.campaign("one"), two.campaign("two")
+        assert one.renew(mine) is not None
+        assert two.renew(theirs) is not None
+
+    def test_a_leadership_may_act_for_less_than_anybody_waits(
+        self, contender: Contender, pass_time: PassTime
+    ) -> None:
+        """Counted from before the request was sent; renewing extends it."""
+        one = contender()
+        leadership = one.campaign("job")
+        pass_time(self.TTL_S / 3)
+        renewed = one.renew(leadership)
+        assert renewed is not None
+        assert renewed.valid_until_s > leadership.valid_until_s
+        assert (renewed.epoch, renewed.incarnation) == (leadership.epoch, leadership.incarnation)
+        assert renewed.valid_until_s - leadership.valid_until_s <= self.TTL_S * 2 / 3
+
+    def test_a_released_leadership_is_free_under_a_higher_epoch(self, contender: Contender) -> None:
+        """And the one before it is over."""
+        one, two = contender(), contender()
+        first = one.campaign("job")
+        one.release(first)
+        assert two.holder("job") is None
+        second = two.campaign("job")
+        assert second.epoch > first.epoch
+        assert one.renew(first) is None
+
+    def test_releasing_what_is_lost_changes_nothing(self, contender: Contender) -> None:
+        """The successor goes on."""
+        one, two = contender(), contender()
+        first = one.campaign("job")
+        second = two.campaign("job", take_over=True)
+        one.release(first)
+        assert two.renew(second) is not None
+        assert two.holder("job") is not None
+
+    def test_taking_over_succeeds_a_living_holder(self, contender: Contender) -> None:
+        """Which learns of it when it renews, and cannot slip back in."""
+        one, two = contender(), contender()
+        first = one.campaign("job")
+        second = two.campaign("job", take_over=True)
+        assert second.epoch > first.epoch
+        assert one.renew(first) is None
+        with pytest.raises(HeldByOther):
+            one.campaign("job")
+        assert two.renew(second) is not None
+
+    def test_a_holder_that_hangs_is_succeeded_after_a_ttl_and_not_before(
+        self, contender: Contender, pass_time: PassTime
+    ) -> None:
+        """The TTL counts from when the contender saw it first."""
+        one, two = contender(), contender()
+        first = one.campaign("job")
+        with pytest.raises(HeldByOther):
+            two.campaign("job")
+        pass_time(self.TTL_S * 0.7)
+        with pytest.raises(HeldByOther):
+            two.campaign("job")
+        pass_time(self.TTL_S * 0.7)
+        second = two.campaign("job")
+        assert second.epoch > first.epoch
+        assert one.renew(first) is None
+
+    def test_a_holder_that_renews_is_never_succeeded(self, contender: Contender, pass_time: PassTime) -> None:
+        """However long somebody waits."""
+        one, two = contender(), contender()
+        leadership: Leadership | None = one.campaign("job")
+        for _ in range(12):
+            assert leadership is not None
+            with pytest.raises(HeldByOther):
+                two.campaign("job")
+            pass_time(self.TTL_S / 3)
+            leadership = one.renew(leadership)
+        assert leadership is not None
+
+    def test_the_epoch_is_above_what_the_callers_log_has_seen(self, contender: Contender) -> None:
+        """So that losing the store never brings an old epoch back (fault 11)."""
+        one = contender()
+        first = one.campaign("job", epoch_floor=41)
+        assert first.epoch > 41
+        one.release(first)
+        assert one.campaign("job", epoch_floor=7).epoch > first.epoch
+
+    def test_of_many_who_campaign_at_once_one_leads(self, contender: Contender) -> None:
+        """The others are refused (fault 5)."""
+        contenders = [contender() for _ in range(8)]
+        start = threading.Barrier(len(contenders))
+        won: list[Leadership] = []
+        refused: list[HeldByOther] = []
+
+        def campaign(own: Coordination) -> None:
+            start.wait()
+            try:
+                won.append(own.campaign("job"))
+            except HeldByOther as error:
+                refused.append(error)
+
+        threads = [threading.Thread(target=campaign, args=(own,)) for own in contenders]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(won), len(refused)) == (1, 7)
+
+    def test_epochs_only_grow(self, contender: Contender) -> None:
+        """Over many terms of several leaders."""
+        contenders = [contender() for _ in range(3)]
+        epochs = [contenders[turn % 3].campaign("job", take_over=True).epoch for turn in range(12)]
+        assert epochs == sorted(set(epochs))
