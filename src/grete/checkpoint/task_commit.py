@@ -99,13 +99,13 @@ def _fold(
         else:
             companions[task] = commit
         return
-    _, task, kind = checkpoint_json.decode_log_key(record.key)
-    if kind != "checkpoint":
+    _, owner, kind = checkpoint_json.decode_log_key(record.key)
+    if kind != "checkpoint" or owner is None:
         return
     if record.value is None:
-        checkpoints.pop(task, None)
+        checkpoints.pop(owner, None)
     else:
-        checkpoints[task] = checkpoint_json.decode_v1(record.value)
+        checkpoints[owner] = checkpoint_json.read_v1(record.value)
 
 
 def _read_companion(record: Record) -> tuple[TaskName, TaskCommit | None]:

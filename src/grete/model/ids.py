@@ -16,6 +16,8 @@ ContainerId = NewType("ContainerId", str)
 RunId = NewType("RunId", str)
 """One submit of a job: every config generation is stamped with it."""
 
+_LAST_PARTITION = 2**31 - 1  # a Java int
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class JobId:
@@ -70,7 +72,7 @@ class SystemStreamPartition:
         """Read `system.stream.partition`, split at the first and the last dot (S2-28).
 
         Raises:
-            WireError: no two dots, or the partition is not a number of zero or more.
+            WireError: no two dots, or the partition is not a number from zero to 2**31-1.
         """
         head, dot, partition = text.rpartition(".")
         system, dot2, stream = head.partition(".")
@@ -78,6 +80,7 @@ class SystemStreamPartition:
             raise WireError(
                 f"System stream partition expected in format 'system.stream.partition', got {text!r}"
             )
-        if not (partition.isascii() and partition.isdigit()):
-            raise WireError(f"the partition of {text!r} is not a number of zero or more")
+        is_number = partition.isascii() and partition.isdigit() and len(partition.lstrip("0")) <= 10
+        if not is_number or int(partition) > _LAST_PARTITION:
+            raise WireError(f"the partition of {text!r} is not a number from zero to {_LAST_PARTITION}")
         return cls(system, stream, int(partition))

@@ -22,4 +22,4 @@ class Startpoint:
     kind: StartpointKind
     created_ms: int
     offset: str | None = None
-    timestamp_ms: int = 0
+    timestamp_ms: int | None = None

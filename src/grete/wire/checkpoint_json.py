@@ -2,57 +2,127 @@
 
 CheckpointV1 maps a label per SSP to four strings; the label is for people, the reader takes the inner fields and so
 loses the key bucket. CheckpointV2 carries an id, offsets by `system.stream.partition`, and markers by state back end.
+
+A job writes the checkpoints of the same SSPs again and again, so everything but the offsets is made once
+(`_V1Template`): 1,000 tasks cost a few milliseconds a batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+import orjson
+
+from grete.config.java_values import NumberFormatError, parse_int, parse_long
 from grete.errors import WireError
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.labels import ssp_label
-from grete.wire import java_json
+from grete.wire import jackson_bytes, java_json
 from grete.wire.java_hash import JavaHashMap, ssp_hash
 from grete.wire.scala_hash import immutable_map_order, mutable_map_order
 
 _GROUPER = "systemstreampartition-grouper-factory"
-_LONG_MAX = 2**63 - 1
+_TEMPLATES = 1 << 16
 Offsets = Mapping[SystemStreamPartition, str]
-Markers = Mapping[str, Mapping[str, str]]
+NullableOffsets = Mapping[SystemStreamPartition, str] | Mapping[SystemStreamPartition, str | None]
+Markers = Mapping[str, Mapping[str, str | None]]
 
 
-def encode_v1(offsets: Offsets) -> bytes:
-    """CheckpointV1Serde.toBytes; labels in the order of a HashMap made for their number."""
-    by_label = {ssp_label(ssp): (ssp, offset) for ssp, offset in offsets.items()}
+@dataclass(frozen=True, slots=True)
+class _V1Template:
+    """CheckpointV1 of some SSPs without their offsets: `parts[i]` goes before the offset of `ssps[i]`."""
+
+    ssps: tuple[SystemStreamPartition, ...]
+    parts: tuple[bytes, ...]
+    end: bytes
+
+
+@lru_cache(maxsize=_TEMPLATES)
+def _v1_template(ssps: tuple[SystemStreamPartition, ...]) -> _V1Template:
+    """Labels in the order of a HashMap made for their number."""
+    by_label = {ssp_label(ssp): ssp for ssp in ssps}
     labels: JavaHashMap[str] = JavaHashMap(len(by_label))
     labels.put_each(by_label)
-    return java_json.dumps({label: _fields(*by_label[label]) for label in labels})
+    ordered = [by_label[label] for label in labels]
+    parts, before = [], b"{"
+    for ssp in ordered:
+        label, fields = jackson_bytes.dumps(ssp_label(ssp)), _v1_fields(ssp)
+        parts.append(before + label + b":" + fields[0])
+        before = fields[1] + b","
+    return _V1Template(tuple(ordered), tuple(parts), before.removesuffix(b",") + b"}")
 
 
-def _fields(ssp: SystemStreamPartition, offset: str) -> dict[str, str]:
-    return {"system": ssp.system, "partition": str(ssp.partition), "offset": offset, "stream": ssp.stream}
+def _v1_fields(ssp: SystemStreamPartition) -> tuple[bytes, bytes]:
+    """What stands before and after the offset."""
+    head = jackson_bytes.dumps({"system": ssp.system, "partition": str(ssp.partition)})
+    tail = jackson_bytes.dumps({"stream": ssp.stream})
+    return head[:-1] + b',"offset":', b"," + tail[1:]
 
 
-def decode_v1(data: bytes) -> dict[SystemStreamPartition, str]:
-    """The offsets of a CheckpointV1.
+def encode_v1(offsets: NullableOffsets) -> bytes:
+    """CheckpointV1Serde.toBytes."""
+    template = _v1_template(tuple(offsets))
+    written = b"".join(
+        part + jackson_bytes.dumps(offsets[ssp])
+        for part, ssp in zip(template.parts, template.ssps, strict=True)
+    )
+    return written + template.end
+
+
+def decode_v1(data: bytes) -> dict[SystemStreamPartition, str | None]:
+    """The offsets of a CheckpointV1, nulls among them, in the order in which the original iterates over them.
 
     Raises:
         WireError: not a CheckpointV1 (the real serde logs it and returns null).
     """
-    document = java_json.loads(data)
-    try:
-        document = {label: document[label] for label in JavaHashMap.of(document)}
-        read = {
-            SystemStreamPartition(
-                _text(one["system"]), _text(one["stream"]), _number(one["partition"])
-            ): _text(one["offset"])
-            for one in document.values()
-        }
-    except (KeyError, TypeError, AttributeError) as error:
-        raise WireError(f"not a CheckpointV1: {error!r}") from error
+    document = _object(jackson_bytes.loads(data), "CheckpointV1")
+    read = _v1_offsets(document[label] for label in JavaHashMap.of(document))
     return {ssp: read[ssp] for ssp in immutable_map_order(mutable_map_order(list(read), ssp_hash), ssp_hash)}
+
+
+def read_v1(data: bytes) -> dict[SystemStreamPartition, str]:
+    """The offsets that are not null (S2-83), in no particular order and several times as fast as `decode_v1`.
+
+    Raises:
+        WireError: not a CheckpointV1.
+    """
+    read = _v1_offsets(_object(_fast_loads(data), "CheckpointV1").values())
+    return {ssp: offset for ssp, offset in read.items() if offset is not None}
+
+
+def _fast_loads(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return jackson_bytes.loads(
+            data
+        )  # text after the document, escaped lone surrogates: as Jackson takes them
+
+
+def _v1_offsets(entries: Any) -> dict[SystemStreamPartition, str | None]:
+    try:
+        return {
+            SystemStreamPartition(_text(one["system"]), _text(one["stream"]), _partition(one["partition"])): (
+                None if one["offset"] is None else _text(one["offset"])
+            )
+            for one in entries
+        }
+    except (KeyError, TypeError, AttributeError, NumberFormatError) as error:
+        raise WireError(f"not a CheckpointV1: {error!r}") from error
+
+
+def _partition(value: Any) -> int:
+    text = _text(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else parse_int(text)
+
+
+def _object(document: Any, what: str) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise WireError(f"a {what} is a JSON object, got {type(document).__name__}")
+    return document
 
 
 def _text(value: Any) -> str:
@@ -61,34 +131,34 @@ def _text(value: Any) -> str:
     return value
 
 
-def _number(value: Any) -> int:
-    if not _text(value).isdigit():
-        raise TypeError(f"{value!r} is not a partition")
-    return int(value)
-
-
 @dataclass(frozen=True, slots=True)
 class CheckpointV2:
-    """A CheckpointV2 as read."""
+    """A CheckpointV2 as read. `id` is None where the writer left it out."""
 
-    id: str
+    id: str | None
     offsets: Offsets
     markers: Markers
 
 
-def encode_v2(checkpoint_id: str, offsets: Offsets, markers: Markers) -> bytes:
+@lru_cache(maxsize=_TEMPLATES)
+def _map_key(ssp: SystemStreamPartition) -> str:
+    return str(ssp)
+
+
+def encode_v2(checkpoint_id: str | None, offsets: Offsets, markers: Markers) -> bytes:
     """CheckpointV2Serde.toBytes.
 
     Raises:
         WireError: an offset is None, or the id is not `millis-nanos`.
     """
-    check_id(checkpoint_id)
+    if checkpoint_id is not None:
+        check_id(checkpoint_id)
     if any(offset is None for offset in offsets.values()):
         raise WireError("a CheckpointV2 has no null offsets")
-    return java_json.dumps(
+    return jackson_bytes.dumps(
         {
             "checkpoint-id": checkpoint_id,
-            "input-offsets": {str(ssp): offset for ssp, offset in offsets.items()},
+            "input-offsets": {_map_key(ssp): offset for ssp, offset in offsets.items()},
             "state-checkpoint-markers": {name: dict(of) for name, of in markers.items()},
             "version": 2,
         }
@@ -96,21 +166,34 @@ def encode_v2(checkpoint_id: str, offsets: Offsets, markers: Markers) -> bytes:
 
 
 def decode_v2(data: bytes) -> CheckpointV2:
-    """Read it.
+    """Read it; a missing id is None, other fields than its own are ignored.
 
     Raises:
-        WireError: a field is missing or not of its form.
+        WireError: offsets or markers are missing or not of their form.
     """
-    document = java_json.loads(data)
+    document = _object(jackson_bytes.loads(data), "CheckpointV2")
     try:
-        offsets = {SystemStreamPartition.parse(key): o for key, o in document["input-offsets"].items()}
-        return CheckpointV2(
-            check_id(document["checkpoint-id"]), offsets, document["state-checkpoint-markers"]
-        )
+        offsets = {
+            SystemStreamPartition.parse(key): _no_null(jackson_bytes.as_text(offset))
+            for key, offset in document["input-offsets"].items()
+        }
+        markers = {
+            name: {store: jackson_bytes.as_text(marker) for store, marker in of.items()}
+            for name, of in document["state-checkpoint-markers"].items()
+        }
+        given = jackson_bytes.as_text(document.get("checkpoint-id"))
     except (KeyError, TypeError, AttributeError) as error:
         raise WireError(f"Exception while deserializing checkpoint: {error!r}") from error
+    return CheckpointV2(None if given is None else check_id(given), offsets, markers)
 
 
+def _no_null(offset: str | None) -> str:
+    if offset is None:
+        raise WireError("a CheckpointV2 has no null offsets")
+    return offset
+
+
+@lru_cache(maxsize=64)
 def check_id(text: str) -> str:
     """A CheckpointId, `millis-nanos`, as the original would write it again: without leading zeros or a third part.
 
@@ -118,11 +201,13 @@ def check_id(text: str) -> str:
         WireError: it is not two Java longs.
     """
     parts = text.split("-")
-    if len(parts) < 2 or any(not p.isdigit() or int(p) > _LONG_MAX for p in parts[:2]):
-        raise WireError(f"Could not deserialize CheckpointId: {text}")
-    return f"{int(parts[0])}-{int(parts[1])}"
+    try:
+        return f"{parse_long(parts[0])}-{parse_long(parts[1])}"
+    except (NumberFormatError, IndexError) as error:
+        raise WireError(f"Could not deserialize CheckpointId: {text}") from error
 
 
+@lru_cache(maxsize=_TEMPLATES)
 def encode_log_key(grouper: str, task: str, kind: str) -> bytes:
     """KafkaCheckpointLogKeySerde.toBytes; `kind` is `checkpoint` or `checkpoint-v2`.
 
@@ -131,18 +216,22 @@ def encode_log_key(grouper: str, task: str, kind: str) -> bytes:
     """
     if not grouper:
         raise WireError("Empty grouper factory class provided")
-    return java_json.dumps({_GROUPER: grouper, "taskName": task, "type": kind})
+    return jackson_bytes.dumps({_GROUPER: grouper, "taskName": task, "type": kind})
 
 
-def decode_log_key(data: bytes) -> tuple[str, TaskName, str]:
-    """(grouper factory, task, type).
+def decode_log_key(data: bytes) -> tuple[str, TaskName | None, str]:
+    """(grouper factory, task, type); the original takes a key without a task.
 
     Raises:
         WireError: not such a key.
     """
-    document = java_json.loads(data)
+    document = _object(jackson_bytes.loads(data), "checkpoint log key")
     try:
-        return _text(document[_GROUPER]), TaskName(_text(document["taskName"])), _text(document["type"])
+        grouper, kind = _text(document[_GROUPER]), _text(document["type"])
+        task = document.get("taskName")
+        if not grouper:
+            raise WireError("Empty grouper factory class provided")
+        return grouper, None if task is None else TaskName(_text(task)), kind
     except (KeyError, TypeError) as error:
         raise WireError(f"Exception in de-serializing checkpoint bytes: {error!r}") from error
 
@@ -164,7 +253,8 @@ def parse_changelog_offset(text: str) -> tuple[str, str | None]:
     Raises:
         WireError: not `id:offset`.
     """
-    head, colon, offset = text.partition(":")
+    head, colon, rest = text.partition(":")
+    offset = rest.rstrip(":")  # Java's split drops empty parts at the end
     if not colon or not offset or ":" in offset:
         raise WireError(f"Invalid checkpointed changelog offset: {text}")
     return check_id(head), None if offset == "null" else offset

@@ -7,7 +7,10 @@ timestamp` in this order; a tombstone has no value. Readers take what older writ
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import orjson
 
 from grete.errors import WireError
 from grete.model.messages import SET_CHANGELOG, SET_CONTAINER_HOST, VALUE_FIELDS, CoordinatorMessage, Origin
@@ -15,6 +18,7 @@ from grete.wire import java_json
 
 VERSION = 1
 _OLD_FIELDS = {SET_CHANGELOG: "partition", SET_CONTAINER_HOST: "hostname"}
+_LONGEST_VERSION = 9  # digits; a longer text is kept as it is and is no version that anybody knows
 
 
 def encode_key(message_type: str, key: str, version: Any = VERSION) -> bytes:
@@ -43,20 +47,34 @@ def encode_value(message: CoordinatorMessage) -> bytes | None:
     )
 
 
+def _loads(data: bytes) -> Any:
+    """As `java_json.loads`, ten times as fast for what every writer writes: a stream has millions of these."""
+    if len(data) < _PLAIN_BYTES:
+        try:
+            return orjson.loads(data)
+        except orjson.JSONDecodeError:
+            pass  # text after the document, a lone surrogate, garbage: the slow way knows which
+    return java_json.loads(data)
+
+
+_PLAIN_BYTES = 1024 * 1024
+"""Beyond it depth counts, which orjson does not bound as `java_json` does."""
+
+
 def decode_key(data: bytes) -> tuple[Any, str, str]:
     """(version, type, key).
 
     Raises:
         WireError: not a list of version, type and key.
     """
-    parts = java_json.loads(data)
+    parts = _loads(data)
     if not isinstance(parts, list) or len(parts) != 3:
         raise WireError("a coordinator stream key is [version, type, key]")
     version, message_type, key = parts
     if not isinstance(message_type, str) or not isinstance(key, str):
         raise WireError("type and key of a coordinator stream key are strings")
-    if isinstance(version, str) and version.isdigit():
-        version = int(version)
+    if isinstance(version, str) and version.isascii() and version.isdigit():
+        version = int(version) if len(version) <= _LONGEST_VERSION else version
     return version, message_type, key
 
 
@@ -68,10 +86,10 @@ def decode_value(data: bytes | None) -> tuple[dict[str, str] | None, Origin | No
     """
     if data is None:
         return None, None
-    document = java_json.loads(data)
+    document = _loads(data)
     if not isinstance(document, dict) or not isinstance(document.get("values"), dict):
         raise WireError("a coordinator stream value is an object with `values`")
-    values = {str(name): _text(value) for name, value in document["values"].items()}
+    values = {name: _text(value) for name, value in document["values"].items()}
     timestamp = document.get("timestamp")
     origin = Origin(
         source=str(document.get("source", "")),
@@ -98,7 +116,7 @@ def decode(key: bytes, value: bytes | None) -> CoordinatorMessage:
     return CoordinatorMessage(message_type, name, values, origin, version)
 
 
-def single_value(message_type: str, values: dict[str, str] | None) -> str | None:
+def single_value(message_type: str, values: Mapping[str, str] | None) -> str | None:
     """The one value that a message of this type carries, in the new or the old spelling; None when absent.
 
     Raises:

@@ -6,23 +6,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from grete.errors import WireError
-from grete.wire import java_json
+from grete.model.locality import ProcessorLocality
+from grete.wire import jackson_bytes, java_json
 
 _FIELDS = ("id", "host", "jmx-url", "jmx-tunneling-url")
 
 
-def document(row: tuple[str | None, ...]) -> dict[str, str | None]:
-    """One processor's locality: id, host, JMX URL, JMX tunnelling URL."""
-    return dict(zip(_FIELDS, row, strict=True))
+def document(locality: ProcessorLocality) -> dict[str, str | None]:
+    """One processor's locality."""
+    values = (locality.id, locality.host, locality.jmx_url, locality.jmx_tunneling_url)
+    return dict(zip(_FIELDS, values, strict=True))
 
 
-def encode(model: Mapping[str, tuple[str | None, ...]]) -> bytes:
+def encode(model: Mapping[str, ProcessorLocality]) -> bytes:
     """Localities by processor id."""
-    return java_json.dumps({"processor-localities": {id_: document(row) for id_, row in model.items()}})
+    return java_json.dumps({"processor-localities": {id_: document(one) for id_, one in model.items()}})
 
 
-def decode(data: bytes) -> dict[str, tuple[str | None, ...]]:
-    """Read them; unknown fields are ignored, missing ones are None.
+def decode(data: bytes) -> dict[str, ProcessorLocality]:
+    """Read them; unknown fields are ignored, missing ones are None, numbers where texts belong are texts.
 
     Raises:
         WireError: not a locality model.
@@ -30,7 +32,7 @@ def decode(data: bytes) -> dict[str, tuple[str | None, ...]]:
     read: Any = java_json.loads(data)
     try:
         return {
-            id_: tuple(row.get(field) for field in _FIELDS)
+            id_: ProcessorLocality(*(jackson_bytes.as_text(row.get(field)) for field in _FIELDS))
             for id_, row in read["processor-localities"].items()
         }
     except (KeyError, TypeError, AttributeError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grete.errors import WireError
-from grete.wire import java_json
+from grete.wire import jackson_bytes, java_json
 
 _FIELDS = {"key", "namespace"}
 
@@ -16,7 +16,7 @@ def encode(namespace: str | None, key: str) -> str:
 
 
 def decode(text: str) -> tuple[str | None, str | None]:
-    """(namespace, key); unknown fields are refused, as there.
+    """(namespace, key); unknown fields are refused and numbers taken as texts, as there.
 
     Raises:
         WireError: not such an object.
@@ -24,16 +24,16 @@ def decode(text: str) -> tuple[str | None, str | None]:
     document = java_json.loads(text.encode())
     if not isinstance(document, dict) or set(document) - _FIELDS:
         raise WireError(f"Exception occurred when deserializing the coordinatorMsgKey: {text}")
-    return document.get("namespace"), document.get("key")
+    return jackson_bytes.as_text(document.get("namespace")), jackson_bytes.as_text(document.get("key"))
 
 
-def key_of_stream_key(data: bytes) -> str:
+def key_of_stream_key(data: bytes) -> str | None:
     """CoordinatorStreamKeySerde.fromBytes: the third part of the stream's key, whatever stands before it.
 
     Raises:
         WireError: no list, no third part, or it is no string.
     """
     parts: Any = java_json.loads(data)
-    if not isinstance(parts, list) or len(parts) < 3 or not isinstance(parts[2], str):
+    if not isinstance(parts, list) or len(parts) < 3 or not isinstance(parts[2], str | None):
         raise WireError(f"not a coordinator stream key: {data[:200]!r}")
     return parts[2]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from grete.config.java_values import NumberFormatError, parse_int
 from grete.errors import WireError
 from grete.model.messages import (
     SET_CHANGELOG,
@@ -15,8 +14,6 @@ from grete.model.messages import (
 )
 from grete.wire import java_json
 from grete.wire.coordinator_message import encode_value
-
-_INTEGER = re.compile(r"[+-]?\d+")
 
 
 def _field(message_type: str) -> str:
@@ -41,9 +38,10 @@ def values_for(message_type: str, value: str) -> dict[str, str]:
 
 
 def _integer(text: str) -> int:
-    if not _INTEGER.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
-        raise WireError(f'For input string: "{text}"')
-    return int(text)
+    try:
+        return parse_int(text)
+    except NumberFormatError as error:
+        raise WireError(str(error)) from error
 
 
 def encode(message_type: str, value: str, origin: Origin) -> bytes:
@@ -61,6 +59,8 @@ def decode(message_type: str, data: bytes) -> str | None:
     """
     kind, field = message_type.lower(), _field(message_type)
     document = java_json.loads(data)
+    if document is None:
+        return None  # JSON's null reads as a tombstone there
     if not isinstance(document, dict) or not isinstance(document.get("values"), dict):
         raise WireError("a coordinator stream value is an object with `values`")
     value = document["values"].get(field)
@@ -68,4 +68,6 @@ def decode(message_type: str, data: bytes) -> str | None:
         return "null" if kind == SET_TASK_MODE else None
     if not isinstance(value, str):
         raise WireError(f"{field} is a {type(value).__name__}, not a string")
-    return str(_integer(value)) if kind == SET_CHANGELOG else value
+    if kind == SET_CHANGELOG:
+        return None if not value or value.isspace() else str(_integer(value))
+    return value

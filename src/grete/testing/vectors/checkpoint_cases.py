@@ -90,7 +90,8 @@ def _recoded_v2(text: str) -> str:
 
 def _key_text(data: bytes) -> str:
     grouper, task, kind = checkpoint_json.decode_log_key(data)
-    return f"KafkaCheckpointLogKey[factoryClass: {grouper}, taskName: {task}, type: {kind}]"
+    shown = "null" if task is None else task
+    return f"KafkaCheckpointLogKey[factoryClass: {grouper}, taskName: {shown}, type: {kind}]"
 
 
 def _check_log_key(case: Case) -> None:

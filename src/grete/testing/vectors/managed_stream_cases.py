@@ -14,6 +14,7 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.locality import LocalityManager
 from grete.metadata.samza_bootstrap import bootstrap
 from grete.model.ids import ContainerId, TaskName
+from grete.model.locality import ProcessorLocality
 from grete.model.messages import (
     SET_CONTAINER_HOST,
     SET_EXECUTION_ENV_CONTAINER,
@@ -78,7 +79,7 @@ def check_manager(case: Case) -> None:
         case "TaskPartitionAssignmentManager":
             _check_partitions(case)
         case "LocalityModel json":
-            model = {row[0]: tuple(row) for row in case["input"]}
+            model = {row[0]: ProcessorLocality(*row) for row in case["input"]}
             same("json", locality_json.encode(model).decode(), case["json"])
             first = next(iter(model.values()))
             same("single", java_json.dumps(locality_json.document(first)).decode(), case["single"])
@@ -104,7 +105,7 @@ def _check_localities(case: Case) -> None:
             LocalityManager(_stream(log)).write_locality(ContainerId(id_), host)
     hosts = LocalityManager(_stream(log)).read_locality()
     same("hosts", {id_: hosts.get(ContainerId(id_)) for id_ in case["result"]}, _hosts(case["result"]))
-    model = {id_: tuple(row) for id_, row in case["result"].items()}
+    model = {id_: ProcessorLocality(*row) for id_, row in case["result"].items()}
     same("json", locality_json.encode(model).decode(), case["json"])
 
 
