@@ -22,7 +22,8 @@ from grete.clock import SystemClock
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.spark.assignment import AssignedTask, Assignment
 from grete.spark.job_run import JobRun
-from grete.spark.local_source import SourceOptions, read_stream
+from grete.spark.local_plan import SourceOptions
+from grete.spark.local_source import read_stream
 from grete.spark.session import build_session
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message

@@ -9,7 +9,8 @@ from grete.clock import SystemClock
 from grete.errors import Fenced, LogCorrupted, OffsetOutOfRange, StreamError, StreamNotFound
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
-from grete.spark.local_source import LocalReader, SourceOptions, TaskRanges, share_out
+from grete.spark.local_plan import SourceOptions, share_out
+from grete.spark.local_source import LocalReader, TaskRanges
 from grete.systems.base import CommitGroup, SegmentWrite, StreamSpec
 from grete.systems.local import LocalSystem, Message
 from grete.systems.local_segments import pack

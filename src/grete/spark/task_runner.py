@@ -61,7 +61,12 @@ def run_partition(
     spec: RunnerSpec, plan: BatchPlan, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Process one Spark partition and yield its result rows as one record batch."""
-    workers = _workers_for(spec)
+    yield run_tasks(_workers_for(spec), plan, batches)
+
+
+def run_tasks(workers: TaskWorkers, plan: BatchPlan, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    """As `run_partition`, with workers that the caller keeps."""
+    spec = workers.spec
     rows: list[ResultRow] = []
     for index, slices in _by_task(batches):
         if index in plan.skip:
@@ -74,7 +79,7 @@ def run_partition(
         except BaseException:
             workers.drop(index)
             raise
-    yield pa.RecordBatch.from_arrays(
+    return pa.RecordBatch.from_arrays(
         [
             pa.array(column, type=field.type)
             for column, field in zip(

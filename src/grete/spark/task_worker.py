@@ -184,11 +184,11 @@ class TaskWorker:
 class TaskWorkers:
     """The tasks this Python worker has open, the least recently used closed first."""
 
-    def __init__(self, spec: RunnerSpec) -> None:
+    def __init__(self, spec: RunnerSpec, access: LocalAccess | None = None) -> None:
         if spec.application_path and spec.application_path not in sys.path:
             sys.path.insert(0, spec.application_path)
         self.spec = spec
-        self.access = LocalAccess(spec.system_directory)
+        self.access = LocalAccess(spec.system_directory) if access is None else access
         self._open: OrderedDict[int, TaskWorker] = OrderedDict()
 
     def worker(self, index: int) -> TaskWorker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from grete.clock import SystemClock
+from grete.clock import Clock, SystemClock
 from grete.systems.local import LocalSystem
 from grete.systems.local_segments import pack, unpack_changes
 from grete.systems.partitioner import partition_of
@@ -14,8 +14,8 @@ from grete.systems.partitioner import partition_of
 class LocalAccess:
     """Opened once per Python worker."""
 
-    def __init__(self, directory: str) -> None:
-        self._clock = SystemClock()
+    def __init__(self, directory: str, clock: Clock | None = None) -> None:
+        self._clock = SystemClock() if clock is None else clock
         self._system = LocalSystem(Path(directory), self._clock)
         self._counts: dict[str, int] = {}
         self.partitioner = partition_of

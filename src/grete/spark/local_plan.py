@@ -1,0 +1,258 @@
+"""What the embedded system's source reads next: exact stream partitions, exact offsets, bounded batches. No Spark.
+
+The source's offset, as Spark writes it into its log: `{"offsets": {"system.stream.partition": next offset},
+"tick": n}`. `tick` advances every `tick_ms`, so that a batch runs for StreamTask.window even without messages.
+
+One Spark partition per task: the ranges of all of a task's SSPs go into one input partition, one SSP after the
+other, so that no shuffle is needed however many streams a task reads. A broadcast SSP is planned once for every
+task that reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from grete.clock import Clock
+from grete.model.ids import SystemStreamPartition
+from grete.systems.local import LocalSystem
+
+TASK_LAYOUT = "task int, ssp int, offset long, key binary, value binary, timestamp_ms long"
+"""For StreamTasks: `task` and `ssp` are indexes; ssp -1 marks a tick."""
+RECORD_LAYOUT = "stream string, partition int, offset long, key binary, value binary, timestamp timestamp"
+"""For DataFrame pipelines."""
+
+_ROWS_PER_BATCH = 20_000
+_TICK_SSP = -1
+
+Offset = dict[str, Any]
+"""The source's offset, see above."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a container reads. `tasks` lists, per task index, indexes into `ssps`; None plans one partition an SSP.
+
+    `partitions_at_most`: with more tasks than this, several whole tasks share a Spark partition one after another.
+    `bootstrap` streams are read to the end they had at the start before any other stream moves.
+    """
+
+    directory: str
+    ssps: tuple[str, ...]
+    starting_offsets: Mapping[str, int]
+    tasks: tuple[tuple[int, ...], ...] | None
+    max_records: int
+    tick_ms: int = 0
+    partitions_at_most: int = 64
+    bootstrap: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """As one data source option."""
+        return json.dumps({name: getattr(self, name) for name in self.__slots__})
+
+    @classmethod
+    def from_json(cls, text: str) -> SourceOptions:
+        """Back from the option."""
+        document = json.loads(text)
+        tasks = document.pop("tasks")
+        return cls(
+            **document | {"ssps": tuple(document["ssps"]), "bootstrap": tuple(document["bootstrap"])},
+            tasks=None if tasks is None else tuple(tuple(task) for task in tasks),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets start <= offset < end of one SSP, by its index."""
+
+    ssp: int
+    start: int
+    end: int
+
+
+TaskGroup = list[tuple[int, list[Range]]]
+"""Tasks of one Spark partition, each with what it reads."""
+
+
+class LocalPlan:
+    """Decides, batch by batch, up to where to read, and reads it."""
+
+    def __init__(self, spec: SourceOptions, system: LocalSystem, clock: Clock) -> None:
+        self._spec = spec
+        self._system = system
+        self._clock = clock
+        self._ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
+        self._target: Offset | None = None
+        self._bootstrap_target: dict[str, int] | None = None
+
+    def initial(self) -> Offset:
+        """Where a new lineage starts."""
+        return {"offsets": dict(self._spec.starting_offsets), "tick": self._tick()}
+
+    def end(self) -> Offset:
+        """Where the streams end now."""
+        return {"offsets": self._upcoming(), "tick": self._tick()}
+
+    def stop_at_the_end(self) -> None:
+        """From now on nothing is planned that is not there yet."""
+        self._target = self.end()
+
+    def next(self, start: Offset, *, rows: int | None) -> Offset:
+        """Up to where the next batch reads: at most `rows` records, None for all there are."""
+        target = self._target or self.end()
+        available = {
+            ssp: max(0, target["offsets"].get(ssp, 0) - start["offsets"][ssp]) for ssp in self._spec.ssps
+        }
+        available = self._bootstrap_first(start["offsets"], available)
+        taken = share_out(available, sum(available.values()) if rows is None else rows)
+        return {
+            "offsets": {ssp: start["offsets"][ssp] + taken[ssp] for ssp in self._spec.ssps},
+            "tick": max(start.get("tick", 0), target["tick"]),
+        }
+
+    def _tick(self) -> int:
+        return self._clock.wall_ms() // self._spec.tick_ms if self._spec.tick_ms > 0 else 0
+
+    def _upcoming(self) -> dict[str, int]:
+        by_stream = {stream: self._system.offsets(stream) for stream in {ssp.stream for ssp in self._ssps}}
+        return {
+            text: int(by_stream[ssp.stream][ssp.partition].upcoming)
+            for text, ssp in zip(self._spec.ssps, self._ssps, strict=True)
+        }
+
+    def _bootstrap_first(self, start: Mapping[str, int], available: dict[str, int]) -> dict[str, int]:
+        """Only bootstrap streams, as long as one of them is behind the end it had when reading began."""
+        if not self._spec.bootstrap:
+            return available
+        first = {
+            text
+            for text, ssp in zip(self._spec.ssps, self._ssps, strict=True)
+            if str(ssp.system_stream) in self._spec.bootstrap
+        }
+        if self._bootstrap_target is None:
+            self._bootstrap_target = {ssp: start[ssp] + available[ssp] for ssp in first}
+        behind = {ssp for ssp, end in self._bootstrap_target.items() if start[ssp] < end}
+        return (
+            {ssp: count if ssp in first else 0 for ssp, count in available.items()} if behind else available
+        )
+
+
+def task_groups(spec: SourceOptions, start: Offset, end: Offset) -> Iterator[TaskGroup]:
+    """The Spark partitions of a batch, and in each the tasks with their ranges."""
+    ranges = [Range(index, start["offsets"][ssp], end["offsets"][ssp]) for index, ssp in enumerate(spec.ssps)]
+    planned = []
+    for task, indexes in enumerate(spec.tasks or [(i,) for i in range(len(ranges))]):
+        own = [ranges[i] for i in indexes if ranges[i].start < ranges[i].end]
+        if own or is_tick(start, end):
+            planned.append((task, own))
+    return _groups(planned, spec.partitions_at_most)
+
+
+def is_tick(start: Offset, end: Offset) -> bool:
+    """Whether the batch calls `window`."""
+    return bool(end.get("tick", 0) != start.get("tick", 0))
+
+
+def read_group(
+    spec: SourceOptions, system: LocalSystem, group: TaskGroup, *, tick: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one Spark partition."""
+    ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
+    for task, ranges in group:
+        for part in ranges:
+            yield from _read_range(system, ssps[part.ssp], task if spec.tasks is not None else None, part)
+        if tick and spec.tasks is not None:
+            yield _tick_row(task)
+
+
+def _read_range(
+    system: LocalSystem, ssp: SystemStreamPartition, task: int | None, part: Range
+) -> Iterator[pa.RecordBatch]:
+    for first, batch in system.read(ssp.stream, ssp.partition, part.start, part.end):
+        for row in range(0, batch.num_rows, _ROWS_PER_BATCH):
+            piece = batch.slice(row, _ROWS_PER_BATCH)
+            if task is None:
+                yield _record_batch(ssp, first + row, piece)
+            else:
+                yield _task_batch(task, part.ssp, first + row, piece)
+
+
+def share_out(available: Mapping[str, int], rows: int) -> dict[str, int]:
+    """Give every SSP an equal share of `rows`; what one does not need goes to the others. Deterministic."""
+    taken = dict.fromkeys(available, 0)
+    waiting = sorted(
+        (ssp for ssp, count in available.items() if count > 0), key=lambda ssp: (available[ssp], ssp)
+    )
+    left = rows
+    for position, ssp in enumerate(waiting):
+        share = left // (len(waiting) - position)
+        taken[ssp] = min(available[ssp], share)
+        left -= taken[ssp]
+    return taken
+
+
+def _groups(planned: list[Any], at_most: int) -> Iterator[list[Any]]:
+    """Split into at most `at_most` consecutive groups of nearly equal length."""
+    count = min(len(planned), at_most)
+    for i in range(count):
+        yield planned[i * len(planned) // count : (i + 1) * len(planned) // count]
+
+
+def _offsets(first: int, batch: pa.RecordBatch) -> pa.Array:
+    if batch.num_columns > 3:
+        return batch.column(3)
+    return pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))
+
+
+def _constant(value: int, rows: int) -> pa.Array:
+    return pa.array(np.full(rows, value, dtype=np.int32))
+
+
+def _task_batch(task: int, ssp: int, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    rows = batch.num_rows
+    return pa.RecordBatch.from_arrays(
+        [
+            _constant(task, rows),
+            _constant(ssp, rows),
+            _offsets(first, batch),
+            batch.column(0),
+            batch.column(1),
+            batch.column(2),
+        ],
+        names=["task", "ssp", "offset", "key", "value", "timestamp_ms"],
+    )
+
+
+def _tick_row(task: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            _constant(task, 1),
+            _constant(_TICK_SSP, 1),
+            pa.array([0], pa.int64()),
+            pa.array([None], pa.binary()),
+            pa.array([None], pa.binary()),
+            pa.array([0], pa.int64()),
+        ],
+        names=["task", "ssp", "offset", "key", "value", "timestamp_ms"],
+    )
+
+
+def _record_batch(ssp: SystemStreamPartition, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    rows = batch.num_rows
+    micros = pa.array(batch.column(2).to_numpy() * 1000).cast(pa.timestamp("us", tz="UTC"))
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(str(ssp.system_stream), rows),
+            _constant(ssp.partition, rows),
+            _offsets(first, batch),
+            batch.column(0),
+            batch.column(1),
+            micros,
+        ],
+        names=["stream", "partition", "offset", "key", "value", "timestamp"],
+    )

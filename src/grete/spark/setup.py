@@ -1,0 +1,154 @@
+"""What a container needs before its first batch: checkpoints, outputs, tasks, stores, where to read. No Spark."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.task_commit import TaskCommit, read_commits
+from grete.clock import Clock
+from grete.config.stores import changelog_stream, store_names
+from grete.errors import ConfigError, StreamNotFound
+from grete.model.ids import SystemStream, TaskName
+from grete.spark.assignment import Assignment
+from grete.spark.batch_commits import CommitTarget
+from grete.spark.local_plan import SourceOptions
+from grete.spark.plan import RunnerSpec, StoreSpec, TaskSpec
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem
+
+_DEFAULT_GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
+
+
+def single_system(assignment: Assignment) -> str:
+    """The one system that a container reads from and commits to.
+
+    Raises:
+        ConfigError: the inputs are of several systems, or there is none.
+    """
+    systems = sorted({ssp.system for ssp in assignment.ssps})
+    if len(systems) != 1:
+        raise ConfigError(
+            f"a container reads from one system, because its outputs and checkpoints commit there; "
+            f"task.inputs names {', '.join(systems) or 'none'}"
+        )
+    return systems[0]
+
+
+def committed(assignment: Assignment, system: LocalSystem) -> dict[TaskName, TaskCommit]:
+    """What is committed of the container's tasks."""
+    log = system.checkpoint_log(checkpoint_log_name(assignment.job))
+    mine = {task.name for task in assignment.tasks}
+    return {task: commit for task, commit in read_commits(log.read()).items() if task in mine}
+
+
+def commit_target(assignment: Assignment, system: LocalSystem, clock: Clock) -> CommitTarget:
+    """Where the container's batches are committed, under its fence."""
+    return CommitTarget(
+        store=system,
+        fences=(assignment.fence,),
+        checkpoint_log=checkpoint_log_name(assignment.job),
+        grouper=assignment.config.get("job.systemstreampartition.grouper.factory", _DEFAULT_GROUPER),
+        now_ms=clock.wall_ms,
+    )
+
+
+def create_outputs(assignment: Assignment, system: LocalSystem) -> None:
+    """Create the declared outputs that do not exist, with as many partitions as the largest input."""
+    largest = max((ssp.partition + 1 for ssp in assignment.ssps), default=1)
+    for name in _declared_outputs(assignment.config):
+        stream = SystemStream.parse(name)
+        partitions = int(assignment.config.get(f"streams.{stream.stream}.samza.partitions", largest))
+        try:
+            system.stream(stream.stream)
+        except StreamNotFound:
+            system.create_stream(StreamSpec(stream.stream, partitions))
+
+
+def _declared_outputs(config: Mapping[str, str]) -> list[str]:
+    named = [name.strip() for name in config.get("task.outputs", "").split(",") if name.strip()]
+    dead_letters = config.get("task.poison.dead-letter.stream")
+    return [*named, dead_letters] if dead_letters else named
+
+
+def runner_spec(assignment: Assignment, system: LocalSystem, home: Path) -> RunnerSpec:
+    """The container's tasks and stores, as the executors are told.
+
+    Raises:
+        ConfigError: no task.class.
+        StreamNotFound: a changelog is not there.
+    """
+    config, ssps = assignment.config, assignment.ssps
+    index = {ssp: i for i, ssp in enumerate(ssps)}
+    tasks = tuple(
+        TaskSpec(i, task.name, tuple(index[ssp] for ssp in task.ssps), task.changelog_partition)
+        for i, task in enumerate(assignment.tasks)
+    )
+    task_class = config.get("task.class")
+    if not task_class:
+        raise ConfigError("neither task.class nor app.class is set: name the application as module:Class")
+    dead_letters = None
+    if config.get("task.poison.policy", "fail") == "dead-letter":
+        dead_letters = SystemStream.parse(config["task.poison.dead-letter.stream"]).stream
+    return RunnerSpec(
+        incarnation=uuid.uuid4().hex,
+        job=str(assignment.job),
+        config=config,
+        task_class=task_class,
+        application_path=config.get("job.application.path"),
+        ssps=ssps,
+        tasks=tasks,
+        stores=_stores(assignment, system),
+        store_directory=str(assignment.store_directory(home)),
+        default_system=single_system(assignment),
+        system_directory=str(system.directory),
+        dead_letter_stream=dead_letters,
+    )
+
+
+def _stores(assignment: Assignment, system: LocalSystem) -> tuple[StoreSpec, ...]:
+    specs = []
+    for name in store_names(assignment.config):
+        stream = changelog_stream(name, assignment.job, assignment.config)
+        specs.append(StoreSpec(name, stream, system.stream(stream).uid))
+    return tuple(specs)
+
+
+def store_positions(spec: RunnerSpec, system: LocalSystem) -> dict[int, dict[str, int]]:
+    """Where each task's changelogs end now: everything in them is committed, so that is the task's state."""
+    ends = {store.name: system.offsets(store.changelog_stream) for store in spec.stores}
+    return {
+        task.index: {name: int(ends[name][task.changelog_partition].upcoming) for name in ends}
+        for task in spec.tasks
+    }
+
+
+def source_options(
+    assignment: Assignment, system: LocalSystem, starting_offsets: Mapping[str, int], *, by_task: bool
+) -> SourceOptions:
+    """What the container reads; `by_task` for StreamTasks, whose tasks each get a Spark partition."""
+    config, ssps = assignment.config, assignment.ssps
+    index = {ssp: i for i, ssp in enumerate(ssps)}
+    tasks = tuple(tuple(index[ssp] for ssp in task.ssps) for task in assignment.tasks)
+    window_ms = int(config.get("task.window.ms", "-1"))
+    return SourceOptions(
+        directory=str(system.directory),
+        ssps=tuple(str(ssp) for ssp in ssps),
+        starting_offsets=dict(starting_offsets),
+        tasks=tasks if by_task else None,
+        max_records=int(config.get("task.max.records.per.batch", "200000")),
+        tick_ms=max(0, window_ms) if by_task else 0,
+        bootstrap=tuple(
+            sorted({str(s.system_stream) for s in ssps if _is_bootstrap(s.system_stream, config)})
+        ),
+    )
+
+
+def _is_bootstrap(stream: SystemStream, config: Mapping[str, str]) -> bool:
+    keys = (
+        f"streams.{stream.stream}.samza.bootstrap",
+        f"systems.{stream.system}.streams.{stream.stream}.samza.bootstrap",
+    )
+    return any(config.get(key, "").lower() == "true" for key in keys)
