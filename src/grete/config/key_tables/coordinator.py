@@ -123,6 +123,31 @@ MONITOR_REGEX_MS = Key(
     "How often new streams are looked for that match an input regex; 0 and less is never.",
     unit="ms",
 )
+MONITOR_LAG_MS = Key(
+    "job.coordinator.monitor-lag.frequency.ms",
+    INTEGER,
+    "10000",
+    _LIVE,
+    "How often the lag is measured; 0 and less is never.",
+    unit="ms",
+)
+MONITOR_CONTAINER_SILENT_MS = Key(
+    "job.coordinator.monitor-container.silent.ms",
+    INTEGER,
+    "60000",
+    _LIVE,
+    "A container without a heartbeat for so long is silent; 0 and less looks at none.",
+    unit="ms",
+)
+MONITOR_QUERY_STUCK_MS = Key(
+    "job.coordinator.monitor-query.stuck.ms",
+    INTEGER,
+    "600000",
+    _LIVE,
+    "A query with lag that ends no batch for so long is stuck; longer than the longest batch; 0 and less looks at "
+    "none.",
+    unit="ms",
+)
 RESTART_SIGNAL = Key(
     "job.coordinator.restart.signal.factory",
     TEXT,

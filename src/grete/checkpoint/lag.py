@@ -1,0 +1,163 @@
+"""Lag: how many messages of its inputs a job has not processed yet, by task, by SSP and in all. Pure.
+
+Samza has it per consumer as `messages-behind-high-watermark`; here it comes from the checkpoints and from what the
+systems say, so it is known of a job that does not run, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grete.config.streams import broadcast_inputs, default_offset, task_inputs
+from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
+from grete.systems.base import PartitionOffsets
+
+StreamOffsets = Mapping[SystemStream, Mapping[int, PartitionOffsets]]
+"""What each stream's partitions hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class SspLag:
+    """One SSP in one task. `task` is None for a partition that no task reads yet.
+
+    `checkpointed` is the last offset processed, None without a checkpoint. `records` counts what is left to process:
+    from the checkpoint, else from where the task would start; None where the system's offsets are no numbers.
+    """
+
+    ssp: SystemStreamPartition
+    task: TaskName | None
+    checkpointed: str | None
+    upcoming: str
+    records: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobLag:
+    """The lag of all tasks, in the order of task and SSP. `missing` are input streams that do not exist."""
+
+    rows: tuple[SspLag, ...]
+    missing: tuple[SystemStream, ...] = ()
+
+    @property
+    def by_ssp(self) -> dict[SystemStreamPartition, int]:
+        """The most that a task has left of each SSP: a broadcast SSP is read by all of them."""
+        most: dict[SystemStreamPartition, int] = {}
+        for row in self.rows:
+            if row.records is not None:
+                most[row.ssp] = max(most.get(row.ssp, 0), row.records)
+        return most
+
+    @property
+    def by_task(self) -> dict[TaskName, int]:
+        """What each task has left."""
+        left: dict[TaskName, int] = {}
+        for row in self.rows:
+            if row.task is not None and row.records is not None:
+                left[row.task] = left.get(row.task, 0) + row.records
+        return left
+
+    @property
+    def total(self) -> int | None:
+        """Messages that are not processed by every task they are for; None when a stream or a count is unknown."""
+        if self.missing or any(row.records is None for row in self.rows):
+            return None
+        return sum(self.by_ssp.values())
+
+    def document(self) -> dict[str, Any]:
+        """As JSON: `total`, `tasks` by name, `partitions` as a list of SSPs in tasks, `missing` streams."""
+        return {
+            "total": self.total,
+            "tasks": dict(sorted(self.by_task.items())),
+            "partitions": [
+                {
+                    "task": row.task,
+                    "system": row.ssp.system,
+                    "stream": row.ssp.stream,
+                    "partition": row.ssp.partition,
+                    "checkpointed": row.checkpointed,
+                    "upcoming": row.upcoming,
+                    "lag": row.records,
+                }
+                for row in self.rows
+            ],
+            "missing": [str(stream) for stream in self.missing],
+        }
+
+
+def measured_streams(config: Mapping[str, str]) -> list[SystemStream]:
+    """The inputs and broadcast inputs, sorted: ask the systems for the offsets of these."""
+    return sorted({*task_inputs(config), *(ssp.system_stream for ssp in broadcast_inputs(config))})
+
+
+def measure_lag(
+    config: Mapping[str, str],
+    tasks: Mapping[TaskName, Iterable[SystemStreamPartition]],
+    checkpoints: Mapping[TaskName, Mapping[SystemStreamPartition, str]],
+    offsets: StreamOffsets,
+) -> JobLag:
+    """Measure. A stream of the configuration that `offsets` lacks is missing.
+
+    A partition that no task reads (a job that never ran, a stream that has grown since) counts with task None.
+    """
+    streams = measured_streams(config)
+    defaults = {stream: default_offset(config, stream) for stream in streams}
+    readers: dict[SystemStreamPartition, list[TaskName]] = {}
+    for task, ssps in tasks.items():
+        for ssp in ssps:
+            readers.setdefault(ssp, []).append(task)
+    nobody: list[TaskName | None] = [None]
+    rows = [
+        _row(ssp, task, _checkpoint(checkpoints, task, ssp), held, defaults[ssp.system_stream])
+        for ssp, held in _partitions(config, streams, offsets)
+        for task in (readers.get(ssp) or nobody)
+    ]
+    ordered = sorted(rows, key=lambda row: (row.task is None, row.task or "", row.ssp))
+    return JobLag(tuple(ordered), tuple(stream for stream in streams if stream not in offsets))
+
+
+def _partitions(
+    config: Mapping[str, str], streams: Sequence[SystemStream], offsets: StreamOffsets
+) -> Iterable[tuple[SystemStreamPartition, PartitionOffsets]]:
+    """Every partition of the inputs, and of a stream that is broadcast only those that are named."""
+    inputs, broadcast = set(task_inputs(config)), set(broadcast_inputs(config))
+    for stream in streams:
+        for partition, held in sorted(offsets.get(stream, {}).items()):
+            ssp = SystemStreamPartition(stream.system, stream.stream, partition)
+            if stream in inputs or ssp in broadcast:
+                yield ssp, held
+
+
+def _checkpoint(
+    checkpoints: Mapping[TaskName, Mapping[SystemStreamPartition, str]],
+    task: TaskName | None,
+    ssp: SystemStreamPartition,
+) -> str | None:
+    return None if task is None else checkpoints.get(task, {}).get(ssp)
+
+
+def _row(
+    ssp: SystemStreamPartition, task: TaskName | None, last: str | None, held: PartitionOffsets, default: str
+) -> SspLag:
+    upcoming = _number(held.upcoming)
+    oldest = upcoming if held.oldest is None else _number(held.oldest)
+    left = None
+    if upcoming is not None and oldest is not None:
+        start = _start(last, oldest, upcoming, default)
+        left = None if start is None else max(0, upcoming - start)
+    return SspLag(ssp, task, last, held.upcoming, left)
+
+
+def _start(last: str | None, oldest: int, upcoming: int, default: str) -> int | None:
+    """The next offset that the task reads."""
+    if last is not None:
+        processed = _number(last)
+        return None if processed is None else max(oldest, processed + 1)
+    return {"oldest": oldest, "newest": max(oldest, upcoming - 1)}.get(default, upcoming)
+
+
+def _number(offset: str) -> int | None:
+    """An offset that counts records; only the system knows how to read any other."""
+    digits = offset.removeprefix("-")
+    return int(offset) if digits.isascii() and digits.isdigit() and len(digits) <= 19 else None

@@ -1,0 +1,153 @@
+"""All monitors of a job, made from its configuration, with the readers of their facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from grete.checkpoint.lag import JobLag, measure_lag, measured_streams
+from grete.checkpoint.task_commit import TaskCommit
+from grete.clock import Clock
+from grete.config.key import Key
+from grete.config.key_tables import coordinator as keys
+from grete.config.values import Config
+from grete.coordinator.monitors.containers import (
+    ContainerFacts,
+    ContainerLivenessMonitor,
+    QueryProgressMonitor,
+)
+from grete.coordinator.monitors.findings import Finding, LagMeasured
+from grete.coordinator.monitors.inputs import InputRegexMonitor, PartitionCountMonitor, input_regexes
+from grete.coordinator.monitors.thread import MonitorThread, Poll
+from grete.errors import StreamNotFound
+from grete.model.ids import ContainerId, SystemStream, TaskName
+from grete.model.job import JobModel, TaskMode
+from grete.systems.base import PartitionOffsets, SystemAdmin
+
+_CONTAINERS_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What there is to watch: one job model at work.
+
+    `config` gives the configuration in force, since intervals are live keys; it is asked several times a second, so
+    it should give what is kept and not read the stream anew. `modelled` are the partition counts that
+    the job model was calculated from. `containers` gives what heartbeats have said of the containers that should be
+    running now, without their lag.
+    """
+
+    config: Callable[[], Mapping[str, str]]
+    model: JobModel
+    modelled: Mapping[SystemStream, int]
+    systems: Mapping[str, SystemAdmin]
+    checkpoints: Callable[[], Mapping[TaskName, TaskCommit]]
+    containers: Callable[[], Mapping[ContainerId, ContainerFacts]]
+
+
+class Monitors:
+    """The monitors of one job model. Make new ones with a new model, and close the old.
+
+    Raises:
+        ConfigError: an input regex is wrong.
+    """
+
+    def __init__(self, watched: Watched, clock: Clock, on_finding: Callable[[Finding], None]) -> None:
+        self._watched = watched
+        self.partitions = PartitionCountMonitor(watched.modelled)
+        self.inputs = InputRegexMonitor(input_regexes(watched.config()), watched.modelled)
+        self._liveness = ContainerLivenessMonitor()
+        self._progress = QueryProgressMonitor()
+        self.lag: JobLag | None = None
+        """The lag measured last."""
+        polls = [
+            Poll("partition-count", self._seconds(keys.MONITOR_PARTITIONS_MS), self._look_at_partitions),
+            Poll("lag", self._seconds(keys.MONITOR_LAG_MS), self._look_at_lag, at_once=True),
+            Poll("containers", lambda: _CONTAINERS_EVERY_S, self._look_at_containers, at_once=True),
+        ]
+        if self.inputs.regexes:
+            every = self._seconds(keys.MONITOR_REGEX_MS)
+            polls.append(Poll("input-regex", every, self._look_at_streams, at_once=True))
+        self._thread = MonitorThread(polls, clock, on_finding)
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """See MonitorThread."""
+        return self._thread.problems
+
+    def start(self) -> None:
+        """Start polling from a thread."""
+        self._thread.start()
+
+    def tick(self) -> None:
+        """See MonitorThread."""
+        self._thread.tick()
+
+    def close(self) -> None:
+        """See MonitorThread."""
+        self._thread.close()
+
+    def _setting(self, key: Key[int]) -> int:
+        return Config(self._watched.config()).value(key)
+
+    def _seconds(self, key: Key[int]) -> Callable[[], float]:
+        return lambda: self._setting(key) / 1000
+
+    # --- looking: read the facts, ask the monitor ---
+
+    def _look_at_partitions(self, now_s: float) -> Sequence[Finding]:
+        counts: dict[SystemStream, int] = {}
+        missing: StreamNotFound | None = None
+        for stream in self._watched.modelled:
+            try:
+                counts[stream] = self._watched.systems[stream.system].partition_count(stream.stream)
+            except StreamNotFound as error:
+                missing = error
+        found = self.partitions.observe(counts, now_s)
+        if missing is not None and not found:
+            raise missing  # shown as a problem; the other streams were looked at
+        return found
+
+    def _look_at_streams(self, now_s: float) -> Sequence[Finding]:
+        systems = {regex.system for regex in self.inputs.regexes}
+        return self.inputs.observe({s: self._watched.systems[s].streams() for s in systems}, now_s)
+
+    def _look_at_lag(self, now_s: float) -> Sequence[Finding]:
+        config, model = self._watched.config(), self._watched.model
+        offsets = read_offsets(measured_streams(config), self._watched.systems)
+        commits = self._watched.checkpoints()
+        tasks = {t.name: t.ssps for t in model.tasks.values() if t.mode is TaskMode.ACTIVE}
+        self.lag = measure_lag(config, tasks, {t: c.offsets for t, c in commits.items()}, offsets)
+        return (LagMeasured(self.lag),)
+
+    def _look_at_containers(self, now_s: float) -> Sequence[Finding]:
+        facts = {
+            id_: replace(seen, lag=self._lag_of(id_)) for id_, seen in self._watched.containers().items()
+        }
+        silent_after_s = self._setting(keys.MONITOR_CONTAINER_SILENT_MS) / 1000
+        stuck_after_s = self._setting(keys.MONITOR_QUERY_STUCK_MS) / 1000
+        found: list[Finding] = []
+        if silent_after_s > 0:
+            found += self._liveness.observe(facts, now_s, silent_after_s=silent_after_s)
+        if stuck_after_s > 0:
+            found += self._progress.observe(facts, now_s, stuck_after_s=stuck_after_s)
+        return found
+
+    def _lag_of(self, container: ContainerId) -> int | None:
+        if self.lag is None or container not in self._watched.model.containers:
+            return None
+        by_task = self.lag.by_task
+        return sum(by_task.get(task, 0) for task in self._watched.model.containers[container].tasks)
+
+
+def read_offsets(
+    streams: Sequence[SystemStream], systems: Mapping[str, SystemAdmin]
+) -> dict[SystemStream, Mapping[int, PartitionOffsets]]:
+    """What each stream's partitions hold; a stream that does not exist is left out."""
+    found: dict[SystemStream, Mapping[int, PartitionOffsets]] = {}
+    for stream in streams:
+        try:
+            found[stream] = systems[stream.system].offsets(stream.stream)
+        except StreamNotFound:
+            continue
+    return found
