@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from grete.clock import Clock
 from grete.model.ids import SystemStreamPartition
+from grete.systems.base import PartitionOffsets
 from grete.systems.local import LocalSystem
 
 TASK_LAYOUT = "task int, ssp int, offset long, key binary, value binary, timestamp_ms long"
@@ -79,10 +80,17 @@ TaskGroup = list[tuple[int, list[Range]]]
 """Tasks of one Spark partition, each with what it reads."""
 
 
+class StreamEnds(Protocol):
+    """What a plan asks of the system."""
+
+    def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
+        """See SystemAdmin."""
+
+
 class LocalPlan:
     """Decides, batch by batch, up to where to read, and reads it."""
 
-    def __init__(self, spec: SourceOptions, system: LocalSystem, clock: Clock) -> None:
+    def __init__(self, spec: SourceOptions, system: StreamEnds, clock: Clock) -> None:
         self._spec = spec
         self._system = system
         self._clock = clock

@@ -1,0 +1,52 @@
+"""Makes an application of a test nameable, as `task.class` wants it: a class or a function that stands anywhere.
+
+The names live in this module and only in this process; a job that runs for real names a module of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from grete.api import IncomingMessageEnvelope, MessageCollector, StreamTask, TaskCoordinator
+from grete.errors import ConfigError
+
+Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], None]
+"""StreamTask.process as a plain function."""
+
+Application = type[StreamTask] | Process | str
+
+_numbers = itertools.count(1)
+
+
+def name_of(application: Application) -> str:
+    """A `task.class` that leads to the application: its own when it is a text, else a name in this module.
+
+    Raises:
+        ConfigError: it is neither a StreamTask class, nor a function, nor `module:Class`.
+    """
+    if isinstance(application, str):
+        return application
+    if isinstance(application, type):
+        if not issubclass(application, StreamTask):
+            raise ConfigError(f"{application!r} is not a grete.StreamTask")
+        return _keep(application)
+    if not callable(application):
+        raise ConfigError(f"{application!r} is no StreamTask class, no function and no 'module:Class'")
+    return _keep(_task_of(application))
+
+
+def _task_of(process_one: Process) -> type[StreamTask]:
+    class FunctionTask(StreamTask):
+        def process(
+            self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+        ) -> None:
+            process_one(envelope, collector, coordinator)
+
+    return FunctionTask
+
+
+def _keep(task: type[StreamTask]) -> str:
+    name = f"{task.__name__}_{next(_numbers)}"
+    globals()[name] = task
+    return f"{__name__}:{name}"

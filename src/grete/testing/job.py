@@ -1,0 +1,281 @@
+"""Runs a StreamTask job inside a test: no Spark, no Java, no waiting, and nothing in place of the real code.
+
+What is real: validation, the job model, the coordinator stream, serdes, the task runner, store files, changelogs,
+checkpoints, commits and fences. What a test decides: which messages arrive and when the job sees them, what time it
+is, where a batch ends, when the process dies and what is left of its disk. A batch runs when the test says so.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from grete.checkpoint.task_commit import TaskCommit, commit_entries
+from grete.config.validate import refused_changes
+from grete.coordinator.job_model import input_streams
+from grete.errors import ConfigError, IllegalStateError
+from grete.keyed_log.base import KeyedLog
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
+from grete.model.job import JobModel
+from grete.serdes import stream_serdes
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem, Message
+from grete.testing.applications import Application
+from grete.testing.clock import ManualClock
+from grete.testing.controlled_log import ControlledLog
+from grete.testing.job_config import prepared
+from grete.testing.job_container import BlockedEnds, ContainerUnderTest
+from grete.testing.job_model import assignments_of, write_job_model
+from grete.testing.job_results import JobResults, stream_name
+
+_MOST_BATCHES = 10_000
+_GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
+
+
+class Ran(NamedTuple):
+    """What `run` did: batches, messages processed (poison among them), messages put aside as dead letters."""
+
+    batches: int
+    records: int
+    dead_letters: int
+
+
+class JobUnderTest(JobResults):
+    """A job that runs in the test's own thread. Use it in a `with`, which starts it and removes its files.
+
+    Every system of the configuration is an embedded one in `directory` (a temporary one by default); paths that the
+    configuration names for systems and state are not used, so that a production file can be tried as it is. Inputs
+    that are not there are created, with `partitions` (by `system.stream`), `streams.<name>.samza.partitions`, or one.
+
+    Raises:
+        ConfigError: the configuration is refused, as `grete run` would refuse it; or it is a DataFrame pipeline,
+            which needs Spark.
+    """
+
+    def __init__(
+        self,
+        application: Application | None = None,
+        config: Mapping[str, str] | None = None,
+        *,
+        config_files: Sequence[str | Path] = (),
+        partitions: Mapping[str, int] | None = None,
+        directory: Path | None = None,
+        clock: ManualClock | None = None,
+        coordinator_log: KeyedLog | None = None,
+    ) -> None:
+        self.clock = ManualClock() if clock is None else clock
+        loaded = prepared(application, config or {}, config_files)
+        self._partitions = dict(partitions or {})
+        self._temporary = directory is None
+        self.directory = Path(tempfile.mkdtemp(prefix="grete-test-")) if directory is None else directory
+        super().__init__(loaded, LocalSystem(self.directory / "local", self.clock), self.clock)
+        self._ends = BlockedEnds(self._system)
+        self._log = ControlledLog(self.clock) if coordinator_log is None else coordinator_log
+        self._containers: list[ContainerUnderTest] = []
+        self._epoch = 0
+        self._create_inputs()
+
+    def _create_inputs(self) -> None:
+        for stream in input_streams(self._config):
+            setting = self._config.get(f"streams.{stream.stream}.samza.partitions", "1")
+            count = self._partitions.get(str(stream), int(setting))
+            self._system.ensure_stream(StreamSpec(stream.stream, count))
+
+    # --- life ---
+
+    def start(self) -> JobUnderTest:
+        """Submit the job and open its containers. From now on messages are new, whatever the offset default says."""
+        if self._containers:
+            raise IllegalStateError("the job is started already; restart() starts it again")
+        self._epoch += 1
+        stream = self.coordinator_stream()
+        if stream.config() != self._config:
+            stream.write_config(self._config, run_id=f"test-{self._epoch}", reason="")
+        self._model = write_job_model(stream, self._system)
+        self._containers = [
+            ContainerUnderTest(assignment, self._system, self._ends, self.clock, self.directory)
+            for assignment in assignments_of(self._model, self._epoch)
+        ]
+        return self
+
+    def stop(self) -> None:
+        """Stop at a batch boundary: every task is closed."""
+        containers, self._containers = self._containers, []
+        for container in containers:
+            container.close()
+
+    def kill(self) -> None:
+        """End as `kill -9` does: what is not committed is gone, no task is closed."""
+        containers, self._containers = self._containers, []
+        for container in containers:
+            container.kill()
+
+    def restart(self, *, lose_stores: bool = False, config: Mapping[str, str] | None = None) -> JobUnderTest:
+        """Kill the job and start it from its checkpoints; where there is none, its offset default counts. `lose_stores` takes the store files away, as another host
+        would; `config` changes keys, as submitting the job again does.
+
+        Raises:
+            ConfigError: the changed configuration is refused.
+        """
+        self.kill()
+        if lose_stores:
+            shutil.rmtree(self.directory / "jobs", ignore_errors=True)
+        if config:
+            changed = prepared(None, {**self._config, **config}, ())
+            problems = refused_changes(self._config, changed)
+            if problems:
+                raise ConfigError(*problems)
+            self._config = changed
+            self._create_inputs()
+        return self.start()
+
+    def close(self) -> None:
+        """Stop, and remove the files if they are temporary."""
+        self.stop()
+        self.close_streams()
+        if self._temporary:
+            shutil.rmtree(self.directory)
+
+    def __enter__(self) -> JobUnderTest:
+        return self if self._containers else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- what the test decides ---
+
+    def send(
+        self,
+        stream: str,
+        message: Any,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Append a message to `system.stream`, through its serdes, as any program would."""
+        serdes = stream_serdes(SystemStream.parse(stream), self._config)
+        self.send_bytes(
+            stream,
+            serdes.message.to_bytes(message),
+            key=serdes.key.to_bytes(key),
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    def send_bytes(
+        self,
+        stream: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Append raw bytes, such as a message that its serde cannot read."""
+        time_ms = self.clock.wall_ms() if timestamp_ms is None else timestamp_ms
+        self._system.append(stream_name(stream), [Message(key, value, time_ms, partition)])
+
+    def block(self, stream: str, partition: int | None = None) -> None:
+        """Hold back from the job what arrives in a stream (or one partition) from now on."""
+        self._ends.block(stream_name(stream), partition)
+
+    def unblock(self, stream: str, partition: int | None = None) -> None:
+        """Let the job see what was held back."""
+        self._ends.unblock(stream_name(stream), partition)
+
+    def replay(self, stream: str, *, offset: int = 0, partition: int | None = None) -> None:
+        """Give the job a stream's messages again, from `offset`: its checkpoints are set back and it is restarted.
+
+        Stores keep what they hold, as with an operator's rewind.
+        """
+        wanted = SystemStream.parse(stream)
+        commits = {}
+        for task in self._running().tasks.values():
+            mine = [s for s in task.ssps if s.system_stream == wanted and partition in (None, s.partition)]
+            if mine:
+                before = self._commits().get(task.name, TaskCommit({})).offsets
+                commits[task.name] = TaskCommit({**before, **dict.fromkeys(mine, str(offset - 1))})
+        if not commits:
+            raise IllegalStateError(f"no task reads {stream}, partition {partition}")
+        self._write_checkpoints(commits)
+        self.restart()
+
+    def set_checkpoint(self, task: str, offsets: Mapping[str, int]) -> None:
+        """Set a task's last processed offsets (`system.stream.partition` -> offset) before the job is started."""
+        if self._containers:
+            raise IllegalStateError("the job runs: set checkpoints before start(), or use replay()")
+        parsed = {SystemStreamPartition.parse(ssp): str(offset) for ssp, offset in offsets.items()}
+        self._write_checkpoints({TaskName(task): TaskCommit(parsed)})
+
+    def _write_checkpoints(self, commits: Mapping[TaskName, TaskCommit]) -> None:
+        grouper = self._config.get("job.systemstreampartition.grouper.factory", _GROUPER)
+        self._checkpoint_log().append(commit_entries(commits, grouper=grouper))
+
+    def add_partitions(self, stream: str, count: int) -> None:
+        """Let a stream have `count` partitions; the job sees them when it is restarted."""
+        self._system.ensure_stream(StreamSpec(stream_name(stream), count))
+
+    def advance(self, seconds_s: float) -> None:
+        """Let time pass; the next batch calls `window` when `task.window.ms` has passed."""
+        self.clock.advance(seconds_s)
+
+    # --- running ---
+
+    def run(self) -> Ran:
+        """Run batches until there is nothing left to do.
+
+        Raises:
+            ProcessingError: a message cannot be processed; what was committed before stays.
+            IllegalStateError: the job is not started, or does not come to an end.
+        """
+        batches = records = dead = 0
+        while (ran := self.run_batch()) is not None:
+            batches, records, dead = batches + 1, records + ran.records, dead + ran.dead_letters
+            if batches > _MOST_BATCHES:
+                raise IllegalStateError(f"after {_MOST_BATCHES} batches there is still something to do")
+        return Ran(batches, records, dead)
+
+    def run_batch(self, *, commit: bool = True) -> Ran | None:
+        """Run one batch of each container that has something to do; None when none has.
+
+        Without `commit` everything is processed and nothing committed, as when the process dies in between:
+        restart() or run again, and it must be as if it had never been.
+        """
+        self._running()
+        outcomes = [
+            outcome
+            for container in self._containers
+            if (outcome := container.run_batch(commit=commit)) is not None
+        ]
+        if not outcomes:
+            return None
+        return Ran(1, sum(o.records for o in outcomes), sum(o.dead_letters for o in outcomes))
+
+    def _running(self) -> JobModel:
+        if not self._containers:
+            raise IllegalStateError("the job does not run: use it in a `with`, or call start()")
+        return self.model
+
+    # --- what came of it ---
+
+    @property
+    def shut_down(self) -> list[TaskName]:
+        """Tasks that asked to be shut down, sorted."""
+        return sorted(task for container in self._containers for task in container.shut_down)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a task has asked to end each container."""
+        return bool(self._containers) and all(c.all_shut_down for c in self._containers)
+
+    def coordinator_stream(self) -> CoordinatorStream:
+        """A new reader of the job's coordinator stream, from its start."""
+        return CoordinatorStream(self._log, self.clock, source="test")

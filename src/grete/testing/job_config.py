@@ -1,0 +1,39 @@
+"""A job's configuration in a test: as `grete run` would write it, without paths that lead out of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from grete.config.current import in_current_words
+from grete.config.load import load
+from grete.config.rewriters import apply_rewriters
+from grete.config.streams import system_names
+from grete.config.validate import validate
+from grete.errors import ConfigError
+from grete.testing.applications import Application, name_of
+
+
+def prepared(
+    application: Application | None, config: Mapping[str, str], files: Sequence[str | Path]
+) -> dict[str, str]:
+    """Load, rewrite and validate.
+
+    Raises:
+        ConfigError: as `grete run` would refuse it; or it is a DataFrame pipeline.
+    """
+    loaded = {"job.name": "test", **load([str(file) for file in files], config)}
+    if application is not None:
+        loaded["task.class"] = name_of(application)
+    if "app.class" in loaded:
+        raise ConfigError(
+            f"app.class={loaded['app.class']}: a DataFrame pipeline is Spark SQL and needs Spark; call its build() "
+            f"with DataFrames of a local session"
+        )
+    rewritten = apply_rewriters(loaded)
+    validate(rewritten)
+    kept = {key: value for key, value in in_current_words(rewritten).items() if key != "job.state.dir"}
+    for system in system_names(kept):
+        kept.pop(f"systems.{system}.path", None)
+        kept[f"systems.{system}.samza.factory"] = "local"
+    return kept

@@ -1,0 +1,128 @@
+"""A container without Spark: plans, runs and commits batches with the very code that a real one uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.checkpoint.offset_manager import starting_offsets
+from grete.clock import Clock
+from grete.model.ids import TaskName
+from grete.spark import setup
+from grete.spark.assignment import Assignment
+from grete.spark.batch_commits import BatchCommits, BatchOutcome, sort_out
+from grete.spark.local_plan import LocalPlan, Offset, is_tick, read_group, task_groups
+from grete.spark.task_runner import run_tasks
+from grete.spark.task_worker import TaskWorkers
+from grete.systems.base import PartitionOffsets
+from grete.systems.local import LocalSystem
+from grete.systems.local_access import LocalAccess
+
+
+class BlockedEnds:
+    """Where streams end, as the job sees them: a blocked partition ends where it ended when it was blocked."""
+
+    def __init__(self, system: LocalSystem) -> None:
+        self._system = system
+        self._blocked: dict[tuple[str, int], PartitionOffsets] = {}
+
+    def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
+        """See SystemAdmin."""
+        return {
+            partition: self._blocked.get((stream, partition), offsets)
+            for partition, offsets in self._system.offsets(stream).items()
+        }
+
+    def block(self, stream: str, partition: int | None) -> None:
+        """Let the job see nothing that arrives from now on; None is every partition."""
+        for number, offsets in self._system.offsets(stream).items():
+            if partition in (None, number):
+                self._blocked.setdefault((stream, number), offsets)
+
+    def unblock(self, stream: str, partition: int | None) -> None:
+        """Let the job see everything again."""
+        self._blocked = {
+            key: offsets
+            for key, offsets in self._blocked.items()
+            if not (key[0] == stream and partition in (None, key[1]))
+        }
+
+
+@dataclass(slots=True)
+class _Batch:
+    id: int
+    start: Offset
+
+
+class ContainerUnderTest:
+    """One incarnation of one container. Opening it fences the one before, as starting a real one does."""
+
+    def __init__(
+        self, assignment: Assignment, system: LocalSystem, ends: BlockedEnds, clock: Clock, home: Path
+    ) -> None:
+        self.assignment = assignment
+        self._system = system
+        system.raise_fence([assignment.fence])
+        commits = setup.committed(assignment, system)
+        name = setup.single_system(assignment)
+        starting = starting_offsets(
+            {task.name: task.ssps for task in assignment.tasks},
+            {task: commit.offsets for task, commit in commits.items()},
+            assignment.config,
+            {name: system},
+        )
+        setup.create_outputs(assignment, system)
+        spec = setup.runner_spec(assignment, system, home)
+        target = setup.commit_target(assignment, system, clock)
+        lineage = f"{assignment.container_id}-{assignment.epoch}"
+        positions = setup.store_positions(spec, system)
+        self._commits = BatchCommits(spec, target, lineage, commits, positions)
+        wanted = {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()}
+        self._options = setup.source_options(assignment, system, wanted, by_task=True)
+        self._plan = LocalPlan(self._options, ends, clock)
+        self._batch = _Batch(0, self._plan.initial())
+        self._workers = TaskWorkers(spec, LocalAccess(spec.system_directory, clock))
+        self._shut_down: set[int] = set()
+        self.all_shut_down = False
+
+    @property
+    def shut_down(self) -> list[TaskName]:
+        """Tasks that asked to be shut down."""
+        return [self.assignment.tasks[index].name for index in sorted(self._shut_down)]
+
+    def run_batch(self, *, commit: bool) -> BatchOutcome | None:
+        """Run the next batch; None when there is nothing to do.
+
+        Raises:
+            ProcessingError: a message cannot be processed; nothing of the batch was committed.
+            Fenced: a later incarnation was opened.
+        """
+        if self.all_shut_down:
+            return None
+        start = self._batch.start
+        end = self._plan.next(start, rows=self._options.max_records)
+        if end == start:
+            return None
+        plan, tick = self._commits.plan(self._batch.id), is_tick(start, end)
+        rows = []
+        for group in task_groups(self._options, start, end):
+            batches = read_group(self._options, self._system, group, tick=tick)
+            rows += run_tasks(self._workers, plan, batches).to_pylist()
+        if not commit:
+            return BatchOutcome()
+        outcome = self._commits.commit(*sort_out(rows), self._batch.id)
+        self._batch = _Batch(self._batch.id + 1, end)
+        self._shut_down |= outcome.shutdown_tasks
+        self.all_shut_down = outcome.shutdown_all
+        return outcome
+
+    def close(self) -> None:
+        """Let the tasks close."""
+        self._workers.close()
+
+    def kill(self) -> None:
+        """Give everything up as a killed process does: no task is closed."""
+        for index in range(len(self.assignment.tasks)):
+            self._workers.drop(index)
+        self._workers.close()

@@ -1,0 +1,68 @@
+"""A job's model in a test: calculated, remembered and written to a coordinator stream as a coordinator does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from grete.config.stores import changelog_stream, store_names
+from grete.coordinator.assignment_records import assignment_records
+from grete.coordinator.job_model import Remembered, calculate, input_streams
+from grete.metadata.assignments import ChangelogMapping, TaskAssignments
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.locality import LocalityManager
+from grete.model.ids import JobId, SystemStream
+from grete.model.job import JobModel, TaskMode
+from grete.spark.assignment import AssignedTask, Assignment
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem
+
+
+def job_of(config: Mapping[str, str]) -> JobId:
+    """The configuration's job."""
+    return JobId(config["job.name"], config.get("job.id", "1"))
+
+
+def write_job_model(stream: CoordinatorStream, system: LocalSystem) -> JobModel:
+    """Calculate the model of the stream's configuration, write its assignments, create its changelogs.
+
+    Raises:
+        ConfigError: the configuration and the partitions give no model.
+        StreamNotFound: an input is not there.
+    """
+    config = stream.config()
+    partitions: dict[SystemStream, int] = {s: system.partition_count(s.stream) for s in input_streams(config)}
+    assignments, mapping = TaskAssignments(stream), ChangelogMapping(stream)
+    remembered = Remembered(
+        assignments.read(),
+        mapping.read(),
+        assignments.ssps(),
+        assignments.modes(),
+        LocalityManager(stream).read_locality(),
+    )
+    calculated = calculate(config, partitions, remembered)
+    mapping.write(calculated.changelog)
+    assignments.write(assignment_records(calculated.model, remembered))
+    width = max(calculated.changelog.values(), default=-1) + 1
+    for store in store_names(config):
+        system.ensure_stream(
+            StreamSpec(changelog_stream(store, job_of(config), config), width, compacted=True)
+        )
+    return calculated.model
+
+
+def assignments_of(model: JobModel, epoch: int) -> Iterator[Assignment]:
+    """What each container of the model is told."""
+    for container in model.containers.values():
+        tasks = [
+            AssignedTask(task.name, tuple(sorted(task.ssps)), task.changelog_partition)
+            for task in container.tasks.values()
+            if task.mode is TaskMode.ACTIVE
+        ]
+        if tasks:
+            yield Assignment(
+                job=job_of(model.config),
+                container_id=container.id,
+                epoch=epoch,
+                config=model.config,
+                tasks=tuple(sorted(tasks, key=lambda task: task.name)),
+            )

@@ -1,0 +1,137 @@
+"""What a job has left behind: outputs, dead letters, stores, checkpoints. Read as any other program would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.task_commit import TaskCommit, read_commits
+from grete.clock import Clock
+from grete.config.stores import changelog_stream, store_names
+from grete.errors import ConfigError, IllegalStateError
+from grete.keyed_log.base import KeyedLog
+from grete.model.ids import SystemStream, TaskName
+from grete.model.job import JobModel
+from grete.serdes import store_serdes, stream_serdes
+from grete.systems.local import LocalSystem
+from grete.systems.local_access import LocalAccess
+from grete.testing.job_model import job_of
+
+
+class OutputMessage(NamedTuple):
+    """A message in a stream. `key` and `message` have passed the stream's serdes."""
+
+    partition: int
+    offset: int
+    key: Any
+    message: Any
+    timestamp_ms: int
+
+
+class JobResults:
+    """The streams of a job. `model` is set once it was started."""
+
+    def __init__(self, config: Mapping[str, str], system: LocalSystem, clock: Clock) -> None:
+        self._config = dict(config)
+        self._system = system
+        self._access = LocalAccess(str(system.directory), clock)
+        self._model: JobModel | None = None
+
+    @property
+    def model(self) -> JobModel:
+        """The job model.
+
+        Raises:
+            IllegalStateError: the job was never started.
+        """
+        if self._model is None:
+            raise IllegalStateError("the job was never started: use it in a `with`, or call start()")
+        return self._model
+
+    def outputs(self, stream: str, *, partition: int | None = None) -> list[OutputMessage]:
+        """Everything in `system.stream`, partition after partition, each in order."""
+        serdes = stream_serdes(SystemStream.parse(stream), self._config)
+        key_of, message_of = serdes.key.from_bytes, serdes.message.from_bytes
+        found = []
+        for number in range(self._system.partition_count(stream_name(stream))):
+            if partition not in (None, number):
+                continue
+            for first, batch in self._system.read(stream_name(stream), number, 0):
+                rows = zip(*(batch.column(i).to_pylist() for i in range(3)), strict=True)
+                found += [
+                    OutputMessage(number, first + i, key_of(key), message_of(value), time_ms)
+                    for i, (key, value, time_ms) in enumerate(rows)
+                ]
+        return found
+
+    def messages(self, stream: str) -> list[Any]:
+        """The messages of `outputs`, without anything else."""
+        return [output.message for output in self.outputs(stream)]
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """What was put aside: task, ssp, offset, error, key_base64, value_base64.
+
+        Raises:
+            ConfigError: the job has no dead-letter stream.
+        """
+        stream = self._config.get("task.poison.dead-letter.stream")
+        if stream is None:
+            raise ConfigError("the job has no dead letters: set task.poison.dead-letter.stream")
+        name = stream_name(stream)
+        return [
+            orjson.loads(value)
+            for partition in range(self._system.partition_count(name))
+            for _, batch in self._system.read(name, partition, 0)
+            for value in batch.column(1).to_pylist()
+        ]
+
+    def store(self, name: str, task: str) -> dict[Any, Any]:
+        """What a task's store holds, as committed: read from its changelog, which is the truth.
+
+        Raises:
+            ConfigError: no such store.
+            IllegalStateError: no such task.
+        """
+        if name not in store_names(self._config):
+            raise ConfigError(f"the job has no store {name!r}; it has {', '.join(store_names(self._config))}")
+        model = self.model.tasks.get(TaskName(task))
+        if model is None:
+            raise IllegalStateError(f"there is no task {task!r}; there are {', '.join(self.model.tasks)}")
+        stream, partition = (
+            changelog_stream(name, job_of(self._config), self._config),
+            model.changelog_partition,
+        )
+        end = int(self._system.offsets(stream)[partition].upcoming)
+        content = dict(self._access.changes(stream, partition, 0, end))
+        serdes = store_serdes(name, self._config)
+        return {
+            serdes.key.from_bytes(key): serdes.message.from_bytes(value)
+            for key, value in sorted(content.items())
+            if value is not None
+        }
+
+    def checkpoints(self) -> dict[str, dict[str, int]]:
+        """The last processed offset by task and `system.stream.partition`."""
+        return {
+            task: {str(ssp): int(offset) for ssp, offset in sorted(commit.offsets.items())}
+            for task, commit in sorted(self._commits().items())
+        }
+
+    def _commits(self) -> dict[TaskName, TaskCommit]:
+        return read_commits(self._checkpoint_log().read())
+
+    def _checkpoint_log(self) -> KeyedLog:
+        return self._system.checkpoint_log(checkpoint_log_name(job_of(self._config)))
+
+    def close_streams(self) -> None:
+        """Close the files."""
+        self._access.close()
+        self._system.close()
+
+
+def stream_name(stream: str) -> str:
+    """The stream's name within its system."""
+    return SystemStream.parse(stream).stream
