@@ -116,8 +116,10 @@ class JobUnderTest(JobResults):
             container.kill()
 
     def restart(self, *, lose_stores: bool = False, config: Mapping[str, str] | None = None) -> JobUnderTest:
-        """Kill the job and start it from its checkpoints; where there is none, its offset default counts. `lose_stores` takes the store files away, as another host
-        would; `config` changes keys, as submitting the job again does.
+        """Kill the job and start it from its checkpoints; where there is none, its offset default counts.
+
+        `lose_stores` takes the store files away, as another host would; `config` changes keys, as submitting the
+        job again does.
 
         Raises:
             ConfigError: the changed configuration is refused.
