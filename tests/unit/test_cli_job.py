@@ -83,6 +83,26 @@ def test_status_says_how_a_job_ended_and_how_many_records_are_behind(job: Path, 
     assert row["url"] is None
 
 
+def test_status_has_the_lag_of_every_task_and_partition(job: Path, capsys: Output) -> None:
+    assert main(["status", "-o", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["lag"]["tasks"] == {"Partition 0": 1, "Partition 1": 0}
+    assert [(p["partition"], p["checkpointed"], p["lag"]) for p in row["lag"]["partitions"]] == [
+        (0, "2", 1),
+        (1, "2", 0),
+    ]
+
+
+def test_status_of_one_job_shows_which_partitions_are_behind(job: Path, capsys: Output) -> None:
+    assert main(["status", "--job", "orders"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [" ".join(line.split()) for line in lines[2:]] == [
+        "",
+        "task partition checkpointed upcoming behind",
+        "Partition 0 local.in.0 2 4 1",
+    ]
+
+
 def test_a_job_recorded_as_running_that_nobody_runs_has_died(job: Path, capsys: Output) -> None:
     with opened() as handle:
         write_state(handle.stream, JobState("running", "run-1", 1))

@@ -131,7 +131,7 @@ def test_a_query_with_lag_whose_batch_stays_the_same_is_stuck_and_that_is_told_o
 
 @pytest.mark.parametrize(
     "between",
-    [{"lag": 0}, {"lag": None}, {"batch_id": 4}, {"epoch": 8}, {"state": "starting"}],
+    [{"lag": 0}, {"lag": None}, {"batch_id": 4}, {"launch": 8}, {"state": "starting"}],
     ids=["no lag", "lag unknown", "another batch", "another incarnation", "starting"],
 )
 def test_the_time_begins_anew_when_there_was_nothing_to_wait_for(between: dict[str, object]) -> None:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from grete.assembly.home import grete_home, state_directory, system_directory
+from grete.assembly.lag import job_lag
+from grete.checkpoint.lag import JobLag
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
@@ -24,6 +26,7 @@ from grete.metadata.history import History, HistoryRow
 from grete.metadata.job_state import JobState, StopRequest, read_state, write_stop_request
 from grete.metadata.locality import LocalityManager
 from grete.model.ids import ContainerId, JobId, TaskName
+from grete.model.job import TaskMode
 from grete.model.messages import CoordinatorMessage
 from grete.sqlite_file import SqliteFile, open_file
 from grete.systems.local import LocalSystem
@@ -114,6 +117,13 @@ class JobHandle:
         """The last commit of each task."""
         with self.system() as system:
             return read_commits(system.checkpoint_log(checkpoint_log_name(self.job)).read())
+
+    def lag(self) -> JobLag:
+        """How far behind its inputs the job is, by task and SSP."""
+        assignments = TaskAssignments(self.stream)
+        modes = assignments.modes()
+        tasks = {t: s for t, s in assignments.ssps().items() if modes.get(t) is not TaskMode.STANDBY}
+        return job_lag(self.job, self.config(), tasks, self.home, self._clock)
 
     def request_stop(self, deadline_s: float, reason: str) -> JobState:
         """Ask the running coordinator to stop.

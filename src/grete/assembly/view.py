@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-import threading
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from grete.assembly.heartbeats import Heartbeats
+from grete.assembly.home import grete_home
+from grete.assembly.lag import RecentLag, job_lag
+from grete.assembly.metrics import MetricFacts, job_metrics
+from grete.checkpoint.lag import JobLag, active_tasks
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
+from grete.clock import SystemClock
 from grete.config.redact import redact
-from grete.coordinator.loop import CoordinatorLoop
-from grete.coordinator.metadata_manager import GROUP, MetadataMetrics
-from grete.errors import Fenced
+from grete.coordinator.loop import CoordinatorLoop, container_epoch
+from grete.coordinator.metadata_manager import MetadataMetrics
+from grete.coordinator.monitors.containers import ContainerFacts
+from grete.coordinator.monitors.watch import Monitors
+from grete.errors import Fenced, GreteError
 from grete.keyed_log.base import KeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
 from grete.model.ids import ContainerId, JobId
 from grete.model.job import JobModel
-from grete.wire import job_model_json
+from grete.wire import job_model_json, prometheus_text
+
+_log = logging.getLogger("grete.coordinator")
 
 
 class View:
-    """Implements `server.app.CoordinatorView`. Thread-safe: the model is immutable, the rest under a lock."""
+    """Implements `server.app.CoordinatorView`. Thread-safe: the model is immutable, the rest guards itself."""
 
     def __init__(
         self,
@@ -40,8 +50,11 @@ class View:
         self._metrics = metrics
         self._run_id = run_id
         self._epoch = epoch
-        self._lock = threading.Lock()
-        self._heartbeats: dict[str, dict[str, Any]] = {}
+        self._clock = SystemClock()
+        self._heartbeats = Heartbeats(self._clock)
+        self._home = grete_home()
+        self._lag = RecentLag(self._measure_lag, self._clock)
+        self.monitors: Monitors | None = None
         self.loop: CoordinatorLoop | None = None
         self.checkpoint_log: Callable[[str], KeyedLog] | None = None
 
@@ -87,14 +100,28 @@ class View:
         current = board.epochs[ContainerId(container_id)]
         if int(body["epoch"]) != current:
             raise Fenced(f"container {container_id}", epoch=int(body["epoch"]), seen=current)
-        with self._lock:
-            self._heartbeats[container_id] = body
+        self._heartbeats.take(container_id, body)
         return "stop" if ContainerId(container_id) in board.stopping else "continue"
 
     def progress(self) -> dict[str, dict[str, Any]]:
         """The last heartbeat of each container."""
-        with self._lock:
-            return {name: dict(body) for name, body in self._heartbeats.items()}
+        return self._heartbeats.bodies()
+
+    def container_facts(self) -> dict[ContainerId, ContainerFacts]:
+        """What the monitors want to know of the containers that should be running."""
+        found = {}
+        heard = self._heartbeats.heard()
+        state = self.loop.state if self.loop is not None else None
+        for id_, container in (state.containers if state is not None else {}).items():
+            said = heard.get(id_)
+            if not container.running:
+                continue
+            if said is None or said.epoch % container_epoch(1, 0) != container.launch:
+                found[id_] = ContainerFacts(container.launch)
+            else:
+                word, batch = str(said.body.get("state", "")), int(said.body.get("batch_id", -1))
+                found[id_] = ContainerFacts(container.launch, said.at_s, word, batch)
+        return found
 
     def job(self) -> dict[str, Any]:
         """See CoordinatorView."""
@@ -107,6 +134,7 @@ class View:
             "metrics": {name: getattr(self._metrics, name) for name in MetadataMetrics.__slots__},
             "containers": self.progress(),
             "quarantined": [f"offset {q.offset}: {q.reason}" for q in self._stream.quarantined],
+            "monitor_problems": {} if self.monitors is None else dict(self.monitors.problems),
         }
 
     def config(self) -> dict[str, str]:
@@ -129,16 +157,33 @@ class View:
             task: {str(s): o for s, o in sorted(c.offsets.items())} for task, c in sorted(commits.items())
         }
 
+    def lag(self) -> dict[str, Any]:
+        """See CoordinatorView."""
+        return self._lag.get().document()
+
+    def _measure_lag(self) -> JobLag:
+        config = self._stream.config()
+        return job_lag(self._job, config, active_tasks(self._model), self._home, self._clock)
+
+    def _known_lag(self) -> JobLag | None:
+        try:
+            return self._lag.get()
+        except GreteError as error:
+            _log.warning("the lag cannot be measured: %s", error)  # the other metrics can
+            return None
+
     def metrics(self) -> str:
         """See CoordinatorView."""
-        lines = []
-        for name in MetadataMetrics.__slots__:
-            metric = f"{GROUP.replace('-', '_')}_{name}"
-            kind = "counter" if name == "applicationAttemptCount" else "gauge"
-            lines += [f"# TYPE {metric} {kind}", f"{metric} {getattr(self._metrics, name)}"]
-        lines.append("# TYPE grete_records_processed_total counter")
-        lines += [
-            f'grete_records_processed_total{{container="{name}"}} {body.get("records", 0)}'
-            for name, body in self.progress().items()
-        ]
-        return "\n".join(lines) + "\n"
+        facts = MetricFacts(
+            metadata=self._metrics,
+            epoch=self._epoch,
+            state=self.loop.state if self.loop is not None else None,
+            container_count=len(self._model.containers),
+            heard=self._heartbeats.heard(),
+            now_s=self._clock.monotonic_s(),
+            lag=self._known_lag(),
+            quarantined=len(self._stream.quarantined),
+            monitors=self.monitors,
+            events=[row.event for row in History(self._stream).rows()],
+        )
+        return prometheus_text.encode(job_metrics(facts))

@@ -12,6 +12,7 @@ from typing import Any
 
 from grete.config.streams import broadcast_inputs, default_offset, task_inputs
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
+from grete.model.job import JobModel, TaskMode
 from grete.systems.base import PartitionOffsets
 
 StreamOffsets = Mapping[SystemStream, Mapping[int, PartitionOffsets]]
@@ -86,6 +87,11 @@ class JobLag:
         }
 
 
+def active_tasks(model: JobModel) -> dict[TaskName, tuple[SystemStreamPartition, ...]]:
+    """The SSPs of each task that processes; standby tasks have no lag of their own."""
+    return {task.name: task.ssps for task in model.tasks.values() if task.mode is TaskMode.ACTIVE}
+
+
 def measured_streams(config: Mapping[str, str]) -> list[SystemStream]:
     """The inputs and broadcast inputs, sorted: ask the systems for the offsets of these."""
     return sorted({*task_inputs(config), *(ssp.system_stream for ssp in broadcast_inputs(config))})
@@ -99,22 +105,31 @@ def measure_lag(
 ) -> JobLag:
     """Measure. A stream of the configuration that `offsets` lacks is missing.
 
-    A partition that no task reads (a job that never ran, a stream that has grown since) counts with task None.
+    A partition that no task reads belongs to the tasks that have a checkpoint of it; without any (a job that never
+    ran, a stream that has grown since) it counts with task None.
     """
     streams = measured_streams(config)
     defaults = {stream: default_offset(config, stream) for stream in streams}
-    readers: dict[SystemStreamPartition, list[TaskName]] = {}
-    for task, ssps in tasks.items():
-        for ssp in ssps:
-            readers.setdefault(ssp, []).append(task)
+    readers = _by_ssp(tasks)
+    processed = _by_ssp(checkpoints)
     nobody: list[TaskName | None] = [None]
     rows = [
         _row(ssp, task, _checkpoint(checkpoints, task, ssp), held, defaults[ssp.system_stream])
         for ssp, held in _partitions(config, streams, offsets)
-        for task in (readers.get(ssp) or nobody)
+        for task in (readers.get(ssp) or processed.get(ssp) or nobody)
     ]
     ordered = sorted(rows, key=lambda row: (row.task is None, row.task or "", row.ssp))
     return JobLag(tuple(ordered), tuple(stream for stream in streams if stream not in offsets))
+
+
+def _by_ssp(
+    tasks: Mapping[TaskName, Iterable[SystemStreamPartition]],
+) -> dict[SystemStreamPartition, list[TaskName]]:
+    found: dict[SystemStreamPartition, list[TaskName]] = {}
+    for task, ssps in tasks.items():
+        for ssp in ssps:
+            found.setdefault(ssp, []).append(task)
+    return found
 
 
 def _partitions(

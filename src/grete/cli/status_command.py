@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import add_job_options, job_text, opened_job
 from grete.cli.output import print_json, print_table
-from grete.errors import StreamNotFound
-from grete.model.ids import SystemStreamPartition
 
 if TYPE_CHECKING:
     from grete.assembly import JobHandle
+
+_MOST_BEHIND = 20
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +38,8 @@ def run(options: argparse.Namespace) -> int:
         columns = ("job", "state", "tasks", "behind", "run_by", "url", "message")
         headings = ("job", "state", "tasks", "records behind", "run by", "url", "message")
         print_table(headings, [[row[column] for column in columns] for row in rows])
+        if options.job or options.config:
+            _print_lag(rows[0]["lag"])
     else:
         print(f"no jobs in {grete_home()}")
     return 0
@@ -46,6 +48,7 @@ def run(options: argparse.Namespace) -> int:
 def _row(handle: JobHandle) -> dict[str, Any]:
     state, holder = handle.state(), handle.holder()
     running = holder is not None
+    lag = handle.lag().document()
     recorded = "never ran" if state is None else state.state
     if recorded == "running" and not running:
         recorded = "died"  # its coordinator ended without writing a terminal state
@@ -53,7 +56,8 @@ def _row(handle: JobHandle) -> dict[str, Any]:
         "job": job_text(handle.job),
         "state": recorded,
         "tasks": len(handle.assignments()),
-        "behind": _behind(handle),
+        "behind": lag["total"],
+        "lag": lag,
         "run_by": str(holder) if running else None,
         "url": state.url if state is not None and running else None,
         "token_file": state.token_file if state is not None and running else None,
@@ -65,32 +69,25 @@ def _row(handle: JobHandle) -> dict[str, Any]:
     }
 
 
-def _behind(handle: JobHandle) -> int | None:
-    """How many records of the inputs no checkpoint covers yet; None when an input stream is gone."""
-    from grete.config.streams import broadcast_inputs, task_inputs
-
-    config = handle.config()
-    broadcast = broadcast_inputs(config)
-    covered = _covered(handle)
-    behind = 0
-    for stream in {*task_inputs(config), *(ssp.system_stream for ssp in broadcast)}:
-        with handle.system(stream.system) as system:
-            try:
-                partitions = system.offsets(stream.stream)
-            except StreamNotFound:
-                return None
-        for partition, offsets in partitions.items():
-            ssp = SystemStreamPartition(stream.system, stream.stream, partition)
-            if ssp in broadcast or stream in task_inputs(config):
-                oldest = int(offsets.oldest or offsets.upcoming)
-                behind += int(offsets.upcoming) - max(oldest, covered.get(ssp, -1) + 1)
-    return behind
-
-
-def _covered(handle: JobHandle) -> dict[SystemStreamPartition, int]:
-    """The last offset that every task of an SSP has processed."""
-    covered: dict[SystemStreamPartition, int] = {}
-    for commit in handle.checkpoints().values():
-        for ssp, offset in commit.offsets.items():
-            covered[ssp] = min(covered.get(ssp, int(offset)), int(offset))
-    return covered
+def _print_lag(lag: dict[str, Any]) -> None:
+    """The partitions that are most behind; all of them are in the JSON."""
+    rows = [row for row in lag["partitions"] if row["lag"] != 0]
+    rows.sort(key=lambda row: (row["lag"] is not None, -(row["lag"] or 0)))
+    if not rows:
+        return
+    print()
+    print_table(
+        ("task", "partition", "checkpointed", "upcoming", "behind"),
+        [
+            (
+                row["task"],
+                f"{row['system']}.{row['stream']}.{row['partition']}",
+                row["checkpointed"],
+                row["upcoming"],
+                row["lag"],
+            )
+            for row in rows[:_MOST_BEHIND]
+        ],
+    )
+    if len(rows) > _MOST_BEHIND:
+        print(f"and {len(rows) - _MOST_BEHIND} more partitions that are behind: -o json")

@@ -1,29 +1,31 @@
 """The coordinator's HTTP API (Starlette): Samza's job model at `/`, everything else under `/api/v1`.
 
-Deny by default: a bearer token on every route but `/healthz`, a Host allow-list on every method, bodies of at most
-1 MiB, JSON only.
+`guard` decides who gets in, `openapi` describes the routes.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import orjson
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from grete.errors import Fenced, GreteError, WireError
+from grete.errors import CoordinatorUnavailable, Fenced, GreteError, WireError
+from grete.server import openapi
+from grete.server.guard import Guard
+from grete.server.guard import error as _error
 from grete.wire import strict_json
+from grete.wire.prometheus_text import CONTENT_TYPE
 
-_MAX_BODY = 1024 * 1024
-_OPEN_PATHS = ("/healthz",)
+_LARGEST = 2**63
 
 
 class CoordinatorView(Protocol):
@@ -50,6 +52,9 @@ class CoordinatorView(Protocol):
     def checkpoints(self) -> dict[str, dict[str, str]]:
         """Last processed offsets by task and SSP, read anew."""
 
+    def lag(self) -> dict[str, Any]:
+        """`JobLag.document()`, measured a moment ago at most."""
+
     def metrics(self) -> str:
         """Prometheus text."""
 
@@ -57,50 +62,12 @@ class CoordinatorView(Protocol):
         """Whether containers can be served."""
 
 
-class _Guard(BaseHTTPMiddleware):
-    """Host, token and size, before anything else looks at a request."""
-
-    def __init__(self, app: Any, token: str | None, hosts: frozenset[str]) -> None:
-        super().__init__(app)
-        self._token = token
-        self._hosts = hosts
-
-    async def dispatch(
-        self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        refused = self._refusal(request)
-        return refused if refused is not None else await call_next(request)
-
-    def _refusal(self, request: Request) -> Response | None:
-        host = request.headers.get("host", "").rsplit(":", 1)[0]
-        if host not in self._hosts:
-            return _error(421, f"host {host!r} is not served here")
-        if request.url.path in _OPEN_PATHS or self._token is None:
-            return self._size(request)
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if not hmac.compare_digest(given.encode(), self._token.encode()):
-            return _error(401, "a bearer token is needed; its file is named by `grete status`")
-        return self._size(request)
-
-    @staticmethod
-    def _size(request: Request) -> Response | None:
-        length = request.headers.get("content-length", "0")
-        if request.method in ("POST", "PUT", "PATCH"):
-            if "content-length" not in request.headers or not length.isdigit():
-                return _error(411, "a Content-Length is needed")
-            if int(length) > _MAX_BODY:
-                return _error(413, f"a body has at most {_MAX_BODY} bytes")
-            if request.headers.get("content-type", "").split(";")[0] != "application/json":
-                return _error(415, "send application/json")
-        return None
-
-
-def _error(status: int, message: str) -> JSONResponse:
-    return JSONResponse({"message": message}, status_code=status)
-
-
 def _json(document: Any) -> Response:
-    return Response(orjson.dumps(document), media_type="application/json")
+    try:
+        body = orjson.dumps(document)
+    except TypeError:  # a lone surrogate, which Java's JSON may hold: escape it
+        body = json.dumps(document).encode()
+    return Response(body, media_type="application/json")
 
 
 def _cached(request: Request, body: bytes) -> Response:
@@ -126,9 +93,7 @@ class _Routes:
 
     async def heartbeat(self, request: Request) -> Response:
         try:
-            body = strict_json.loads(await request.body())
-            if not isinstance(body, dict) or not isinstance(body.get("epoch"), int):
-                return _error(400, "a heartbeat is an object with a whole number `epoch`")
+            body = _heartbeat(await request.body())
             action = await run_in_threadpool(self._view.heartbeat, request.path_params["id"], body)
         except WireError as error:
             return _error(400, str(error))
@@ -143,7 +108,10 @@ class _Routes:
         return endpoint
 
     async def metrics(self, _: Request) -> Response:
-        return PlainTextResponse(await run_in_threadpool(self._view.metrics))
+        return Response(await run_in_threadpool(self._view.metrics), media_type=CONTENT_TYPE)
+
+    async def openapi(self, _: Request) -> Response:
+        return _json(openapi.document())
 
     async def healthz(self, _: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -153,8 +121,29 @@ class _Routes:
         return PlainTextResponse("ready\n" if ready else "not ready\n", status_code=200 if ready else 503)
 
 
+def _heartbeat(data: bytes) -> dict[str, Any]:
+    """A heartbeat's body.
+
+    Raises:
+        WireError: not an object, no epoch, or a number that is none.
+    """
+    body = strict_json.loads(data)
+    if not isinstance(body, dict) or "epoch" not in body:
+        raise WireError("a heartbeat is an object with a whole number `epoch`")
+    for name in ("epoch", "batch_id", "records"):
+        value = body.get(name, 0)
+        if not isinstance(value, int) or isinstance(value, bool) or not -_LARGEST <= value < _LARGEST:
+            raise WireError(f"{name} is a whole number of 64 bits")
+    return body
+
+
 async def _on_error(_: Request, error: Exception) -> Response:
-    return _error(500, str(error))
+    return _error(503 if isinstance(error, CoordinatorUnavailable) else 500, str(error))
+
+
+async def _on_http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, error.detail)
 
 
 def build_app(view: CoordinatorView, *, token: str | None, hosts: frozenset[str]) -> Starlette:
@@ -170,11 +159,13 @@ def build_app(view: CoordinatorView, *, token: str | None, hosts: frozenset[str]
             Route("/api/v1/config", routes.document(view.config)),
             Route("/api/v1/history", routes.document(view.history)),
             Route("/api/v1/checkpoints", routes.document(view.checkpoints)),
+            Route("/api/v1/lag", routes.document(view.lag)),
+            Route("/api/v1/openapi.json", routes.openapi),
             Route("/metrics", routes.metrics),
             Route("/healthz", routes.healthz),
             Route("/readyz", routes.readyz),
         ],
-        exception_handlers={GreteError: _on_error},
+        exception_handlers={GreteError: _on_error, HTTPException: _on_http_error},
     )
-    app.add_middleware(_Guard, token=token, hosts=hosts)
+    app.add_middleware(Guard, token=token, hosts=hosts)
     return app

@@ -15,11 +15,12 @@ _RUNNING = "running"
 class ContainerFacts:
     """What is known of a container that should be running.
 
-    `heard_s` is when the last heartbeat of this epoch came, on the clock whose `now_s` the monitors get; None before
-    the first. `state` and `batch_id` are what it said. `lag` is what its tasks have left, None when unknown.
+    `launch` tells incarnations apart. `heard_s` is when the last heartbeat of this one came, on the clock whose
+    `now_s` the monitors get; None before the first. `state` and `batch_id` are what it said. `lag` is what its tasks
+    have left, None when unknown.
     """
 
-    epoch: int
+    launch: int
     heard_s: float | None = None
     state: str = ""
     batch_id: int = -1
@@ -56,7 +57,7 @@ class _Watches:
 
 
 class ContainerLivenessMonitor:
-    """No heartbeat for too long, counted from the launch (when the epoch was seen first) or the last heartbeat."""
+    """No heartbeat for too long, counted from the launch (when it was seen first) or the last heartbeat."""
 
     def __init__(self) -> None:
         self._watches = _Watches()
@@ -64,7 +65,7 @@ class ContainerLivenessMonitor:
     def observe(self, facts: Facts, now_s: float, *, silent_after_s: float) -> tuple[ContainerSilent, ...]:
         """Judge every container."""
         watches = self._watches.update(
-            {id_: (seen.epoch, seen.heard_s) for id_, seen in facts.items()}, now_s
+            {id_: (seen.launch, seen.heard_s) for id_, seen in facts.items()}, now_s
         )
         found = []
         for id_, watch in watches.items():
@@ -72,7 +73,7 @@ class ContainerLivenessMonitor:
             silent_s = now_s - (watch.since_s if heard_s is None else heard_s)
             if silent_s >= silent_after_s and not watch.told:
                 watch.told = True
-                found.append(ContainerSilent(id_, facts[id_].epoch, silent_s))
+                found.append(ContainerSilent(id_, facts[id_].launch, silent_s))
         return tuple(found)
 
 
@@ -90,7 +91,7 @@ class QueryProgressMonitor:
     def observe(self, facts: Facts, now_s: float, *, stuck_after_s: float) -> tuple[QueryStuck, ...]:
         """Judge every container that says it is running."""
         waiting = {
-            id_: (seen.epoch, seen.batch_id)
+            id_: (seen.launch, seen.batch_id)
             for id_, seen in facts.items()
             if seen.state == _RUNNING and seen.heard_s is not None and (seen.lag or 0) > 0
         }
@@ -100,5 +101,5 @@ class QueryProgressMonitor:
             is_alive = seen.heard_s is not None and now_s - seen.heard_s < stuck_after_s / 2
             if stuck_s >= stuck_after_s and is_alive and not watch.told:
                 watch.told = True
-                found.append(QueryStuck(id_, seen.epoch, stuck_s, seen.batch_id, seen.lag or 0))
+                found.append(QueryStuck(id_, seen.launch, stuck_s, seen.batch_id, seen.lag or 0))
         return tuple(found)

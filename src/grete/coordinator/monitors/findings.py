@@ -38,10 +38,10 @@ class StreamsChanged:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSilent:
-    """A container of this epoch has not sent a heartbeat for `silent_s`. Found once in a silence."""
+    """This incarnation of a container has not sent a heartbeat for `silent_s`. Found once in a silence."""
 
     container: ContainerId
-    epoch: int
+    launch: int
     silent_s: float
 
 
@@ -50,7 +50,7 @@ class QueryStuck:
     """A container sends heartbeats and has lag, but no batch has ended for `stuck_s`. Found once in a standstill."""
 
     container: ContainerId
-    epoch: int
+    launch: int
     stuck_s: float
     batch_id: int
     lag: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grete.checkpoint.lag import JobLag, measure_lag, measured_streams
+from grete.checkpoint.lag import JobLag, active_tasks, measure_lag, measured_streams
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock
 from grete.config.key import Key
@@ -21,7 +21,7 @@ from grete.coordinator.monitors.inputs import InputRegexMonitor, PartitionCountM
 from grete.coordinator.monitors.thread import MonitorThread, Poll
 from grete.errors import StreamNotFound
 from grete.model.ids import ContainerId, SystemStream, TaskName
-from grete.model.job import JobModel, TaskMode
+from grete.model.job import JobModel
 from grete.systems.base import PartitionOffsets, SystemAdmin
 
 _CONTAINERS_EVERY_S = 1.0
@@ -113,10 +113,10 @@ class Monitors:
         return self.inputs.observe({s: self._watched.systems[s].streams() for s in systems}, now_s)
 
     def _look_at_lag(self, now_s: float) -> Sequence[Finding]:
-        config, model = self._watched.config(), self._watched.model
+        config = self._watched.config()
         offsets = read_offsets(measured_streams(config), self._watched.systems)
         commits = self._watched.checkpoints()
-        tasks = {t.name: t.ssps for t in model.tasks.values() if t.mode is TaskMode.ACTIVE}
+        tasks = active_tasks(self._watched.model)
         self.lag = measure_lag(config, tasks, {t: c.offsets for t, c in commits.items()}, offsets)
         return (LagMeasured(self.lag),)
 

@@ -1,0 +1,58 @@
+"""The lag of a job, measured now over its embedded systems, whether it runs or not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from grete.assembly.home import system_directory
+from grete.checkpoint.lag import JobLag, measure_lag, measured_streams
+from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.task_commit import read_commits
+from grete.clock import Clock
+from grete.coordinator.monitors.watch import read_offsets
+from grete.model.ids import JobId, SystemStreamPartition, TaskName
+from grete.systems.local import LocalSystem
+
+_MAX_AGE_S = 1.0
+
+
+class RecentLag:
+    """A lag that is measured again when it is older than a second, by one thread for all that ask."""
+
+    def __init__(self, measure: Callable[[], JobLag], clock: Clock) -> None:
+        self._measure = measure
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._measured: tuple[float, JobLag] | None = None
+
+    def get(self) -> JobLag:
+        """The lag of at most a second ago."""
+        with self._lock:
+            now_s = self._clock.monotonic_s()
+            if self._measured is None or now_s - self._measured[0] > _MAX_AGE_S:
+                self._measured = (now_s, self._measure())
+            return self._measured[1]
+
+
+def job_lag(
+    job: JobId,
+    config: Mapping[str, str],
+    tasks: Mapping[TaskName, Sequence[SystemStreamPartition]],
+    home: Path,
+    clock: Clock,
+) -> JobLag:
+    """Read the checkpoints and ask the systems; opens them and closes them again."""
+    streams = measured_streams(config)
+    with ExitStack() as stack:
+        systems: dict[str, LocalSystem] = {}
+        for name in sorted({stream.system for stream in streams}):
+            systems[name] = LocalSystem(system_directory(config, name, home), clock)
+            stack.callback(systems[name].close)
+        offsets = read_offsets(streams, systems)
+        commits = {}
+        for system in systems.values():
+            commits.update(read_commits(system.checkpoint_log(checkpoint_log_name(job)).read()))
+    return measure_lag(config, tasks, {task: commit.offsets for task, commit in commits.items()}, offsets)

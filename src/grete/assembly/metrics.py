@@ -1,0 +1,139 @@
+"""The metrics of a running job. What Samza has keeps Samza's name; docs/operating.md lists all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from grete.assembly.heartbeats import Heard
+from grete.checkpoint.lag import JobLag
+from grete.coordinator.decide import State
+from grete.coordinator.metadata_manager import GROUP, MetadataMetrics
+from grete.coordinator.monitors.watch import Monitors
+from grete.wire.prometheus_text import Family
+
+_METADATA_HELP = {
+    "applicationAttemptCount": "Attempts of the coordinator in this deployment that changed nothing.",
+    "jobModelChanged": "Whether the job model changed with this attempt.",
+    "configChanged": "Whether the configuration changed with this attempt.",
+    "newDeployment": "Whether this attempt is a new deployment.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFacts:
+    """What the metrics are made from. `heard` is by container; `events` are those of the history that is kept."""
+
+    metadata: MetadataMetrics
+    epoch: int
+    state: State | None
+    container_count: int
+    heard: Mapping[str, Heard]
+    now_s: float
+    lag: JobLag | None
+    quarantined: int
+    monitors: Monitors | None = None
+    events: Iterable[str] = field(default=())
+
+
+def job_metrics(facts: MetricFacts) -> Iterator[Family]:
+    """Every family, in the order of the documentation."""
+    yield from _metadata(facts.metadata)
+    yield from _coordinator(facts)
+    yield from _containers(facts)
+    yield from _lag(facts.lag)
+    yield from _monitors(facts.monitors)
+
+
+def _metadata(metrics: MetadataMetrics) -> Iterator[Family]:
+    for name, text in _METADATA_HELP.items():
+        kind = "counter" if name == "applicationAttemptCount" else "gauge"
+        yield _single(f"{GROUP.replace('-', '_')}_{name}", kind, text, getattr(metrics, name))
+
+
+def _single(name: str, kind: str, text: str, value: int | float) -> Family:
+    family = Family(name, kind, text)
+    family.add(value)
+    return family
+
+
+def _coordinator(facts: MetricFacts) -> Iterator[Family]:
+    containers = list(facts.state.containers.values()) if facts.state is not None else []
+    running = sum(c.running for c in containers)
+    ended = sum(c.done for c in containers)
+    given_up = sum(c.given_up for c in containers)
+    needed = max(0, facts.container_count - running - ended - given_up)
+    launches = facts.state.launches if facts.state is not None else 0
+    failures = sum(len(c.failures) for c in containers)
+    gauge = "gauge"
+    yield _single("grete_leader_epoch", gauge, "Epoch of this coordinator's leadership.", facts.epoch)
+    yield _single("grete_container_count", gauge, "Containers in the job model.", facts.container_count)
+    yield _single("grete_running_containers", gauge, "Containers that run.", running)
+    yield _single("grete_needed_containers", gauge, "Containers that should run and do not.", needed)
+    yield _single("grete_completed_containers", gauge, "Containers that ended as they should.", ended)
+    yield _single("grete_failed_containers", gauge, "Failures of containers in the retry window.", failures)
+    healthy = int(needed == 0 and given_up == 0)
+    yield _single("grete_job_healthy", gauge, "1 when no container is missing or given up.", healthy)
+    restarts = max(0, launches - sum(c.launch > 0 for c in containers))
+    yield _single("grete_container_restarts_total", "counter", "Launches after the first.", restarts)
+    yield _single("grete_quarantined_records", gauge, "Records not understood.", facts.quarantined)
+    events = Family("grete_history_events", gauge, "Rows of the history that is kept, by event.")
+    for event, count in sorted(Counter(facts.events).items()):
+        events.add(count, event=event)
+    yield events
+
+
+def _containers(facts: MetricFacts) -> Iterator[Family]:
+    processed = Family(
+        "grete_process_envelopes_total", "counter", "Messages processed since the container started."
+    )
+    rate = Family("grete_process_envelopes_per_second", "gauge", "Messages a second over the last minute.")
+    batch = Family("grete_batch_id", "gauge", "Last batch of the streaming query that was committed.")
+    age = Family("grete_heartbeat_age_seconds", "gauge", "Seconds since the container's last heartbeat.")
+    for container, heard in sorted(facts.heard.items()):
+        processed.add(int(heard.body.get("records", 0)), container=container)
+        rate.add(round(heard.records_per_s, 3), container=container)
+        batch.add(int(heard.body.get("batch_id", -1)), container=container)
+        age.add(round(max(0.0, facts.now_s - heard.at_s), 3), container=container)
+    return iter((processed, rate, batch, age))
+
+
+def _lag(lag: JobLag | None) -> Iterator[Family]:
+    behind = Family(
+        "grete_messages_behind_high_watermark",
+        "gauge",
+        "Messages of an SSP that a task has not processed yet.",
+    )
+    offsets = Family(
+        "grete_checkpointed_offset", "gauge", "Last processed offset, where offsets are numbers."
+    )
+    for row in lag.rows if lag is not None else ():
+        ssp = {"system": row.ssp.system, "stream": row.ssp.stream, "partition": str(row.ssp.partition)}
+        labels = {"task": row.task or "", **ssp}
+        if row.records is not None:
+            behind.add(row.records, **labels)
+            if row.checkpointed is not None:
+                offsets.add(int(row.checkpointed), **labels)
+    total = Family(
+        "grete_lag_messages", "gauge", "Messages of all inputs not processed yet; absent when unknown."
+    )
+    if lag is not None and lag.total is not None:
+        total.add(lag.total)
+    return iter((behind, offsets, total))
+
+
+def _monitors(monitors: Monitors | None) -> Iterator[Family]:
+    counts = Family("grete_partition_count", "gauge", "Partitions of an input stream, as last observed.")
+    new = Family(
+        "grete_new_input_streams", "gauge", "Streams that an input regex matches and that are no inputs."
+    )
+    problems = Family("grete_monitor_problem", "gauge", "1 for a monitor that cannot look.")
+    if monitors is not None:
+        for stream, partitions in sorted(monitors.partitions.counts.items()):
+            counts.add(partitions, system=stream.system, stream=stream.stream)
+        for system, streams in sorted(monitors.inputs.new_streams.items()):
+            new.add(streams, system=system)
+        for monitor in sorted(monitors.problems):
+            problems.add(1, monitor=monitor)
+    return iter((counts, new, problems))

@@ -1,0 +1,183 @@
+"""What Prometheus reads: the format, every family with HELP and TYPE, and where the numbers come from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grete.assembly.heartbeats import Heartbeats
+from grete.assembly.metrics import MetricFacts, job_metrics
+from grete.assembly.view import View
+from grete.checkpoint.lag import JobLag, SspLag
+from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.task_commit import TaskCommit, commit_entries
+from grete.clock import SystemClock
+from grete.coordinator.decide import Container, RetryPolicy, State
+from grete.coordinator.job_model import Remembered, calculate
+from grete.coordinator.metadata_manager import MetadataMetrics
+from grete.keyed_log.memory import MemoryKeyedLog
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.history import History
+from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem, Message
+from grete.testing.clock import ManualClock
+from grete.wire.prometheus_text import Family, encode
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+_SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"(?:,|$)')
+_UNESCAPED = {"\\\\": "\\", "\\n": "\n", '\\"': '"'}
+
+
+def parse(text: str) -> Samples:
+    """The samples of an exposition, every one of a family that was announced before."""
+    assert text.endswith("\n")
+    kinds: dict[str, str] = {}
+    samples: Samples = {}
+    for line in text.removesuffix("\n").split("\n"):
+        if line.startswith("# HELP "):
+            announced = line.split(" ", 3)[2]
+        elif line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name == announced
+            assert name not in kinds
+            kinds[name] = kind
+        else:
+            match = _SAMPLE.fullmatch(line)
+            assert match is not None, line
+            labels = _LABEL.findall(match[2] or "")
+            assert "".join(f'{n}="{v}",' for n, v in labels) == f"{match[2]}," * bool(match[2])
+            named = tuple((n, re.sub(r"\\.", lambda m: _UNESCAPED[m[0]], v)) for n, v in labels)
+            assert match[1] in kinds
+            samples[match[1], named] = float(match[3])
+    return samples
+
+
+@given(st.lists(st.tuples(st.text(), st.floats(allow_nan=False) | st.integers(-(2**53), 2**53)), max_size=5))
+def test_any_text_as_a_label_is_read_back(values: list[tuple[str, float]]) -> None:
+    family = Family("x", "gauge", 'a "help"\nof \\ two lines')
+    for text, value in values:
+        family.add(value, label=text)
+    expected = {
+        ("x", (("label", text.encode("utf-8", "backslashreplace").decode()),)): float(value)
+        for text, value in values
+    }
+    assert parse(encode([family])) == expected
+
+
+def test_numbers_that_are_none_are_written_as_prometheus_writes_them() -> None:
+    family = Family("x", "gauge", "")
+    for value in (float("inf"), float("-inf"), True, 2**60, 0.5):
+        family.add(value)
+    assert [line.split()[1] for line in encode([family]).splitlines()[2:]] == [
+        "+Inf",
+        "-Inf",
+        "1",
+        str(2**60),
+        "0.5",
+    ]
+
+
+SSP = SystemStreamPartition("local", 'in"\\', 3)
+
+
+def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
+    clock = ManualClock()
+    heartbeats = Heartbeats(clock)
+    for batch in range(5):
+        heartbeats.take("0", {"epoch": 7, "records": 100 * batch, "batch_id": batch})
+        clock.advance(2)
+    state = State(
+        RetryPolicy(),
+        launches=4,
+        containers={
+            ContainerId("0"): Container(launch=4, running=True, failures=(1.0, 2.0)),
+            ContainerId("1"): Container(launch=2, given_up=True),
+        },
+    )
+    lag = JobLag((SspLag(SSP, TaskName("Partition 3"), "41", "50", 8),))
+    metadata = MetadataMetrics(applicationAttemptCount=3)
+    facts = MetricFacts(
+        metadata, 5, state, 3, heartbeats.heard(), clock.monotonic_s(), lag, 2, events=["a", "a"]
+    )
+    found = parse(encode(job_metrics(facts)))
+    ssp = (("task", "Partition 3"), ("system", "local"), ("stream", 'in"\\'), ("partition", "3"))
+    zero = (("container", "0"),)
+    expected: Samples = {
+        ("job_coordinator_manager_applicationAttemptCount", ()): 3,
+        ("grete_leader_epoch", ()): 5,
+        ("grete_container_count", ()): 3,
+        ("grete_running_containers", ()): 1,
+        ("grete_needed_containers", ()): 1,
+        ("grete_failed_containers", ()): 2,
+        ("grete_container_restarts_total", ()): 2,
+        ("grete_job_healthy", ()): 0,
+        ("grete_quarantined_records", ()): 2,
+        ("grete_history_events", (("event", "a"),)): 2,
+        ("grete_process_envelopes_total", zero): 400,
+        ("grete_process_envelopes_per_second", zero): 50,
+        ("grete_batch_id", zero): 4,
+        ("grete_heartbeat_age_seconds", zero): 2,
+        ("grete_messages_behind_high_watermark", ssp): 8,
+        ("grete_checkpointed_offset", ssp): 41,
+        ("grete_lag_messages", ()): 8,
+    }
+    assert {key: found.get(key) for key in expected} == expected
+
+
+def test_the_rate_is_of_this_incarnation_and_the_last_minute() -> None:
+    clock = ManualClock()
+    heartbeats = Heartbeats(clock)
+
+    def rate(records: int, epoch: int, after_s: float = 1) -> float:
+        clock.advance(after_s)
+        heartbeats.take("0", {"epoch": epoch, "records": records})
+        return heartbeats.heard()["0"].records_per_s
+
+    assert [rate(0, 1), rate(100, 1), rate(200, 1)] == [0, 100, 100]
+    assert [rate(0, 2), rate(30, 2)] == [0, 30]
+    assert rate(30, 2, after_s=60) == 0
+
+
+@pytest.fixture
+def view(home: Path, system: LocalSystem) -> View:
+    system.create_stream(StreamSpec("in", 2))
+    system.append("in", (Message(None, b"v", 1, partition=i % 2) for i in range(10)))
+    job, task = JobId("orders"), TaskName("Partition 0")
+    commits = {task: TaskCommit({SystemStreamPartition("local", "in", 0): "1"})}
+    system.checkpoint_log(checkpoint_log_name(job)).append(commit_entries(commits, grouper="g"))
+    config = {"job.name": "orders", "task.inputs": "local.in", "systems.local.samza.offset.default": "oldest"}
+    stream = CoordinatorStream(MemoryKeyedLog(SystemClock()), SystemClock(), source="test")
+    stream.write_config(config, run_id="r")
+    History(stream).append("deployment")
+    model = calculate(config, {SystemStream("local", "in"): 2}, Remembered()).model
+    return View(job, config, model, stream, MetadataMetrics(), "r", 1)
+
+
+def test_a_coordinator_measures_lag_from_checkpoints_and_streams(view: View) -> None:
+    assert view.lag()["tasks"] == {"Partition 0": 3, "Partition 1": 5}
+    samples = parse(view.metrics())
+    assert samples["grete_lag_messages", ()] == 8
+    assert samples["grete_history_events", (("event", "deployment"),)] == 1
+
+
+def test_without_a_stream_the_lag_is_unknown_and_the_other_metrics_are_there(view: View, home: Path) -> None:
+    (home / "local" / "streams.db").unlink()
+    samples = parse(view.metrics())
+    assert ("grete_lag_messages", ()) not in samples
+    assert samples["grete_leader_epoch", ()] == 1
+
+
+DOCUMENTED = re.compile(r"^\| `(\w+)`", re.MULTILINE)
+
+
+def test_every_metric_is_documented_and_every_documented_metric_exists(view: View) -> None:
+    operating = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+    section = operating.split("## Metrics")[1].split("\n## ")[0]
+    families = re.findall(r"^# TYPE (\w+)", view.metrics(), re.MULTILINE)
+    assert DOCUMENTED.findall(section) == families
