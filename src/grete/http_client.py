@@ -87,8 +87,8 @@ class JobCoordinatorClient:
         document: dict[str, Any] = self.get(f"/api/v1/containers/{container_id}")
         return document
 
-    def heartbeat(self, container_id: str, body: dict[str, object]) -> str:
-        """Tell that the container lives; returns `continue` or `stop`.
+    def heartbeat(self, container_id: str, body: dict[str, object]) -> dict[str, Any]:
+        """Tell that the container lives; returns what it is told, `{"action": ..., "number": n}`.
 
         Raises:
             Fenced: the coordinator knows a newer incarnation.
@@ -103,7 +103,8 @@ class JobCoordinatorClient:
             )
         if response.status_code != 200:
             raise CoordinatorUnavailable(f"POST {path}: {response.status_code} {response.text[:500]}")
-        return str(response.json()["action"])
+        answer: dict[str, Any] = response.json()
+        return answer
 
     def close(self) -> None:
         """Close the connections."""

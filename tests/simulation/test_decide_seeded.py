@@ -7,22 +7,19 @@ import random
 
 import pytest
 
-from grete.coordinator.decide import (
-    FINAL,
+from grete.coordinator.decide import decide
+from grete.coordinator.events import (
     Action,
     ContainerExited,
     Event,
     Kill,
     Launch,
-    Phase,
+    ModelChanged,
     RequestStop,
-    RetryPolicy,
-    Started,
-    State,
     StopRequested,
     Tick,
-    decide,
 )
+from grete.coordinator.state import FINAL, ContainerSpec, Phase, RetryPolicy, State
 from grete.model.ids import ContainerId
 
 SEEDS = 20_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 2_000
@@ -72,7 +69,9 @@ def test_the_invariants_hold_for_every_seed(block: int) -> None:
         chance = random.Random(seed)
         policy = RetryPolicy(chance.choice([-1, 0, 1, 3]), chance.choice([1.0, 50.0]), chance.random() < 0.8)
         world, state, now_s = World(chance), State(policy), 0.0
-        state, actions = decide(state, Started(CONTAINERS), now_s)
+        state, actions = decide(
+            state, ModelChanged(1, {id_: ContainerSpec(id_) for id_ in CONTAINERS}), now_s
+        )
         world.act(actions)
         for _ in range(120):
             before = state

@@ -1,29 +1,29 @@
 from __future__ import annotations
 
-from grete.coordinator.decide import (
+from grete.coordinator.decide import decide
+from grete.coordinator.events import (
     ContainerExited,
+    Grant,
     Kill,
     Launch,
-    Phase,
+    ModelChanged,
     Record,
     RequestStop,
-    RetryPolicy,
-    Started,
-    State,
     StopRequested,
     Tick,
-    decide,
 )
+from grete.coordinator.state import ContainerSpec, Phase, RetryPolicy, State
 from grete.model.ids import ContainerId
 
 ZERO, ONE = ContainerId("0"), ContainerId("1")
 
 
 def started(retry: RetryPolicy | None = None, *containers: ContainerId) -> State:
-    state, actions = decide(State(retry or RetryPolicy()), Started(containers or (ZERO,)), 0)
-    assert [action.container for action in actions if isinstance(action, Launch)] == list(
-        containers or (ZERO,)
-    )
+    wanted = containers or (ZERO,)
+    specs = {id_: ContainerSpec(f"tasks of {id_}", "q", "p") for id_ in wanted}
+    state, actions = decide(State(retry or RetryPolicy()), ModelChanged(1, specs), 0)
+    assert actions[0] == Grant(1)
+    assert [action.container for action in actions if isinstance(action, Launch)] == list(wanted)
     return state
 
 
@@ -116,5 +116,10 @@ def test_asking_twice_shortens_the_deadline_and_never_lengthens_it() -> None:
 
 def test_nothing_leads_out_of_a_final_phase() -> None:
     final, _ = exited(started(), 0)
-    for event in (Started((ZERO,)), ContainerExited(ZERO, 1, 1), StopRequested(1), Tick()):
+    for event in (
+        ModelChanged(2, {ZERO: ContainerSpec()}),
+        ContainerExited(ZERO, 1, 1),
+        StopRequested(1),
+        Tick(),
+    ):
         assert decide(final, event, 5) == (final, ())

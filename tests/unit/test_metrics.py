@@ -16,9 +16,9 @@ from grete.checkpoint.lag import JobLag, SspLag
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
-from grete.coordinator.decide import Container, RetryPolicy, State
 from grete.coordinator.job_model import Remembered, calculate
 from grete.coordinator.metadata_manager import MetadataMetrics
+from grete.coordinator.state import Container, RetryPolicy, State
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
@@ -156,7 +156,9 @@ def view(home: Path, system: LocalSystem) -> View:
     stream.write_config(config, run_id="r")
     History(stream).append("deployment")
     model = calculate(config, {SystemStream("local", "in"): 2}, Remembered()).model
-    return View(job, config, model, stream, MetadataMetrics(), "r", 1)
+    made = View(job, stream, MetadataMetrics(), "r", 1)
+    made.serve(config, model)
+    return made
 
 
 def test_a_coordinator_measures_lag_from_checkpoints_and_streams(view: View) -> None:

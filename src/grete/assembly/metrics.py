@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from grete.assembly.heartbeats import Heard
 from grete.checkpoint.lag import JobLag
-from grete.coordinator.decide import State
 from grete.coordinator.metadata_manager import GROUP, MetadataMetrics
 from grete.coordinator.monitors.watch import Monitors
+from grete.coordinator.state import State
 from grete.wire.prometheus_text import Family
 
 _METADATA_HELP = {

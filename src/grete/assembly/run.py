@@ -13,24 +13,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from grete.assembly.coordinated import CoordinatedJob, Surroundings, retry_policy
 from grete.assembly.home import grete_home, state_directory, system_directory
 from grete.assembly.job_handle import job_scope
+from grete.assembly.plan import Plan, Planner
 from grete.assembly.view import View
 from grete.clock import SystemClock
-from grete.config.coordinator_config import coordinator_environment
 from grete.config.current import in_current_words
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
-from grete.config.stores import changelog_stream, store_names
 from grete.config.validate import refused_changes, validate
 from grete.coordination.base import Leadership
 from grete.coordination.sqlite import SqliteCoordination
-from grete.coordinator.assignment_records import assignment_records
-from grete.coordinator.decide import Phase, RetryPolicy, State, StopRequested
-from grete.coordinator.job_model import Calculated, Remembered, calculate, input_streams
+from grete.coordinator.events import StopRequested
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
-from grete.errors import ConfigError, JobError
+from grete.coordinator.state import Phase, State
+from grete.errors import ConfigError, Fenced, JobError, LeadershipLost
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
 from grete.keyed_log.sqlite import SqliteKeyedLog
@@ -38,16 +37,13 @@ from grete.launch.base import Launcher
 from grete.launch.process import ProcessLauncher
 from grete.launch.thread import ThreadLauncher
 from grete.metadata.access import FILE_NAME
-from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.history import History
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import JobState, write_state
-from grete.metadata.locality import LocalityManager
-from grete.model.ids import ContainerId, JobId
+from grete.model.ids import JobId
 from grete.server.serve import HttpServer, bind, write_token
 from grete.sqlite_file import open_file
-from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
 
 _log = logging.getLogger("grete.coordinator")
@@ -99,10 +95,10 @@ class _Run:
         run_id = self._write_config(submitted)
         config = self._stream.config()
         failpoint("coordinator.bootstrapped")
-        calculated = self._model(config)
-        self._create_streams(config, calculated)
-        metadata = self._check_metadata(config, calculated, run_id)
-        return self._coordinate(config, calculated, metadata, leadership, run_id)
+        planner = Planner(job, self._home, self._stream, self._clock, self._stack)
+        plan = planner.plan(config)
+        metadata = self._check_metadata(plan, run_id)
+        return self._coordinate(planner, plan, metadata, leadership, run_id)
 
     # --- submit ---
 
@@ -180,49 +176,10 @@ class _Run:
 
     # --- coordinate ---
 
-    def _systems(self, config: Mapping[str, str]) -> dict[str, LocalSystem]:
-        found: dict[str, LocalSystem] = {}
-        for stream in input_streams(config):
-            if stream.system not in found:
-                directory = system_directory(config, stream.system, self._home)
-                found[stream.system] = LocalSystem(directory, self._clock)
-                self._stack.callback(found[stream.system].close)
-        return found
-
-    def _model(self, config: Mapping[str, str]) -> Calculated:
-        self._inputs = self._systems(config)
-        partitions = {s: self._inputs[s.system].partition_count(s.stream) for s in input_streams(config)}
-        assignments, mapping = TaskAssignments(self._stream), ChangelogMapping(self._stream)
-        remembered = Remembered(
-            assignments.read(),
-            mapping.read(),
-            assignments.ssps(),
-            assignments.modes(),
-            LocalityManager(self._stream).read_locality(),
-        )
-        calculated = calculate(config, partitions, remembered)
-        failpoint("coordinator.model-calculated")
-        mapping.write(calculated.changelog)
-        assignments.write(assignment_records(calculated.model, remembered))
-        failpoint("coordinator.model-persisted")
-        return calculated
-
-    def _create_streams(self, config: Mapping[str, str], calculated: Calculated) -> None:
-        """Changelogs of a stateful job, one partition for every task there ever was (S2-105)."""
-        system = next(iter(self._inputs.values()))
-        partitions = max(calculated.changelog.values(), default=-1) + 1
-        for store in store_names(config):
-            name = changelog_stream(store, self._job_id, config)
-            system.ensure_stream(StreamSpec(name, partitions, compacted=True))
-        failpoint("coordinator.streams-created")
-
-    def _check_metadata(
-        self, config: Mapping[str, str], calculated: Calculated, run_id: str
-    ) -> JobCoordinatorMetadataManager:
+    def _check_metadata(self, plan: Plan, run_id: str) -> JobCoordinatorMetadataManager:
         cluster_type = "YARN" if "CONTAINER_ID" in os.environ else "NON_YARN"
         manager = JobCoordinatorMetadataManager(self._stream, cluster_type)
-        environment = {"SAMZA_EPOCH_ID": run_id, **os.environ}
-        new, previous = manager.generate(calculated.model, config, environment), manager.read()
+        new, previous = manager.generate(plan.model, plan.config, _environment(run_id)), manager.read()
         changed = manager.check_for_changes(new, previous)
         metrics = manager.metrics
         event = "attempt"
@@ -242,38 +199,76 @@ class _Run:
 
     def _coordinate(
         self,
-        config: Mapping[str, str],
-        calculated: Calculated,
+        planner: Planner,
+        plan: Plan,
         metadata: JobCoordinatorMetadataManager,
         leadership: Leadership,
         run_id: str,
     ) -> int:
+        config = plan.config
         state_dir = state_directory(config, self._job_id, self._home)
         bound = bind(config.get("job.http.host", "127.0.0.1"), int(config.get("job.http.port", "0")))
         token_file = state_dir / "http-token"
         needs_token = config.get("job.http.auth", "token") == "token"
         token = write_token(token_file)
-        view = View(
-            self._job_id, config, calculated.model, self._stream, metadata.metrics, run_id, leadership.epoch
-        )
-        view.checkpoint_log = next(iter(self._inputs.values())).checkpoint_log
+        view = View(self._job_id, self._stream, metadata.metrics, run_id, leadership.epoch)
+        view.checkpoint_log = planner.commit_system(config).checkpoint_log
         server = HttpServer(view, bound, token if needs_token else None)
         server.start()
         self._stack.callback(server.close)
         failpoint("coordinator.serving")
+
+        def show(problem: str) -> None:
+            running = JobState("running", run_id, leadership.epoch, server.url, str(token_file), problem)
+            write_state(self._stream, running)
+
+        job = CoordinatedJob(
+            self._job_id,
+            self._stream,
+            planner,
+            view,
+            Surroundings(self._home, server.url, token_file, self._options.until_drained),
+            leadership.epoch,
+            self._clock,
+            on_change=lambda changed: self._note_change(changed, metadata, run_id),
+            on_problem=show,
+            post=lambda event: loop.post(event),
+        )
+        self._stack.callback(job.close)
+        first = job.begin(plan)
         launcher = self._launcher(config, state_dir)
-        self._stack.callback(launcher.close)
-        loop = self._loop(config, leadership, launcher, server.url, token_file)
+        loop = CoordinatorLoop(
+            coordination=self._coordination,
+            leadership=leadership,
+            launcher=launcher,
+            stream=self._stream,
+            clock=self._clock,
+            state=State(retry_policy(config)),
+            job=job,
+            renew_every_s=self._ttl_s / 3,
+        )
         view.loop = loop
         if self._on_view is not None:
             self._on_view(view)
-        write_state(
-            self._stream,
-            JobState("running", run_id, leadership.epoch, server.url, str(token_file)),
-        )
         self._stop_on_signals(loop, config)
-        final = loop.run(tuple(sorted(calculated.model.containers)))
+        show("")
+        try:
+            final = loop.run(first)
+        except (Fenced, LeadershipLost):
+            launcher.abandon()  # whoever succeeds us adopts them
+            raise
+        finally:
+            launcher.close()
         return self._finish(final, run_id, leadership, server.url)
+
+    def _note_change(self, plan: Plan, metadata: JobCoordinatorMetadataManager, run_id: str) -> None:
+        """A running job has another model or configuration: say so, as for a new attempt (S0-20)."""
+        new, previous = metadata.generate(plan.model, plan.config, _environment(run_id)), metadata.read()
+        if new != previous:
+            metadata.check_for_changes(new, previous)
+            metadata.write(new)
+        ids = {"config_id": new.config_id, "job_model_id": new.job_model_id}
+        History(self._stream).append("reconfigured", run_id=run_id, **ids)
 
     def _launcher(self, config: Mapping[str, str], state_dir: Path) -> Launcher:
         if config.get("job.launcher") == "thread":
@@ -285,42 +280,6 @@ class _Run:
                 )
             return ThreadLauncher(run_container)
         return ProcessLauncher(list(self._options.container_command), state_dir / "logs")
-
-    def _loop(
-        self,
-        config: Mapping[str, str],
-        leadership: Leadership,
-        launcher: Launcher,
-        url: str,
-        token_file: Path,
-    ) -> CoordinatorLoop:
-        def environment(container: ContainerId, epoch: int) -> dict[str, str]:
-            drained = {"GRETE_UNTIL_DRAINED": "1"} if self._options.until_drained else {}
-            return {
-                "COORDINATOR_URL": url,
-                "SAMZA_CONTAINER_ID": container,
-                "SAMZA_COORDINATOR_SYSTEM_CONFIG": coordinator_environment(config),
-                "GRETE_HOME": str(self._home),
-                "GRETE_COORDINATOR_TOKEN_FILE": str(token_file),
-                "GRETE_CONTAINER_EPOCH": str(epoch),
-                **drained,
-            }
-
-        policy = RetryPolicy(
-            count=int(config.get("cluster-manager.container.retry.count", "8")),
-            window_s=int(config.get("cluster-manager.container.retry.window.ms", "300000")) / 1000,
-            fail_job=config.get("cluster-manager.container.fail.job.after.retries", "true").lower() == "true",
-        )
-        return CoordinatorLoop(
-            coordination=self._coordination,
-            leadership=leadership,
-            launcher=launcher,
-            stream=self._stream,
-            clock=self._clock,
-            state=State(policy),
-            environment=environment,
-            renew_every_s=self._ttl_s / 3,
-        )
 
     def _stop_on_signals(self, loop: CoordinatorLoop, config: Mapping[str, str]) -> None:
         """The first SIGTERM or SIGINT stops at a batch boundary, the second kills."""
@@ -347,3 +306,8 @@ class _Run:
         if final.phase is Phase.FAILED:
             raise JobError(final.message or "a container was given up")
         return 0
+
+
+def _environment(run_id: str) -> dict[str, str]:
+    """What names the deployment: outside YARN the run id, unless the environment says otherwise (S0-31)."""
+    return {"SAMZA_EPOCH_ID": run_id, **os.environ}

@@ -15,14 +15,19 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import SystemClock
 from grete.config.redact import redact
-from grete.coordinator.loop import CoordinatorLoop, container_epoch
+from grete.coordinator.board import Told
+from grete.coordinator.events import ContainerPaused
+from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.monitors.containers import ContainerFacts
 from grete.coordinator.monitors.watch import Monitors
-from grete.errors import Fenced, GreteError
+from grete.errors import CoordinatorUnavailable, GreteError
 from grete.keyed_log.base import KeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
+from grete.metadata.namespaced_store import NamespacedStore
+from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
+from grete.metadata.startpoints import startpoint_key
 from grete.model.ids import ContainerId, JobId
 from grete.model.job import JobModel
 from grete.wire import job_model_json, prometheus_text
@@ -36,16 +41,13 @@ class View:
     def __init__(
         self,
         job: JobId,
-        config: Mapping[str, str],
-        model: JobModel,
         stream: CoordinatorStream,
         metrics: MetadataMetrics,
         run_id: str,
         epoch: int,
     ) -> None:
         self._job = job
-        self._config = config
-        self._model = model
+        self._served: tuple[Mapping[str, str], JobModel] | None = None
         self._stream = stream
         self._metrics = metrics
         self._run_id = run_id
@@ -55,31 +57,43 @@ class View:
         self._home = grete_home()
         self._lag = RecentLag(self._measure_lag, self._clock)
         self.monitors: Monitors | None = None
+        self.problem = ""
         self.loop: CoordinatorLoop | None = None
         self.checkpoint_log: Callable[[str], KeyedLog] | None = None
 
     def is_ready(self) -> bool:
         """Whether containers can be served."""
-        return self.loop is not None
+        return self.loop is not None and self._served is not None
+
+    def serve(self, config: Mapping[str, str], model: JobModel) -> None:
+        """From now on, this is what containers run."""
+        self._served = (config, model)
+
+    def _serving(self) -> tuple[Mapping[str, str], JobModel]:
+        if self._served is None:
+            raise CoordinatorUnavailable("the coordinator has only just started; ask again")
+        return self._served
 
     def job_model_document(self) -> bytes:
         """See CoordinatorView. Secrets are masked in the configuration it carries."""
-        shown = JobModel(
-            redact(self._model.config), self._model.containers, self._model.max_changelog_partitions
-        )
+        _, model = self._serving()
+        shown = JobModel(redact(model.config), model.containers, model.max_changelog_partitions)
         return job_model_json.encode(shown)
 
     def assignment(self, container_id: str) -> dict[str, Any] | None:
         """See CoordinatorView."""
-        container = self._model.containers.get(ContainerId(container_id))
-        if container is None or self.loop is None:
+        config, model = self._serving()
+        container = model.containers.get(ContainerId(container_id))
+        seat = None if self.loop is None else self.loop.board.seat(ContainerId(container_id))
+        if container is None or seat is None:
             return None
         return {
             "job": {"name": self._job.name, "id": self._job.id},
             "container_id": container_id,
-            "epoch": self.loop.board.epochs.get(container.id, 0),
+            "epoch": seat.epoch,
+            "serial": seat.serial,
             "run_id": self._run_id,
-            "config": dict(self._config),
+            "config": dict(config),
             "tasks": [
                 {
                     "name": task.name,
@@ -92,16 +106,35 @@ class View:
             ],
         }
 
-    def heartbeat(self, container_id: str, body: dict[str, Any]) -> str:
+    def heartbeat(self, container_id: str, body: dict[str, Any]) -> dict[str, Any]:
         """See CoordinatorView."""
-        board = self.loop.board if self.loop is not None else None
-        if board is None or ContainerId(container_id) not in board.epochs:
-            raise Fenced(f"container {container_id}", epoch=int(body["epoch"]), seen=0)
-        current = board.epochs[ContainerId(container_id)]
-        if int(body["epoch"]) != current:
-            raise Fenced(f"container {container_id}", epoch=int(body["epoch"]), seen=current)
+        loop = self.loop
+        if loop is None:
+            raise CoordinatorUnavailable("the coordinator has only just started; ask again")
+        container = ContainerId(container_id)
+        seat = loop.board.heard(container, int(body["epoch"]), loop.clock.monotonic_s())
         self._heartbeats.take(container_id, body)
-        return "stop" if ContainerId(container_id) in board.stopping else "continue"
+        if seat.directive.told is Told.PAUSE and body.get("paused") == seat.directive.number:
+            loop.post(ContainerPaused(container, seat.launch, seat.directive.number))
+        return {"action": seat.directive.told.value, "number": seat.directive.number}
+
+    def containers_with_startpoints(self) -> tuple[ContainerId, ...]:
+        """The containers of which a task has a startpoint that waits."""
+        if self._served is None:
+            return ()
+        waiting = NamespacedStore(self._stream.log, STARTPOINTS).all()
+        return tuple(
+            sorted(
+                container.id
+                for container in self._served[1].containers.values()
+                if any(
+                    startpoint_key(ssp, owner) in waiting
+                    for task in container.tasks.values()
+                    for ssp in task.ssps
+                    for owner in (task.name, None)
+                )
+            )
+        )
 
     def progress(self) -> dict[str, dict[str, Any]]:
         """The last heartbeat of each container."""
@@ -109,18 +142,15 @@ class View:
 
     def container_facts(self) -> dict[ContainerId, ContainerFacts]:
         """What the monitors want to know of the containers that should be running."""
-        found = {}
         heard = self._heartbeats.heard()
-        state = self.loop.state if self.loop is not None else None
-        for id_, container in (state.containers if state is not None else {}).items():
+        found = {}
+        for id_, seat in ({} if self.loop is None else self.loop.board.seats()).items():
             said = heard.get(id_)
-            if not container.running:
-                continue
-            if said is None or said.epoch % container_epoch(1, 0) != container.launch:
-                found[id_] = ContainerFacts(container.launch)
+            if said is None or said.epoch != seat.epoch:
+                found[id_] = ContainerFacts(seat.launch)
             else:
                 word, batch = str(said.body.get("state", "")), int(said.body.get("batch_id", -1))
-                found[id_] = ContainerFacts(container.launch, said.at_s, word, batch)
+                found[id_] = ContainerFacts(seat.launch, said.at_s, word, batch)
         return found
 
     def job(self) -> dict[str, Any]:
@@ -131,6 +161,7 @@ class View:
             "state": "starting" if state is None else state.phase.value,
             "run_id": self._run_id,
             "epoch": self._epoch,
+            "problem": self.problem,
             "metrics": {name: getattr(self._metrics, name) for name in MetadataMetrics.__slots__},
             "containers": self.progress(),
             "quarantined": [f"offset {q.offset}: {q.reason}" for q in self._stream.quarantined],
@@ -163,7 +194,7 @@ class View:
 
     def _measure_lag(self) -> JobLag:
         config = self._stream.config()
-        return job_lag(self._job, config, active_tasks(self._model), self._home, self._clock)
+        return job_lag(self._job, config, active_tasks(self._serving()[1]), self._home, self._clock)
 
     def _known_lag(self) -> JobLag | None:
         try:
@@ -178,7 +209,7 @@ class View:
             metadata=self._metrics,
             epoch=self._epoch,
             state=self.loop.state if self.loop is not None else None,
-            container_count=len(self._model.containers),
+            container_count=0 if self._served is None else len(self._served[1].containers),
             heard=self._heartbeats.heard(),
             now_s=self._clock.monotonic_s(),
             lag=self._known_lag(),

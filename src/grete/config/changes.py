@@ -73,12 +73,12 @@ def _class_of(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> Chang
     known = find_key(key)
     if known is None:
         return _UNKNOWN
-    if known.no_effect or _effective(known, key, old) == _effective(known, key, new):
+    if known.no_effect or effective(known, key, old) == effective(known, key, new):
         return ChangeClass.LIVE if known.change is not ChangeClass.INTERNAL else known.change
     return known.change
 
 
-def _effective(known: Key[object], key: str, config: Mapping[str, str]) -> str | None:
+def effective(known: Key[object], key: str, config: Mapping[str, str]) -> str | None:
     """The value in force, in grete's spelling. For a family it is the key's own value, or the default."""
     if known is coordinator.SYSTEM:
         return config.get(key) or config.get("job.default.system") or _only_system(config)

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import logging
 import queue
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Protocol
 
 from grete.clock import Clock
 from grete.coordination.base import Coordination, Leadership
-from grete.coordinator.decide import (
-    FINAL,
+from grete.coordinator.board import Board, Directive, Seat, Told
+from grete.coordinator.decide import decide
+from grete.coordinator.events import (
     Action,
     ContainerExited,
     Event,
+    FenceOff,
+    Grant,
     Kill,
     Launch,
-    Phase,
+    ModelChanged,
+    Pause,
     Record,
     RequestStop,
-    Started,
-    State,
-    StopRequested,
+    Run,
     Tick,
-    decide,
 )
+from grete.coordinator.state import FINAL, Container, ContainerSpec, State
 from grete.errors import Fenced, GreteError, LeadershipLost
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerStart, Launcher
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
-from grete.metadata.job_state import read_stop_request
+from grete.metadata.launches import LaunchRecord, read_launches, write_launch
 from grete.model.ids import ContainerId
 
 _log = logging.getLogger("grete.coordinator")
@@ -45,12 +47,20 @@ def container_epoch(leadership_epoch: int, launch: int) -> int:
     return (leadership_epoch << _LAUNCHES_PER_EPOCH_BITS) | launch
 
 
-@dataclass(slots=True)
-class Board:
-    """What the HTTP server shows of the loop: the current epoch of each container, and who was asked to stop."""
+class Job(Protocol):
+    """What the loop needs of the job that it coordinates."""
 
-    epochs: dict[ContainerId, int]
-    stopping: set[ContainerId]
+    def environment(self, container: ContainerId, epoch: int) -> dict[str, str]:
+        """What a container is started with."""
+
+    def fence_off(self, container: ContainerId, epoch: int) -> None:
+        """Refuse, from now on and wherever its tasks commit, every epoch of the container below this one."""
+
+    def serve(self, revision: int) -> None:
+        """Serve the model of this revision."""
+
+    def poll(self, state: State) -> Iterable[Event]:
+        """What has arrived in the coordinator stream since the last call. Called about ten times a second."""
 
 
 class CoordinatorLoop:
@@ -65,7 +75,7 @@ class CoordinatorLoop:
         stream: CoordinatorStream,
         clock: Clock,
         state: State,
-        environment: Callable[[ContainerId, int], dict[str, str]],
+        job: Job,
         renew_every_s: float,
     ) -> None:
         self._coordination = coordination
@@ -73,36 +83,44 @@ class CoordinatorLoop:
         self._launcher = launcher
         self._stream = stream
         self._history = History(stream)
-        self._clock = clock
+        self.clock = clock
         self.state = state
-        self._environment = environment
+        self._job = job
         self._renew_every_s = renew_every_s
         self._renewed_s = clock.monotonic_s()
         self._inbox: queue.Queue[Event] = queue.Queue(_INBOX)
         self._launches: dict[int, tuple[ContainerId, int]] = {}
-        self.board = Board({}, set())
-        self.kill_now = threading.Event()
+        self._records: dict[ContainerId, LaunchRecord] = {}
+        self._serial = 0
+        self.board = Board()
 
     def post(self, event: Event) -> None:
         """Put an event into the inbox; called from any thread."""
         self._inbox.put(event)
 
-    def run(self, containers: tuple[ContainerId, ...]) -> State:
-        """Launch the containers and react until the end.
+    def run(self, first: ModelChanged) -> State:
+        """Adopt what runs, make the job run the model, and react until the end.
 
         Raises:
-            LeadershipLost, Fenced: another coordinator has taken over; all containers of ours were killed.
+            LeadershipLost, Fenced: another coordinator has taken over, and with it the containers.
         """
-        self._handle(Started(containers))
+        self.adopt()
+        self.handle(first)
+        self.board.open()
         while self.state.phase not in FINAL:
-            self._renew()
-            for exit_ in self._launcher.exits():
-                launch = self._launches.get(exit_.epoch)
-                if launch is not None:
-                    self._handle(ContainerExited(launch[0], launch[1], exit_.exit_code, exit_.reason))
-            self._tail()
-            self._handle(self._next_event())
+            self.step(self._next_event())
         return self.state
+
+    def step(self, event: Event) -> None:
+        """One turn: renew, look at exits and at the stream, then handle the event."""
+        self._renew()
+        for exit_ in self._launcher.exits():
+            launch = self._launches.get(exit_.epoch)
+            if launch is not None:
+                self.handle(ContainerExited(launch[0], launch[1], exit_.exit_code, exit_.reason))
+        for found in self._job.poll(self.state):
+            self.handle(found)
+        self.handle(event)
 
     def _next_event(self) -> Event:
         try:
@@ -110,16 +128,37 @@ class CoordinatorLoop:
         except queue.Empty:
             return Tick()
 
-    def _tail(self) -> None:
-        """Requests that arrived in the stream."""
-        if self.state.phase is not Phase.RUNNING:
-            return
-        request = read_stop_request(self._stream)
-        if request is not None and request.epoch == self._leadership.epoch:
-            self._handle(StopRequested(request.deadline_s, request.reason))
+    # --- containers of the coordinator before ---
+
+    def adopt(self) -> None:
+        """Take over the containers that an earlier coordinator launched; fence off those that cannot be found."""
+        for container, record in sorted(read_launches(self._stream).items()):
+            self._serial = max(self._serial, record.serial)
+            number = self.state.launches + 1
+            start = ContainerStart(container, record.epoch, {})
+            if record.handle and self._launcher.adopt(start, record.handle):
+                self._take_in(container, number, record)
+                continue
+            self.state = replace(self.state, launches=number)
+            self._job.fence_off(container, container_epoch(self._leadership.epoch, number))
+            write_launch(self._stream, container, None)
+            _log.info("container %s of an earlier coordinator does not run any more", container)
+
+    def _take_in(self, container: ContainerId, number: int, record: LaunchRecord) -> None:
+        spec = ContainerSpec(record.tasks, record.query, record.process)
+        adopted = Container(spec=spec, launch=number, running=True)
+        containers = {**self.state.containers, container: adopted}
+        self.state = replace(self.state, containers=containers, launches=number)
+        self._launches[record.epoch] = (container, number)
+        self._records[container] = record
+        told = Directive(Told.RUN, record.serial)
+        self.board.place(container, Seat(record.epoch, number, told, record.serial, self.clock.monotonic_s()))
+        self._record("container-adopted", {"container": container, "epoch": str(record.epoch)})
+
+    # --- leadership ---
 
     def _renew(self) -> None:
-        now_s = self._clock.monotonic_s()
+        now_s = self.clock.monotonic_s()
         if now_s - self._renewed_s < self._renew_every_s:
             return
         renewed = self._coordination.renew(self._leadership)
@@ -128,37 +167,84 @@ class CoordinatorLoop:
         self._leadership = renewed
         self._renewed_s = now_s
 
-    def _handle(self, event: Event) -> None:
-        self.state, actions = decide(self.state, event, self._clock.monotonic_s())
+    # --- actions ---
+
+    def handle(self, event: Event) -> None:
+        """Decide about one event and do what was decided."""
+        self.state, actions = decide(self.state, event, self.clock.monotonic_s())
+        if isinstance(event, ContainerExited):
+            self._forget(event.container, event.launch)
         for action in actions:
             self._execute(action)
 
     def _execute(self, action: Action) -> None:
         """Do it, unless the leadership it was decided under may be over: then renew first or end."""
-        if self._clock.monotonic_s() >= self._leadership.valid_until_s:
+        if self.clock.monotonic_s() >= self._leadership.valid_until_s:
             self._renewed_s = float("-inf")
             self._renew()
         match action:
+            case Grant(revision):
+                self._job.serve(revision)
             case Launch(container, launch):
                 self._launch(container, launch)
+            case Pause(container, revision):
+                self.board.tell(container, Directive(Told.PAUSE, revision))
+            case Run(container):
+                self._tell_to_run(container)
             case RequestStop(container):
-                self.board.stopping.add(container)
+                self.board.tell(container, Directive(Told.STOP, 0))
                 self._launcher.request_stop(container)
+            case FenceOff(container, launch):
+                self._job.fence_off(container, container_epoch(self._leadership.epoch, launch))
+                self._forget(container, launch - 1)
             case Kill(container):
                 self._launcher.kill(container)
             case Record(event, details):
-                self._record(event, details)
+                self._record(event, dict(details))
 
     def _launch(self, container: ContainerId, launch: int) -> None:
         epoch = container_epoch(self._leadership.epoch, launch)
         self._launches[epoch] = (container, launch)
-        self.board.epochs[container] = epoch
+        self._serial += 1
+        spec = self.state.containers[container].spec
+        record = LaunchRecord(epoch, self._serial, "", spec.tasks, spec.query, spec.process)
+        self._write_record(container, record)
+        told = Directive(Told.RUN, self._serial)
+        self.board.place(container, Seat(epoch, launch, told, self._serial, self.clock.monotonic_s()))
         _log.info("launching container %s, epoch %s", container, epoch)
-        self._launcher.start(ContainerStart(container, epoch, self._environment(container, epoch)))
+        self._launcher.start(ContainerStart(container, epoch, self._job.environment(container, epoch)))
+        handle = self._launcher.handle(container)
+        if handle:
+            self._write_record(
+                container,
+                LaunchRecord(epoch, record.serial, handle, spec.tasks, spec.query, spec.process),
+            )
         failpoint("coordinator.launched")
 
-    def _record(self, event: str, details: object) -> None:
-        assert isinstance(details, dict)
+    def _tell_to_run(self, container: ContainerId) -> None:
+        """Its record first: a coordinator after us must never believe that it runs less than it may run."""
+        self._serial += 1
+        spec, known = self.state.containers[container].spec, self._records[container]
+        self._write_record(
+            container,
+            LaunchRecord(known.epoch, self._serial, known.handle, spec.tasks, spec.query, spec.process),
+        )
+        self.board.tell(container, Directive(Told.RUN, self._serial))
+
+    def _write_record(self, container: ContainerId, record: LaunchRecord) -> None:
+        write_launch(self._stream, container, record)
+        self._records[container] = record
+
+    def _forget(self, container: ContainerId, launch: int) -> None:
+        """No incarnation up to this launch runs any more. A record left behind is looked for in vain: no harm."""
+        seat = self.board.seat(container)
+        if seat is None or seat.launch > launch:
+            return
+        self.board.clear(container, launch)
+        self._records.pop(container, None)
+        write_launch(self._stream, container, None)
+
+    def _record(self, event: str, details: dict[str, str]) -> None:
         _log.info("%s %s", event, details)
         try:
             self._history.append(event, **{name.replace("-", "_"): text for name, text in details.items()})

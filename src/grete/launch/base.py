@@ -52,5 +52,20 @@ class Launcher(ABC):
         """The exits since the last call, each reported exactly once. Does not block."""
 
     @abstractmethod
+    def handle(self, container_id: ContainerId) -> str:
+        """Text by which another coordinator's launcher finds the running container; empty when it can not."""
+
+    @abstractmethod
+    def adopt(self, container: ContainerStart, handle: str) -> bool:
+        """Take over a container that another launcher started; False when it does not run any more, or not here.
+
+        From then on it is stopped, killed and reported like one of our own.
+        """
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Forget every container and leave those running that another launcher can adopt."""
+
+    @abstractmethod
     def close(self) -> None:
         """Kill what still runs and wait for it."""

@@ -70,6 +70,18 @@ class ThreadLauncher(Launcher):
             found.append(ContainerExit(id_, running.start.epoch, code, running.reason))
         return found
 
+    def handle(self, container_id: ContainerId) -> str:
+        """See Launcher: a thread ends with its process."""
+        return ""
+
+    def adopt(self, container: ContainerStart, handle: str) -> bool:
+        """See Launcher."""
+        return False
+
+    def abandon(self) -> None:
+        """See Launcher."""
+        self.close()
+
     def close(self) -> None:
         """See Launcher."""
         for running in self._running.values():

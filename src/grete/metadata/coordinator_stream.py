@@ -13,6 +13,7 @@ from __future__ import annotations
 import getpass
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -62,6 +63,7 @@ class CoordinatorStream:
         self._live: dict[str, dict[str, bytes]] = {}
         self._quarantined: list[Quarantined] = []
         self._types: dict[bytes, tuple[str, str] | None] = {}
+        self._taken: Counter[str] = Counter()
 
     @property
     def log(self) -> KeyedLog:
@@ -88,6 +90,7 @@ class CoordinatorStream:
             name = self._types[key] = self._key_of(offset, key)
         if name is None:
             return
+        self._taken[name[0]] += 1
         live = self._live.setdefault(name[0], {})
         if value is None:
             live.pop(name[1], None)
@@ -106,6 +109,10 @@ class CoordinatorStream:
             self._quarantined.append(Quarantined(offset, f"version {version!r} is not known"))
             return None
         return message_type.lower(), name
+
+    def taken(self, message_type: str) -> int:
+        """How many records of a type were read so far, tombstones among them: whether there is anything new."""
+        return self._taken[message_type.lower()]
 
     def messages(self, message_type: str) -> dict[str, CoordinatorMessage]:
         """The live messages of a type by key, after catching up. Undecodable values are quarantined."""

@@ -37,8 +37,8 @@ class CoordinatorView(Protocol):
     def assignment(self, container_id: str) -> dict[str, Any] | None:
         """A container's assignment, None when there is no such container."""
 
-    def heartbeat(self, container_id: str, body: dict[str, Any]) -> str:
-        """Take a heartbeat; returns `continue` or `stop`. Raises Fenced for a stale epoch."""
+    def heartbeat(self, container_id: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Take a heartbeat; returns what the container is told. Raises Fenced for a stale epoch."""
 
     def job(self) -> dict[str, Any]:
         """State, epoch, run id, metrics, containers."""
@@ -94,12 +94,12 @@ class _Routes:
     async def heartbeat(self, request: Request) -> Response:
         try:
             body = _heartbeat(await request.body())
-            action = await run_in_threadpool(self._view.heartbeat, request.path_params["id"], body)
+            told = await run_in_threadpool(self._view.heartbeat, request.path_params["id"], body)
         except WireError as error:
             return _error(400, str(error))
         except Fenced as error:
             return JSONResponse({"message": str(error), "epoch": error.seen}, status_code=409)
-        return _json({"action": action})
+        return _json(told)
 
     def document(self, read: Callable[[], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(_: Request) -> Response:
@@ -137,6 +137,10 @@ def _heartbeat(data: bytes) -> dict[str, Any]:
     return body
 
 
+async def _on_unavailable(_: Request, error: Exception) -> Response:
+    return _error(503, str(error))
+
+
 async def _on_error(_: Request, error: Exception) -> Response:
     return _error(503 if isinstance(error, CoordinatorUnavailable) else 500, str(error))
 
@@ -165,7 +169,11 @@ def build_app(view: CoordinatorView, *, token: str | None, hosts: frozenset[str]
             Route("/healthz", routes.healthz),
             Route("/readyz", routes.readyz),
         ],
-        exception_handlers={GreteError: _on_error, HTTPException: _on_http_error},
+        exception_handlers={
+            CoordinatorUnavailable: _on_unavailable,
+            GreteError: _on_error,
+            HTTPException: _on_http_error,
+        },
     )
     app.add_middleware(Guard, token=token, hosts=hosts)
     return app

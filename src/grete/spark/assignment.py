@@ -23,13 +23,17 @@ class AssignedTask:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The container's share of the job model, with the epoch that fences its commits."""
+    """The container's share of the job model, with the epoch that fences its commits.
+
+    `serial` numbers what the container was told to run; a higher one in the answer to a heartbeat means: read anew.
+    """
 
     job: JobId
     container_id: ContainerId
     epoch: int
     config: Mapping[str, str]
     tasks: tuple[AssignedTask, ...]
+    serial: int = 0
 
     @property
     def ssps(self) -> tuple[SystemStreamPartition, ...]:
@@ -65,6 +69,7 @@ def parse_assignment(document: Mapping[str, Any]) -> Assignment:
             epoch=int(document["epoch"]),
             config=dict(document["config"]),
             tasks=tuple(sorted(tasks, key=lambda task: task.name)),
+            serial=int(document.get("serial", 0)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise WireError(f"the coordinator's assignment is not understood: {error!r}") from error

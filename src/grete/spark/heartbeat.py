@@ -1,34 +1,45 @@
-"""Tells the coordinator that the container lives and how far it is; brings back what it is asked to do."""
+"""Tells the coordinator that the container lives and how far it is; brings back what it is told to do."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from grete.errors import CoordinatorUnavailable, Fenced
 
 _log = logging.getLogger(__name__)
-_INTERVAL_S = 1.0
+_INTERVAL_S = 0.5
+_LOOK_AFTER = 2
+"""Heartbeats without an answer before a new coordinator is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerProgress:
-    """What a container reports of itself. `records` counts messages processed since it started."""
+    """What a container reports of itself. `records` counts messages processed since it started.
+
+    `serial` is the number of what it runs; `paused` the barrier at which it waits, 0 when at none.
+    """
 
     state: str = "starting"
     batch_id: int = -1
     records: int = 0
     message: str = ""
+    serial: int = 0
+    paused: int = 0
 
 
 class CoordinatorClient(Protocol):
-    """What a heartbeat needs of the coordinator's HTTP client."""
+    """What a container needs of the coordinator's HTTP client."""
 
-    def heartbeat(self, container_id: str, body: dict[str, object]) -> str:
-        """Send one; returns `continue` or `stop`.
+    def get(self, path: str) -> Any:
+        """The JSON document at `path`. Raises CoordinatorUnavailable."""
+
+    def heartbeat(self, container_id: str, body: dict[str, object]) -> dict[str, Any]:
+        """Send one; returns `{"action": "run" | "pause" | "stop", "number": n}`.
 
         Raises:
             Fenced: the coordinator knows a newer incarnation of this container.
@@ -36,26 +47,46 @@ class CoordinatorClient(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Reactions:
+    """What to do with the answers. Called from the heartbeat's thread."""
+
+    on_told: Callable[[str, int], None]
+    on_fenced: Callable[[], None]
+    on_orphaned: Callable[[], None]
+    find_coordinator: Callable[[], CoordinatorClient | None]
+
+
 class Heartbeat:
-    """Sends a heartbeat a second from a thread of its own until closed."""
+    """Sends two heartbeats a second from a thread of its own until closed.
+
+    Processing goes on while the coordinator does not answer: the commit's fence, not this thread, decides who may
+    write. After `orphan_s` without an answer from any coordinator (negative: never) the container is an orphan.
+    """
 
     def __init__(
         self,
         client: CoordinatorClient,
         container_id: str,
         epoch: int,
+        reactions: Reactions,
         *,
-        on_stop: Callable[[], None],
-        on_fenced: Callable[[], None],
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = client
+        self.client = client
         self._container_id = container_id
         self._epoch = epoch
-        self._on_stop = on_stop
-        self._on_fenced = on_fenced
+        self._reactions = reactions
+        self._now_s = now_s
+        self.orphan_s = -1.0
+        self._answered_s = now_s()
+        self._unanswered = 0
         self._progress = ContainerProgress()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
         self._thread.start()
 
     def report(self, progress: ContainerProgress) -> None:
@@ -64,21 +95,40 @@ class Heartbeat:
 
     def _run(self) -> None:
         while not self._closed.wait(_INTERVAL_S):
-            self._send()
+            self.send()
 
-    def _send(self) -> None:
+    def send(self) -> None:
+        """One heartbeat, and what follows from its answer."""
         body: dict[str, object] = {"epoch": self._epoch, **asdict(self._progress)}
         try:
-            if self._client.heartbeat(self._container_id, body) == "stop":
-                self._on_stop()
-        except Fenced:
-            self._on_fenced()
+            answer = self.client.heartbeat(self._container_id, body)
+        except Fenced as error:
+            _log.error("%s", error)
+            self._reactions.on_fenced()
+            return
         except CoordinatorUnavailable as error:
-            # Processing goes on: the commit's fence, not this thread, decides who may write.
             _log.debug("no answer to a heartbeat: %s", error)
+            self._without_answer()
+            return
+        self._answered_s, self._unanswered = self._now_s(), 0
+        self._reactions.on_told(str(answer.get("action", "run")), int(answer.get("number", 0)))
+
+    def _without_answer(self) -> None:
+        self._unanswered += 1
+        if self._closed.is_set():
+            return
+        if self._unanswered >= _LOOK_AFTER:
+            found = self._reactions.find_coordinator()
+            if found is not None:
+                self.client, self._unanswered = found, 0
+                return
+        if 0 <= self.orphan_s < self._now_s() - self._answered_s:
+            _log.warning("no coordinator for %.0f s", self.orphan_s)
+            self._reactions.on_orphaned()
 
     def close(self) -> None:
         """Send the last state and end the thread."""
         self._closed.set()
-        self._thread.join(timeout=5)
-        self._send()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+        self.send()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, TaskName
 from grete.spark import setup
 from grete.spark.assignment import Assignment
+from grete.spark.control import Ended, Interruption
 from grete.spark.lineage import Continue, LineageInfo, decide_lineage, refuse_to_lose_state
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.local_source import read_stream
@@ -38,7 +38,7 @@ class JobRun:
     """What one container does between its start and its end."""
 
     def __init__(
-        self, assignment: Assignment, home: Path, *, until_drained: bool, stop: threading.Event
+        self, assignment: Assignment, home: Path, *, until_drained: bool, stop: Interruption
     ) -> None:
         self._assignment = assignment
         self._home = home
@@ -51,8 +51,8 @@ class JobRun:
         self._lineages = LineageDirectory(assignment.state_directory(home) / "lineages")
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
 
-    def execute(self) -> None:
-        """Run until drained or stopped.
+    def execute(self) -> Ended:
+        """Run until drained, interrupted or shut down by a task.
 
         Raises:
             GreteError: see Query.run; ConfigError and OffsetOutOfRange before anything ran.
@@ -74,9 +74,8 @@ class JobRun:
         spark = build_session(f"grete {assignment.job} container {assignment.container_id}", self._config)
         failpoint("container.session-started")
         if "app.class" in self._config:
-            self._run_pipeline(spark, starting, commits)
-        else:
-            self._run_stream_task(spark, starting, commits)
+            return self._run_pipeline(spark, starting, commits)
+        return self._run_stream_task(spark, starting, commits)
 
     def close(self) -> None:
         """Release files and locks; Spark is stopped when the process ends."""
@@ -90,19 +89,19 @@ class JobRun:
 
     def _run_stream_task(
         self, spark: SparkSession, starting: StartingOffsets, commits: Mapping[TaskName, TaskCommit]
-    ) -> None:
+    ) -> Ended:
         lineage = self._choose_lineage(starting, "stream-task", stateful=False, commits=commits)
         spec = setup.runner_spec(self._assignment, self._system, self._home)
         positions = setup.store_positions(spec, self._system)
         batch = StreamTaskBatch(spec, self._target(), lineage.id, commits, positions)
         frame = self._source(spark, lineage, by_task=True)
-        self._run_query(spark, frame, batch.run, lineage, "append")
+        return self._run_query(spark, frame, batch.run, lineage, "append")
 
     # --- DataFrame pipelines ---
 
     def _run_pipeline(
         self, spark: SparkSession, starting: StartingOffsets, commits: Mapping[TaskName, TaskCommit]
-    ) -> None:
+    ) -> Ended:
         pipeline = self._load_pipeline()
         output = SystemStream.parse(pipeline.output)
         plan = f"pipeline {self._config['app.class']} to {output}, {pipeline.output_mode}"
@@ -121,7 +120,7 @@ class JobRun:
             commits,
             {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()},
         )
-        self._run_query(spark, frame, batch.run, lineage, pipeline.output_mode)
+        return self._run_query(spark, frame, batch.run, lineage, pipeline.output_mode)
 
     def _load_pipeline(self) -> DataFramePipeline:
         path = self._config["app.class"]
@@ -173,7 +172,7 @@ class JobRun:
 
     def _run_query(
         self, spark: SparkSession, frame: DataFrame, run_batch: RunBatch, lineage: LineageInfo, mode: str
-    ) -> None:
+    ) -> Ended:
         settings = QuerySettings(
             checkpoint=self._lineages.spark_checkpoint(lineage),
             until_drained=self._until_drained,
@@ -182,7 +181,7 @@ class JobRun:
         )
         query = Query(run_batch, settings, self._stop)
         query.on_outcome = self.on_outcome
-        query.run(spark, frame)
+        return query.run(spark, frame)
 
 
 def _system_directory(assignment: Assignment, system: str, home: Path) -> Path:

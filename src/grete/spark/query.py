@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from grete.errors import GreteError, JobError, ProcessingError
+from grete.spark.control import Ended, Interruption
 from grete.spark.spark_log import SourceOffsets, read_batch_end
 from grete.spark.stream_task_batch import BatchOutcome
 
@@ -40,18 +41,22 @@ class QuerySettings:
 class Query:
     """Runs batches until drained, stopped or failed."""
 
-    def __init__(self, run_batch: RunBatch, settings: QuerySettings, stop: threading.Event) -> None:
+    def __init__(self, run_batch: RunBatch, settings: QuerySettings, stop: Interruption) -> None:
         self._run_batch = run_batch
         self._settings = settings
         self._stop = stop
+        self._shutdown = False
+        self._interrupted = False
         self._in_batch = threading.Lock()
         self._failure: BaseException | None = None
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
 
     def _for_each_batch(self, batch: DataFrame, batch_id: int) -> None:
         with self._in_batch:
-            if self._stop.is_set():
-                raise _StopRequested
+            if self._shutdown or self._stop.is_set():
+                self._interrupted = not self._shutdown
+                self._failure = _StopRequested()
+                raise self._failure
             try:
                 end = read_batch_end(self._settings.checkpoint, batch_id)
                 outcome = self._run_batch(batch, batch_id, end)
@@ -60,11 +65,10 @@ class Query:
                 self._failure = error
                 raise
             self.on_outcome(batch_id, outcome)
-            if outcome.shutdown_all:
-                self._stop.set()
+            self._shutdown = self._shutdown or outcome.shutdown_all
 
-    def run(self, spark: SparkSession, frame: DataFrame) -> None:
-        """Start the query and return when it is drained or stopped.
+    def run(self, spark: SparkSession, frame: DataFrame) -> Ended:
+        """Start the query and return when it is drained, interrupted, or a task has asked for the end.
 
         Raises:
             GreteError: what the batch raised (Fenced, ProcessingError, ...).
@@ -86,6 +90,9 @@ class Query:
             self._explain(error)
         except (Py4JError, OSError) as error:
             raise JobError(f"Spark's JVM is gone: {error!r}") from error
+        if self._shutdown:
+            return Ended.SHUTDOWN
+        return Ended.INTERRUPTED if self._interrupted else Ended.DRAINED
 
     def _watch(self, spark: SparkSession, query: StreamingQuery) -> None:
         """Wait for the end; stop between batches when asked; notice a JVM that died."""
@@ -93,9 +100,10 @@ class Query:
         while not query.awaitTermination(_WATCH_INTERVAL_S):
             if process is not None and process.poll() is not None:
                 raise JobError(f"Spark's JVM ended with code {process.returncode}")
-            if self._stop.is_set():
+            if self._shutdown or self._stop.is_set():
                 with self._in_batch:
                     query.stop()
+                self._interrupted = not self._shutdown
                 return
 
     def _explain(self, error: StreamingQueryException) -> None:

@@ -1,0 +1,287 @@
+"""A job while it is coordinated: what the loop asks of it, and how it follows its coordinator stream.
+
+The stream is the only way in: a configuration written by anybody, requests, startpoints. What can not be followed (an
+invalid configuration, a model that is refused) leaves the last good one in force and is shown as the job's problem.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.assembly.plan import Plan, Planner, container_specs
+from grete.assembly.view import View
+from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.task_commit import read_commits
+from grete.clock import Clock
+from grete.config.coordinator_config import coordinator_environment
+from grete.config.validate import refused_changes, validate
+from grete.coordinator import events
+from grete.coordinator.events import (
+    ContainerRequested,
+    Event,
+    ModelChanged,
+    PolicyChanged,
+    ReloadRequested,
+    StopRequested,
+)
+from grete.coordinator.monitors.findings import (
+    ContainerSilent,
+    Finding,
+    LagMeasured,
+    PartitionsChanged,
+    QueryStuck,
+    StreamsChanged,
+)
+from grete.coordinator.monitors.watch import Monitors, Watched
+from grete.coordinator.state import Phase, RetryPolicy, State
+from grete.errors import ConfigError, JobError, StreamError
+from grete.metadata.container_requests import read_container_requests
+from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
+from grete.metadata.history import History
+from grete.metadata.job_state import REQUEST, read_stop_request
+from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
+from grete.model.fence import Fence
+from grete.model.ids import ContainerId, JobId
+from grete.model.messages import SET_CONFIG
+
+_log = logging.getLogger("grete.coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What containers are told of where they are."""
+
+    home: Path
+    url: str
+    token_file: Path
+    until_drained: bool
+
+
+def retry_policy(config: Mapping[str, str]) -> RetryPolicy:
+    """Samza's cluster-manager keys."""
+    return RetryPolicy(
+        count=int(config.get("cluster-manager.container.retry.count", "8")),
+        window_s=int(config.get("cluster-manager.container.retry.window.ms", "300000")) / 1000,
+        fail_job=config.get("cluster-manager.container.fail.job.after.retries", "true").lower() == "true",
+    )
+
+
+class CoordinatedJob:
+    """Implements `coordinator.loop.Job`. Called by the loop's thread only, but for what monitors find."""
+
+    def __init__(
+        self,
+        job: JobId,
+        stream: CoordinatorStream,
+        planner: Planner,
+        view: View,
+        surroundings: Surroundings,
+        epoch: int,
+        clock: Clock,
+        on_change: Callable[[Plan], None],
+        on_problem: Callable[[str], None],
+        post: Callable[[Event], None],
+    ) -> None:
+        self._job = job
+        self._stream = stream
+        self._planner = planner
+        self._view = view
+        self._surroundings = surroundings
+        self._epoch = epoch
+        self._clock = clock
+        self._post = post
+        self._on_change = on_change
+        self._on_problem = on_problem
+        self._plans: dict[int, Plan] = {}
+        self._revision = 0
+        self._config: Mapping[str, str] = {}
+        self._inputs_changed = False
+        self._streams_found = False
+        self._problem = ""
+        self._obeyed: set[str] = set()
+        self._seen = _Counts.of(stream)
+        self._quiet = self._seen
+
+    def begin(self, plan: Plan) -> ModelChanged:
+        """The event that starts the job with this plan."""
+        self._config = plan.config
+        self._obeyed = {request.id for request in read_container_requests(self._stream)}
+        return self._changed_to(plan)
+
+    def _changed_to(self, plan: Plan) -> ModelChanged:
+        self._revision += 1
+        self._plans[self._revision] = plan
+        mode = "until-drained" if self._surroundings.until_drained else ""
+        return ModelChanged(self._revision, container_specs(plan, mode=mode), self._deadline_s())
+
+    def _deadline_s(self) -> float:
+        return int(self._config.get("task.shutdown.ms", "30000")) / 1000
+
+    # --- what the loop asks ---
+
+    def environment(self, container: ContainerId, epoch: int) -> dict[str, str]:
+        """See coordinator.loop.Job. No secrets (S2-57)."""
+        around = self._surroundings
+        return {
+            "COORDINATOR_URL": around.url,
+            "SAMZA_CONTAINER_ID": container,
+            "SAMZA_COORDINATOR_SYSTEM_CONFIG": coordinator_environment(self._config),
+            "GRETE_HOME": str(around.home),
+            "GRETE_COORDINATOR_TOKEN_FILE": str(around.token_file),
+            "GRETE_CONTAINER_EPOCH": str(epoch),
+            **({"GRETE_UNTIL_DRAINED": "1"} if around.until_drained else {}),
+        }
+
+    def fence_off(self, container: ContainerId, epoch: int) -> None:
+        """See coordinator.loop.Job: in the system where the container commits."""
+        fence = Fence(f"container/{self._job}/{container}", epoch)
+        self._planner.commit_system(self._config).raise_fence([fence])
+
+    def serve(self, revision: int) -> None:
+        """See coordinator.loop.Job."""
+        plan = self._plans[revision]
+        self._plans = {number: kept for number, kept in self._plans.items() if number >= revision}
+        self._view.serve(plan.config, plan.model)
+        self._watch(plan)
+
+    def poll(self, state: State) -> Iterator[Event]:
+        """See coordinator.loop.Job."""
+        if state.phase is not Phase.RUNNING:
+            return
+        now = _Counts.of(self._stream)
+        before, self._seen = self._seen, now
+        if now.requests != before.requests:
+            yield from self._requests()
+        if now.startpoints != before.startpoints:
+            yield from self._rewound()
+        if self._streams_found:
+            self._streams_found = False
+            self._take_in_streams()
+        if self._inputs_changed or self._has_settled(now):
+            self._inputs_changed = False
+            yield from self._follow()
+
+    # --- monitors ---
+
+    def _watch(self, plan: Plan) -> None:
+        self.close()
+        log = self._planner.commit_system(plan.config).checkpoint_log(checkpoint_log_name(self._job))
+        watched = Watched(
+            config=lambda: self._config,
+            model=plan.model,
+            modelled=plan.partitions,
+            systems=self._planner.systems,
+            checkpoints=lambda: read_commits(log.read()),
+            containers=self._view.container_facts,
+        )
+        self._view.monitors = Monitors(watched, self._clock, self._on_finding)
+        self._view.monitors.start()
+
+    def close(self) -> None:
+        """End the monitors."""
+        if self._view.monitors is not None:
+            self._view.monitors.close()
+
+    def _on_finding(self, finding: Finding) -> None:
+        """Called from the monitors' thread."""
+        match finding:
+            case ContainerSilent(container, launch, silent_s):
+                self._post(events.ContainerSilent(container, launch, silent_s))
+            case PartitionsChanged(grown, shrunk):
+                for change in shrunk:
+                    _log.error("%s has %s partitions, it had %s", change.stream, change.now, change.before)
+                self._inputs_changed = self._inputs_changed or bool(grown)
+            case StreamsChanged():
+                self._streams_found = True
+            case QueryStuck(container, _, stuck_s, batch_id, lag):
+                text = f"container {container} has {lag} records to read and no batch since {stuck_s:.0f} s"
+                _log.error("%s, the last was %s", text, batch_id)
+                History(self._stream).append("query-stuck", container=container, problem=text)
+            case LagMeasured():
+                pass  # shown by status and metrics
+
+    def _take_in_streams(self) -> None:
+        """Inputs chosen by pattern: write them as a configuration of their own, which is then followed like any."""
+        try:
+            config = self._planner.with_new_streams(self._config)
+        except (ConfigError, StreamError) as error:
+            self._show(f"new input streams are not taken in: {error}")
+            return
+        run_id = self._stream.run_id() or ""
+        self._stream.write_config(config, run_id=run_id, reason="streams that the input regex matches")
+
+    def _has_settled(self, now: _Counts) -> bool:
+        """A generation is whole when it is there; foreign writers are given a moment to finish."""
+        before, self._quiet = self._quiet, now
+        if now.generations != before.generations:
+            return True
+        if now.config != before.config:
+            self._is_foreign = True
+            return False
+        settled, self._is_foreign = self._is_foreign, False
+        return settled
+
+    _is_foreign = False
+
+    # --- what arrives ---
+
+    def _requests(self) -> Iterator[Event]:
+        stop = read_stop_request(self._stream)
+        if stop is not None and stop.epoch == self._epoch:
+            yield StopRequested(stop.deadline_s, stop.reason)
+        for request in read_container_requests(self._stream):
+            if request.epoch == self._epoch and request.id not in self._obeyed:
+                self._obeyed.add(request.id)
+                yield ContainerRequested(request.container, request.what, request.deadline_s, request.reason)
+
+    def _rewound(self) -> Iterator[Event]:
+        """Startpoints are for SSPs; whoever reads these builds its query anew and finds them in its assignment."""
+        containers = self._view.containers_with_startpoints()
+        if containers:
+            yield ReloadRequested(containers)
+
+    def _follow(self) -> Iterator[Event]:
+        """Make the stream's configuration the one in force, if it can be."""
+        config = self._stream.config()
+        try:
+            problems = refused_changes(self._config, config)
+            if problems:
+                raise ConfigError(*problems)
+            validate(config)
+            plan = self._planner.plan(config)
+        except (ConfigError, StreamError, JobError) as error:
+            self._show(f"the configuration in the coordinator stream is not followed: {error}")
+            return
+        self._show("")
+        self._config = config
+        self._on_change(plan)
+        yield PolicyChanged(retry_policy(config))
+        yield self._changed_to(plan)
+
+    def _show(self, problem: str) -> None:
+        if problem == self._problem:
+            return
+        self._problem = self._view.problem = problem
+        if problem:
+            _log.error("%s", problem)
+            History(self._stream).append("config-refused", problem=problem[:2000])
+        self._on_problem(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """How many records of some types have been read: tells cheaply whether there is anything new."""
+
+    config: int
+    generations: int
+    requests: int
+    startpoints: int
+
+    @classmethod
+    def of(cls, stream: CoordinatorStream) -> _Counts:
+        stream.catch_up()
+        counted = stream.taken
+        return cls(counted(SET_CONFIG), counted(GENERATION), counted(REQUEST), counted(STARTPOINTS))

@@ -1,0 +1,126 @@
+"""From a configuration to what its containers run: partitions looked up, job model calculated, streams created."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.assembly.home import system_directory
+from grete.clock import Clock
+from grete.config.current import in_current_words
+from grete.config.fingerprint import digest, fingerprint
+from grete.config.rewriters import apply_rewriters
+from grete.config.stores import changelog_stream, store_names
+from grete.coordinator.assignment_records import assignment_records
+from grete.coordinator.job_model import Calculated, Remembered, calculate, input_streams
+from grete.coordinator.state import ContainerSpec
+from grete.failpoints import failpoint
+from grete.metadata.assignments import ChangelogMapping, TaskAssignments
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.locality import LocalityManager
+from grete.model.ids import ContainerId, JobId, SystemStream
+from grete.model.job import ContainerModel, JobModel
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A configuration and the job model that it makes; `partitions` are the input's that it was calculated from."""
+
+    config: Mapping[str, str]
+    model: JobModel
+    partitions: Mapping[SystemStream, int]
+
+
+class Planner:
+    """Makes plans, and makes them the job's."""
+
+    def __init__(
+        self, job: JobId, home: Path, stream: CoordinatorStream, clock: Clock, stack: ExitStack
+    ) -> None:
+        self._job = job
+        self._home = home
+        self._stream = stream
+        self._clock = clock
+        self._stack = stack
+        self.systems: dict[str, LocalSystem] = {}
+
+    def plan(self, config: Mapping[str, str]) -> Plan:
+        """Calculate the model and write down what must be remembered of it, then create what it needs.
+
+        Raises:
+            ConfigError: the configuration makes no model that the job could follow; nothing was written.
+            StreamError: an input does not exist.
+        """
+        self._open_systems(config)
+        partitions = {s: self.systems[s.system].partition_count(s.stream) for s in input_streams(config)}
+        assignments, mapping = TaskAssignments(self._stream), ChangelogMapping(self._stream)
+        remembered = Remembered(
+            assignments.read(),
+            mapping.read(),
+            assignments.ssps(),
+            assignments.modes(),
+            LocalityManager(self._stream).read_locality(),
+        )
+        calculated = calculate(config, partitions, remembered)
+        failpoint("coordinator.model-calculated")
+        mapping.write(calculated.changelog)
+        assignments.write(assignment_records(calculated.model, remembered))
+        failpoint("coordinator.model-persisted")
+        self._create_changelogs(config, calculated)
+        return Plan(dict(config), calculated.model, partitions)
+
+    def _open_systems(self, config: Mapping[str, str]) -> None:
+        for stream in input_streams(config):
+            self.system(stream.system, config)
+
+    def system(self, name: str, config: Mapping[str, str]) -> LocalSystem:
+        """A system, opened when it was not."""
+        if name not in self.systems:
+            self.systems[name] = LocalSystem(system_directory(config, name, self._home), self._clock)
+            self._stack.callback(self.systems[name].close)
+        return self.systems[name]
+
+    def with_new_streams(self, config: Mapping[str, str]) -> dict[str, str]:
+        """The configuration after its rewriters have looked at the streams that there are now.
+
+        Raises:
+            ConfigError: a rewriter refuses.
+        """
+
+        def list_streams(system: str, rewritten: Mapping[str, str]) -> Sequence[str]:
+            return self.system(system, rewritten).streams()
+
+        return in_current_words(apply_rewriters(config, list_streams=list_streams))
+
+    def _create_changelogs(self, config: Mapping[str, str], calculated: Calculated) -> None:
+        """One partition for every task there ever was (S2-105)."""
+        system = self.commit_system(config)
+        partitions = max(calculated.changelog.values(), default=-1) + 1
+        for store in store_names(config):
+            name = changelog_stream(store, self._job, config)
+            system.ensure_stream(StreamSpec(name, partitions, compacted=True))
+        failpoint("coordinator.streams-created")
+
+    def commit_system(self, config: Mapping[str, str]) -> LocalSystem:
+        """The system in which containers commit."""
+        return self.systems[input_streams(config)[0].system]
+
+
+def container_specs(plan: Plan, *, mode: str) -> dict[ContainerId, ContainerSpec]:
+    """What each container runs, as fingerprints; `mode` is what else its process is started with."""
+    query = fingerprint(plan.config, "query")
+    process = digest([fingerprint(plan.config, "process"), mode])
+    return {id_: ContainerSpec(_tasks(one), query, process) for id_, one in plan.model.containers.items()}
+
+
+def _tasks(container: ContainerModel) -> str:
+    return digest(
+        [
+            [name, task.mode.value, task.changelog_partition, sorted(map(str, task.ssps))]
+            for name, task in sorted(container.tasks.items())
+        ]
+    )

@@ -1,0 +1,167 @@
+"""What can happen to a coordinator, and what it can do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from grete.coordinator.state import ContainerSpec, RetryPolicy
+from grete.model.ids import ContainerId
+
+# --- events ---
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChanged:
+    """The containers of this revision are to run: at the start, and whenever configuration or inputs change.
+
+    Containers that lose or gain tasks have `deadline_s` to reach a batch boundary.
+    """
+
+    revision: int
+    specs: Mapping[ContainerId, ContainerSpec]
+    deadline_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadRequested:
+    """The containers shall build their queries anew from what the coordinator serves now (a rewind, for example)."""
+
+    containers: tuple[ContainerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPaused:
+    """An incarnation says that its query has ended for the barrier of `revision`."""
+
+    container: ContainerId
+    launch: int
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerExited:
+    """A container ended. `launch` says which incarnation."""
+
+    container: ContainerId
+    launch: int
+    exit_code: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSilent:
+    """An incarnation has not been heard of for too long."""
+
+    container: ContainerId
+    launch: int
+    silent_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequested:
+    """An operator wants one container to `stop` (and stay stopped), `start` or `restart`."""
+
+    container: ContainerId
+    what: str
+    deadline_s: float = 30.0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanged:
+    """The retry policy in force from now on."""
+
+    retry: RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """Somebody wants the job to end at a batch boundary, within `deadline_s`."""
+
+    deadline_s: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event = (
+    ModelChanged
+    | ReloadRequested
+    | ContainerPaused
+    | ContainerExited
+    | ContainerSilent
+    | ContainerRequested
+    | PolicyChanged
+    | StopRequested
+    | Tick
+)
+
+
+# --- actions ---
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Serve this revision's model from now on: nobody holds a task that another container gets by it."""
+
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Start the container as incarnation `launch`."""
+
+    container: ContainerId
+    launch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Ask the container to end its query at the next batch boundary and to wait."""
+
+    container: ContainerId
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Tell the container to run what is served, building its query anew."""
+
+    container: ContainerId
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStop:
+    """Ask the container to stop at the next batch boundary."""
+
+    container: ContainerId
+
+
+@dataclass(frozen=True, slots=True)
+class FenceOff:
+    """Raise the container's fence, so that no incarnation before `launch` can commit any more."""
+
+    container: ContainerId
+    launch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End the container now."""
+
+    container: ContainerId
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Write a row of history."""
+
+    event: str
+    details: Mapping[str, str]
+
+
+Action = Grant | Launch | Pause | Run | RequestStop | FenceOff | Kill | Record

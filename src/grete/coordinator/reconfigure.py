@@ -1,0 +1,212 @@
+"""How a running job changes to another model: a barrier over the containers that it touches, and over no others.
+
+1. Containers whose tasks differ are asked to pause: their query ends at a batch boundary, its commit being durable.
+2. Each says that it has paused, or ends; one that does neither until the deadline is fenced off and killed.
+3. When none of them holds a task any more, the new model is granted: served, and told to the containers.
+
+Everything else (a query that is built differently, a process that is started differently) needs no barrier, since
+no task changes hands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from grete.coordinator.events import (
+    Action,
+    ContainerPaused,
+    FenceOff,
+    Grant,
+    Kill,
+    Launch,
+    ModelChanged,
+    Pause,
+    Record,
+    ReloadRequested,
+    RequestStop,
+    Run,
+)
+from grete.coordinator.state import Container, ContainerSpec, Pending, Phase, Specs, State
+from grete.model.ids import ContainerId
+
+Decision = tuple[State, tuple[Action, ...]]
+AT_REST: dict[str, Any] = {
+    "running": False,
+    "pausing": False,
+    "paused": False,
+    "replacing": False,
+    "kill_at_s": None,
+}
+"""The fields of a container that has no incarnation."""
+
+
+def model_changed(state: State, event: ModelChanged, now_s: float) -> Decision:
+    """Begin to change to a model. A change that waits already is replaced by it."""
+    if state.phase is not Phase.RUNNING:
+        return state, ()
+    moving = frozenset(id_ for id_, one in state.containers.items() if _has_to_let_go(id_, one, event.specs))
+    waiting = frozenset(id_ for id_ in moving if not state.containers[id_].paused)
+    pending = Pending(event.revision, event.specs, waiting, now_s + event.deadline_s)
+    state = replace(state, pending=pending)
+    actions: list[Action] = []
+    for id_ in sorted(waiting):
+        state, action = _ask_to_let_go(state, id_, pending)
+        actions += action
+    state, more = grant_when_free(state, now_s)
+    return state, (*actions, *more)
+
+
+def _ask_to_let_go(state: State, id_: ContainerId, pending: Pending) -> Decision:
+    """To pause, or to end when it is not in the model; whoever was asked to end does so anyway."""
+    container = state.containers[id_]
+    if container.replacing or container.held:
+        return state, ()
+    if id_ in pending.specs:
+        return fields(state, id_, pausing=True), (Pause(id_, pending.revision),)
+    return fields(state, id_, replacing=True), (RequestStop(id_),)
+
+
+def _has_to_let_go(id_: ContainerId, container: Container, specs: Specs) -> bool:
+    return container.running and (id_ not in specs or specs[id_].tasks != container.spec.tasks)
+
+
+def is_moving(state: State, id_: ContainerId) -> bool:
+    """Whether the container's tasks are about to change, so that nothing may be launched with the old ones."""
+    pending = state.pending
+    if pending is None:
+        return False
+    return pending.specs.get(id_, ContainerSpec()).tasks != state.specs.get(id_, ContainerSpec()).tasks
+
+
+def paused(state: State, event: ContainerPaused, now_s: float) -> Decision:
+    """A container waits at the barrier. Reports for another barrier, or of another incarnation, count for nothing."""
+    pending, container = state.pending, state.containers.get(event.container)
+    if pending is None or container is None or container.launch != event.launch or not container.running:
+        return state, ()
+    if event.revision != pending.revision:
+        return state, ()
+    return let_go(fields(state, event.container, paused=True), event.container, now_s)
+
+
+def let_go(state: State, id_: ContainerId, now_s: float) -> Decision:
+    """The container holds no task any more."""
+    if state.pending is not None:
+        state = replace(state, pending=replace(state.pending, waiting=state.pending.waiting - {id_}))
+    return grant_when_free(state, now_s)
+
+
+def grant_when_free(state: State, now_s: float) -> Decision:
+    """Grant the waiting model when every container that had to let go has done so."""
+    pending = state.pending
+    if pending is None:
+        return state, ()
+    held = frozenset(id_ for id_ in pending.waiting if _still_holds(state.containers.get(id_)))
+    if held:
+        return replace(state, pending=replace(pending, waiting=held)), ()
+    return _grant(
+        replace(state, pending=None, specs=pending.specs, revision=pending.revision), pending, now_s
+    )
+
+
+def _still_holds(container: Container | None) -> bool:
+    return container is not None and container.running and not container.paused
+
+
+def _grant(state: State, pending: Pending, now_s: float) -> Decision:
+    actions: list[Action] = [Grant(pending.revision)]
+    for id_ in [id_ for id_ in state.containers if id_ not in pending.specs]:
+        if not state.containers[id_].running:
+            state = without(state, id_)
+    for id_ in sorted(pending.specs):
+        state, more = _bring_up(state, id_, pending, now_s)
+        actions += more
+    return state, tuple(actions)
+
+
+def _bring_up(state: State, id_: ContainerId, pending: Pending, now_s: float) -> Decision:
+    """Make one container run its spec, doing as little as possible."""
+    spec, container = pending.specs[id_], state.containers.get(id_)
+    if container is None or not container.running:
+        if container is not None and (container.held or (container.done and container.spec == spec)):
+            return state, ()
+        state, action = launch(state, id_)
+        return state, (action,)
+    if container.replacing or container.held:
+        return state, ()  # it ends, and starts with what is in force then
+    if container.spec.process != spec.process:
+        deadline_s = pending.deadline_s - now_s
+        state = fields(state, id_, replacing=True, kill_at_s=now_s + max(deadline_s, 0.0))
+        return state, (RequestStop(id_),)
+    if container.pausing or container.spec != spec:
+        return fields(state, id_, spec=spec, pausing=False, paused=False), (Run(id_),)
+    return state, ()
+
+
+def reload(state: State, event: ReloadRequested) -> Decision:
+    """Containers at the barrier build their queries anew anyway."""
+    if state.phase is not Phase.RUNNING:
+        return state, ()
+    return state, tuple(Run(id_) for id_ in event.containers if _is_at_work(state, id_))
+
+
+def _is_at_work(state: State, id_: ContainerId) -> bool:
+    container = state.containers.get(id_)
+    if container is None or not container.running or id_ not in state.specs:
+        return False
+    return not (container.pausing or container.replacing or container.held)
+
+
+def tick(state: State, now_s: float) -> Decision:
+    """At the deadline, whoever still holds tasks is fenced off and killed: the others have waited long enough."""
+    pending = state.pending
+    if pending is None or now_s < pending.deadline_s:
+        return state, ()
+    actions: list[Action] = []
+    for id_ in sorted(pending.waiting):
+        state, more = cut_off(state, id_)
+        actions += [
+            *more,
+            Record("container-cut-off", {"container": id_, "reason": "it did not pause in time"}),
+        ]
+        state = fields(state, id_, **AT_REST)
+    state, more = grant_when_free(state, now_s)
+    return state, (*actions, *more)
+
+
+def cut_off(state: State, id_: ContainerId) -> Decision:
+    """Fence first: a process that can not be killed from here can not commit either."""
+    number = state.launches + 1
+    return replace(state, launches=number), (FenceOff(id_, number), Kill(id_))
+
+
+def launch(state: State, id_: ContainerId) -> tuple[State, Launch]:
+    """A new incarnation with what is in force."""
+    number = state.launches + 1
+    before = state.containers.get(id_, Container())
+    now = replace(
+        before,
+        spec=state.specs[id_],
+        launch=number,
+        **{**AT_REST, "running": True},
+        done=False,
+        given_up=False,
+    )
+    return replace(state, launches=number, containers={**state.containers, id_: now}), Launch(id_, number)
+
+
+def fields(state: State, id_: ContainerId, **changed: Any) -> State:
+    """The state with some fields of one container changed."""
+    return replace(state, containers={**state.containers, id_: replace(state.containers[id_], **changed)})
+
+
+def without(state: State, *ids: ContainerId) -> State:
+    """The state without some containers."""
+    return replace(state, containers=_without(state.containers.items(), ids))
+
+
+def _without(
+    items: Iterable[tuple[ContainerId, Container]], ids: tuple[ContainerId, ...]
+) -> dict[ContainerId, Container]:
+    return {id_: container for id_, container in items if id_ not in ids}

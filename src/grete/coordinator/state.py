@@ -1,0 +1,97 @@
+"""What the coordinator's decisions depend on: frozen values, changed only by `decide`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from grete.model.ids import ContainerId
+
+
+class Phase(StrEnum):
+    """Where a job is. The last three are final."""
+
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+FINAL = (Phase.FINISHED, Phase.STOPPED, Phase.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Samza's cluster-manager.container.retry.*: `count` failures within `window_s`; 0 fails at once, <0 never."""
+
+    count: int = 8
+    window_s: float = 300.0
+    fail_job: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """Fingerprints of what a container runs: equal ones need nothing done (S0-24).
+
+    `tasks` covers tasks and their SSPs, `query` what a streaming query is built from, `process` what a Spark
+    application is started with.
+    """
+
+    tasks: str = ""
+    query: str = ""
+    process: str = ""
+
+
+Specs = Mapping[ContainerId, ContainerSpec]
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container and its current incarnation, if it has one.
+
+    `spec` is what the incarnation runs, or was last told to run. `launch` tells incarnations apart; `failures` are
+    times within the retry window.
+    """
+
+    spec: ContainerSpec = ContainerSpec()
+    launch: int = 0
+    running: bool = False
+    pausing: bool = False
+    """Asked to pause and not told to run since."""
+    paused: bool = False
+    """Its query has ended at the barrier: it holds no task."""
+    replacing: bool = False
+    """Asked to end, to be launched again if it is in the model then."""
+    held: bool = False
+    """Stopped by an operator, until somebody starts it again."""
+    done: bool = False
+    given_up: bool = False
+    kill_at_s: float | None = None
+    failures: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A model that waits until the containers that lose tasks have let go of them: never two writers for a task."""
+
+    revision: int
+    specs: Specs
+    waiting: frozenset[ContainerId]
+    deadline_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything decisions depend on. `specs` are those of the model in force, whose number is `revision`."""
+
+    retry: RetryPolicy
+    phase: Phase = Phase.RUNNING
+    containers: Mapping[ContainerId, Container] = field(default_factory=dict)
+    specs: Specs = field(default_factory=dict)
+    revision: int = 0
+    pending: Pending | None = None
+    launches: int = 0
+    kill_at_s: float | None = None
+    message: str = ""

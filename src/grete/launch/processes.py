@@ -1,0 +1,70 @@
+"""A process of this machine that may not be our child: found again by what cannot be mistaken, watched by a pidfd."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessName:
+    """A process of one boot of one machine: process ids are reused, their start times with them are not."""
+
+    boot: str
+    pid: int
+    start_ticks: int
+
+    def __str__(self) -> str:
+        return f"{self.boot}/{self.pid}/{self.start_ticks}"
+
+
+def name_of(pid: int) -> ProcessName | None:
+    """The name of a running process, None when there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return ProcessName(_BOOT_ID.read_text(encoding="ascii").strip(), pid, int(fields[19]))
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def parse_name(text: str) -> ProcessName | None:
+    """Read `str(ProcessName)`, None when it is something else."""
+    parts = text.split("/")
+    if len(parts) != 3 or not parts[1].isdigit() or not parts[2].isdigit():
+        return None
+    return ProcessName(parts[0], int(parts[1]), int(parts[2]))
+
+
+class OtherProcess:
+    """A process that somebody else started. Signals can not reach another process that got its id."""
+
+    def __init__(self, name: ProcessName) -> None:
+        """Open it.
+
+        Raises:
+            ProcessLookupError: it does not run any more.
+        """
+        self.pid = name.pid
+        self._descriptor = os.pidfd_open(name.pid)
+        if name_of(name.pid) != name:  # asked after opening: from here on the descriptor is that process
+            os.close(self._descriptor)
+            raise ProcessLookupError(f"process {name.pid} is another one now")
+
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return not select.select([self._descriptor], [], [], 0)[0]
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, if it still runs."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, number)
+
+    def close(self) -> None:
+        """Release the descriptor."""
+        os.close(self._descriptor)

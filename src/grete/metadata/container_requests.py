@@ -1,0 +1,52 @@
+"""Requests for one container, as grete's own records: each is obeyed once, by the coordinator it was made to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.job_state import REQUEST
+from grete.model.ids import ContainerId
+
+_PREFIX = "container/"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequest:
+    """Somebody asked the coordinator with this epoch to `stop`, `start` or `restart` a container. `id` is unique."""
+
+    container: ContainerId
+    what: str
+    epoch: int
+    deadline_s: float
+    id: str
+    reason: str = ""
+
+
+def write_container_request(stream: CoordinatorStream, request: ContainerRequest) -> None:
+    """Ask; a newer request for the same container replaces one that was not read yet."""
+    values = {
+        "what": request.what,
+        "epoch": str(request.epoch),
+        "deadline-s": str(request.deadline_s),
+        "id": request.id,
+        "reason": request.reason,
+    }
+    stream.append([stream.entry(REQUEST, _PREFIX + request.container, values)])
+
+
+def read_container_requests(stream: CoordinatorStream) -> list[ContainerRequest]:
+    """The last request for each container. Somebody else's record under our name asks for nothing."""
+    found = []
+    for key, message in stream.messages(REQUEST).items():
+        values = message.values
+        if not key.startswith(_PREFIX) or values is None:
+            continue
+        try:
+            container = ContainerId(key.removeprefix(_PREFIX))
+            epoch, deadline_s = int(values["epoch"]), float(values["deadline-s"])
+            reason = values.get("reason", "")
+            found.append(ContainerRequest(container, values["what"], epoch, deadline_s, values["id"], reason))
+        except (KeyError, ValueError):
+            continue
+    return found

@@ -1,0 +1,57 @@
+"""Which containers run, as grete's own records in the coordinator stream: what a new coordinator adopts (S1-26).
+
+A record is written before its process starts, again with a `handle` by which a launcher finds the process, and again
+before the container is told to run something else. So a container runs what its record says or what it said before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.model.ids import ContainerId
+
+LAUNCH = "grete-container"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRecord:
+    """One incarnation. `serial` numbers what it was last told to run; `handle` is empty until the process exists."""
+
+    epoch: int
+    serial: int
+    handle: str
+    tasks: str
+    query: str
+    process: str
+
+
+def write_launch(stream: CoordinatorStream, container: ContainerId, record: LaunchRecord | None) -> None:
+    """Make it the container's record; None when nothing of it runs any more."""
+    values = None if record is None else {name: str(getattr(record, name)) for name in LaunchRecord.__slots__}
+    stream.append([stream.entry(LAUNCH, container, values)])
+
+
+def read_launches(stream: CoordinatorStream) -> dict[ContainerId, LaunchRecord]:
+    """Every container that may run. A record that is not understood counts for nothing."""
+    found = {}
+    for key, message in stream.messages(LAUNCH).items():
+        record = None if message.values is None else _record(message.values)
+        if record is not None:
+            found[ContainerId(key)] = record
+    return found
+
+
+def _record(values: Mapping[str, str]) -> LaunchRecord | None:
+    try:
+        return LaunchRecord(
+            int(values["epoch"]),
+            int(values["serial"]),
+            values["handle"],
+            values["tasks"],
+            values["query"],
+            values["process"],
+        )
+    except (KeyError, ValueError):
+        return None

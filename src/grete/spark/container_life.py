@@ -1,0 +1,167 @@
+"""A container's life: told what to run by its coordinator, interrupted for barriers and new words, and its end.
+
+It is told over HTTP (never by reading the coordinator stream), writes its locality there, and processes until
+drained, stopped or fenced. A coordinator that dies changes nothing: processing goes on, the fence of each commit
+decides who may write, and the next coordinator is found through the coordinator stream.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from grete.errors import CoordinatorUnavailable, Fenced, GreteError, ProcessingError
+from grete.failpoints import failpoint
+from grete.http_client import JobCoordinatorClient
+from grete.metadata.access import open_coordinator_stream
+from grete.metadata.job_state import read_state
+from grete.model.ids import JobId
+from grete.spark.assignment import Assignment, parse_assignment
+from grete.spark.control import Control, Ended
+from grete.spark.heartbeat import ContainerProgress, Heartbeat, Reactions
+from grete.spark.locality import write_locality
+
+_log = logging.getLogger("grete.container")
+
+EXIT_OK = 0
+EXIT_POISON = 3
+EXIT_FENCED = 5
+_WAIT_S = 0.2
+
+OnBatch = Callable[[int, int], None]
+"""Called after each batch with its id and its number of records."""
+Work = Callable[[Assignment, Control, OnBatch], Ended]
+"""Runs one query until it is drained, interrupted, or shut down by a task."""
+
+
+class ContainerLife:
+    """Runs `work` for every assignment, from the first to the end."""
+
+    def __init__(self, environment: Mapping[str, str], stop: threading.Event, work: Work) -> None:
+        self._work = work
+        self._environment = environment
+        self._id = environment["SAMZA_CONTAINER_ID"]
+        self._epoch = int(environment["GRETE_CONTAINER_EPOCH"])
+        self._home = Path(environment.get("GRETE_HOME", ".grete")).resolve()
+        self._coordinator_config: dict[str, str] = json.loads(environment["SAMZA_COORDINATOR_SYSTEM_CONFIG"])
+        self._stop = stop
+        self._control = Control(stop)
+        self._job: JobId | None = None
+        self._url = environment["COORDINATOR_URL"]
+        reactions = Reactions(
+            self._control.on_told,
+            _end_process_when_fenced(environment),
+            self._stop.set,
+            self._find_coordinator,
+        )
+        client = JobCoordinatorClient(self._url, Path(environment["GRETE_COORDINATOR_TOKEN_FILE"]))
+        self._heartbeat = Heartbeat(client, self._id, self._epoch, reactions)
+        self._progress = ContainerProgress()
+
+    def run(self) -> int:
+        """See `grete.spark.container.run_container`."""
+        self._heartbeat.start()
+        try:
+            assignment = self._assignment()
+            write_locality(assignment, self._coordinator_config, self._home)
+            failpoint("container.locality-written")
+            ended = self._process(assignment)
+            while ended is Ended.INTERRUPTED and not self._control.is_stopping:
+                self._wait_at_barrier()
+                if not self._control.is_stopping:
+                    ended = self._process(self._assignment())
+            self._report(state="stopped" if self._control.is_stopping else "drained")
+            return EXIT_OK
+        except GreteError as error:
+            _log.error("container %s: %s", self._id, error)
+            self._report(state="failed", message=str(error)[:2000])
+            return EXIT_POISON if isinstance(error, ProcessingError) else error.exit_code
+        finally:
+            self._heartbeat.close()
+
+    def _assignment(self) -> Assignment:
+        """What to run, from whichever coordinator answers: one that is gone has a successor."""
+        while True:
+            try:
+                document = self._heartbeat.client.get(f"/api/v1/containers/{self._id}")
+                break
+            except CoordinatorUnavailable:
+                if self._job is None or self._control.is_stopping:
+                    raise
+                _log.warning("waiting for a coordinator")
+                self._control.wait(_WAIT_S)
+        assignment = parse_assignment(document)
+        if assignment.epoch != self._epoch:
+            raise Fenced(assignment.fence.scope, epoch=self._epoch, seen=assignment.epoch)
+        self._job = assignment.job
+        self._heartbeat.orphan_s = _orphan_s(assignment.config)
+        self._control.running(assignment.serial)
+        self._report(state="running", serial=assignment.serial, paused=0)
+        return assignment
+
+    def _process(self, assignment: Assignment) -> Ended:
+        return self._work(assignment, self._control, self._on_batch)
+
+    def _on_batch(self, batch_id: int, records: int) -> None:
+        self._report(batch_id=batch_id, records=self._progress.records + records)
+
+    def _wait_at_barrier(self) -> None:
+        """The query has ended and everything of it is committed: say so, and wait until told to run."""
+        while (barrier := self._control.barrier) and not self._control.is_stopping:
+            self._report(state="paused", paused=barrier)
+            self._heartbeat.send()  # others wait for it
+            self._control.wait(_WAIT_S)
+
+    def _report(self, **changed: Any) -> None:
+        self._progress = replace(self._progress, **changed)
+        self._heartbeat.report(self._progress)
+
+    def _find_coordinator(self) -> JobCoordinatorClient | None:
+        """A coordinator that has taken over writes its address into the coordinator stream."""
+        if self._job is None:
+            return None
+        try:
+            with open_coordinator_stream(self._coordinator_config, self._job, self._home) as stream:
+                state = read_state(stream)
+        except GreteError as error:
+            _log.warning("the coordinator stream can not be read: %s", error)
+            return None
+        if state is None or not state.url or state.url == self._url or not Path(state.token_file).exists():
+            return None
+        _log.info("the coordinator is at %s now", state.url)
+        self._url = state.url
+        return JobCoordinatorClient(state.url, Path(state.token_file))
+
+
+def _orphan_s(config: Mapping[str, str]) -> float:
+    """How long a container goes on without a coordinator, in Samza's two keys; -1 for ever."""
+    if config.get("job.container.heartbeat.monitor.enabled", "true").lower() != "true":
+        return -1.0
+    retries = int(config.get("yarn.container.heartbeat.retry.count", "5"))
+    return retries * int(config.get("yarn.container.heartbeat.retry-sleep-duration.ms", "10000")) / 1000
+
+
+def _end_process_when_fenced(environment: Mapping[str, str]) -> Callable[[], None]:
+    """What to do when the coordinator knows a newer incarnation: end at once, whatever Spark is doing."""
+
+    def end() -> None:
+        if environment.get("GRETE_CONTAINER_IN_PROCESS") != "1":
+            os._exit(EXIT_FENCED)
+
+    return end
+
+
+def leave_word(code: int) -> None:
+    """For a launcher that is not our parent: how we ended."""
+    path = os.environ.get("GRETE_EXIT_FILE")
+    if path:
+        document = {"epoch": int(os.environ["GRETE_CONTAINER_EPOCH"]), "code": code}
+        temporary = Path(path).with_suffix(".tmp")
+        temporary.write_text(json.dumps(document), encoding="ascii")
+        temporary.replace(path)

@@ -1,0 +1,71 @@
+"""What a container was told to do, whether its query has to leave the batch loop for it, and how queries end."""
+
+from __future__ import annotations
+
+import threading
+from enum import Enum
+from typing import Protocol
+
+
+class Ended(Enum):
+    """Why a query has ended without an error."""
+
+    DRAINED = "drained"
+    SHUTDOWN = "shutdown"
+    """A task asked for it."""
+    INTERRUPTED = "interrupted"
+
+
+class Interruption(Protocol):
+    """Whether the query shall end at the next batch boundary: a `threading.Event`, for example."""
+
+    def is_set(self) -> bool:
+        """Asked from several threads."""
+
+
+class Control:
+    """Between the heartbeat's thread, signals, and the thread that runs queries."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._changed = threading.Condition()
+        self._stop = stop
+        self._serial = 0
+        self._told, self._number = "run", 0
+
+    def is_set(self) -> bool:
+        """Whether the query shall end at the next batch boundary, for whatever reason."""
+        if self._stop.is_set():
+            return True
+        with self._changed:
+            return self._told == "pause" or self._number > self._serial
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the container shall end."""
+        return self._stop.is_set()
+
+    def running(self, serial: int) -> None:
+        """The container is about to run what it was told under this number."""
+        with self._changed:
+            self._serial = serial
+
+    def on_told(self, told: str, number: int) -> None:
+        """The coordinator's answer to a heartbeat: `run`, `pause` or `stop`."""
+        with self._changed:
+            if told == "stop":
+                self._stop.set()
+            else:
+                self._told, self._number = told, number
+            self._changed.notify_all()
+
+    @property
+    def barrier(self) -> int:
+        """The barrier at which the container shall wait, 0 for none."""
+        with self._changed:
+            return self._number if self._told == "pause" else 0
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for the next word, at most so long."""
+        with self._changed:
+            if not self._stop.is_set():
+                self._changed.wait(timeout_s)

@@ -1,0 +1,311 @@
+"""Jobs that are operated: reconfigured while they run, succeeded by another coordinator, cut off.
+
+Containers live their real life (`ContainerLife`); instead of Spark they commit a record per task, under their fence,
+into a real stream, so that two writers of one task would show.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from grete.assembly import open_job
+from grete.assembly.job_handle import JobHandle
+from grete.clock import SystemClock
+from grete.metadata.launches import read_launches
+from grete.model.ids import JobId
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem
+
+pytestmark = pytest.mark.fault
+
+CONTAINER = """
+import json, os, signal, sys, threading, time
+from pathlib import Path
+from grete.clock import SystemClock
+from grete.errors import Fenced
+from grete.spark.container_life import ContainerLife, leave_word
+from grete.spark.control import Ended
+from grete.systems.base import CommitGroup, SegmentWrite
+from grete.systems.local import LocalSystem
+from grete.systems.local_segments import pack
+
+system = LocalSystem(Path(os.environ["GRETE_HOME"]) / "local", SystemClock())
+
+def work(assignment, control, on_batch):
+    deaf = assignment.config.get("test.deaf") == str(assignment.container_id)
+    system.raise_fence([assignment.fence])
+    batch = 0
+    while deaf or not control.is_set():
+        said = [json.dumps({"task": task.name, "container": assignment.container_id, "epoch": assignment.epoch,
+                            "batch": assignment.config.get("task.max.records.per.batch")}).encode()
+                for task in assignment.tasks]
+        with_fence(said, assignment.fence)
+        batch += 1
+        on_batch(batch, len(said))
+        time.sleep(0.02)
+    return Ended.INTERRUPTED
+
+def with_fence(said, fence):
+    segment = SegmentWrite("said", 0, len(said), pack([b""] * len(said), said, [0] * len(said)))
+    system.commit(CommitGroup([fence], [segment], "", []))
+
+stop = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: stop.set())
+code = ContainerLife(os.environ, stop, work).run()
+leave_word(code)
+os._exit(code)
+"""
+RUNNER = """
+import sys
+from grete.assembly import RunOptions, run_job
+from grete.assembly.home import parse_job
+from grete.errors import GreteError
+container, *config = sys.argv[1:]
+options = (RunOptions(config_paths=config, container_command=(sys.executable, container)) if config
+           else RunOptions(job=parse_job("job"), container_command=(sys.executable, container)))
+try:
+    sys.exit(run_job(options))
+except GreteError as error:
+    print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    sys.exit(error.exit_code)
+"""
+JOB = JobId("job")
+
+
+class Job:
+    """The job, its coordinator processes, and what its containers said."""
+
+    def __init__(self, directory: Path) -> None:
+        self.home = directory / "home"
+        self._directory = directory
+        self._coordinators: list[subprocess.Popen[str]] = []
+        (directory / "container.py").write_text(CONTAINER)
+        (directory / "runner.py").write_text(RUNNER)
+        with closing(LocalSystem(self.home / "local", SystemClock())) as system:
+            system.create_stream(StreamSpec("in", 4))
+            system.create_stream(StreamSpec("said", 1))
+
+    def submit(self, **settings: str) -> subprocess.Popen[str]:
+        path = self._directory / "job.properties"
+        base = {"job.name": "job", "task.class": "x:X", "task.inputs": "local.in", "task.shutdown.ms": "1500"}
+        path.write_text("\n".join(f"{key}={value}" for key, value in {**base, **settings}.items()))
+        return self.coordinate(str(path))
+
+    def coordinate(self, *config: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(self._directory / "runner.py"), str(self._directory / "container.py")]
+        process = subprocess.Popen(
+            [*command, *config],
+            env={**os.environ, "GRETE_HOME": str(self.home)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._coordinators.append(process)
+        return process
+
+    def said(self) -> list[dict[str, str]]:
+        with closing(LocalSystem(self.home / "local", SystemClock())) as system:
+            batches = [batch for _, batch in system.read("said", 0, 0)]
+            return [json.loads(value) for batch in batches for value in batch.column(1).to_pylist()]
+
+    def last(self) -> dict[str, tuple[str, str]]:
+        """The container and epoch that spoke for each task last."""
+        return {one["task"]: (one["container"], one["epoch"]) for one in self.said()}
+
+    def events(self) -> list[str]:
+        with open_job(JOB) as handle:
+            return [row.event for row in handle.history()]
+
+    def set(self, **changes: str) -> None:
+        with open_job(JOB) as handle:
+            handle.set_config(
+                {key.replace("__", "."): value for key, value in changes.items()}, reason="test"
+            )
+
+    def end(self) -> None:
+        with open_job(JOB) as handle:
+            if handle.holder() is not None:
+                handle.request_stop(5, "the test is over")
+        for process in self._coordinators:
+            process.communicate(timeout=30)
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
+    made = Job(tmp_path)
+    monkeypatch.setenv("GRETE_HOME", str(made.home))
+    yield made
+    made.end()
+
+
+def eventually(condition: Callable[[], bool], *, within_s: float = 30) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def container_pids(handle: JobHandle) -> dict[str, int]:
+    return {key: int(record.handle.split("/")[1]) for key, record in read_launches(handle.stream).items()}
+
+
+def spoke_since(job: Job, count: int, tasks: Sequence[str] = ("0", "1", "2", "3")) -> bool:
+    return {one["task"] for one in job.said()[count:]} == {f"Partition {task}" for task in tasks}
+
+
+def turns(job: Job) -> list[int]:
+    """How often each task changed hands. Two writers of one task at a time would take turns at every batch."""
+    last: dict[str, tuple[str, str]] = {}
+    changes: dict[str, int] = {}
+    for one in job.said():
+        speaker = (one["container"], one["epoch"])
+        if last.setdefault(one["task"], speaker) != speaker:
+            changes[one["task"]] = changes.get(one["task"], 0) + 1
+        last[one["task"]] = speaker
+    return list(changes.values())
+
+
+def test_containers_go_on_without_a_coordinator_and_the_next_one_adopts_them(job: Job) -> None:
+    coordinator = job.submit(**{"job.container.count": "2"})
+    eventually(lambda: len(job.last()) == 4)
+    before = job.last()
+    coordinator.kill()
+    coordinator.communicate()
+    count = len(job.said())
+    eventually(lambda: spoke_since(job, count + 4))
+    job.coordinate()
+    eventually(lambda: job.events().count("container-adopted") == 2)
+    with open_job(JOB) as handle:
+        pids = container_pids(handle)
+    count = len(job.said())
+    eventually(lambda: spoke_since(job, count + 4))
+    assert job.last() == before, "the same incarnations, not new ones"
+    assert all(Path(f"/proc/{pid}").exists() for pid in pids.values())
+    assert job.events()[:2] == ["deployment", "attempt"]
+
+
+def test_the_exit_of_an_adopted_container_is_noticed_and_it_is_started_again(job: Job) -> None:
+    coordinator = job.submit()
+    eventually(lambda: len(job.last()) == 4)
+    first = job.last()
+    coordinator.kill()
+    coordinator.communicate()
+    job.coordinate()
+    eventually(lambda: "container-adopted" in job.events())
+    with open_job(JOB) as handle:
+        os.kill(container_pids(handle)["0"], signal.SIGKILL)
+    eventually(lambda: job.last() != first)
+    assert "container-exited" in job.events()
+
+
+def test_a_container_that_died_with_its_coordinator_is_started_anew(job: Job) -> None:
+    coordinator = job.submit()
+    eventually(lambda: len(job.last()) == 4)
+    first = job.last()
+    with open_job(JOB) as handle:
+        pid = container_pids(handle)["0"]
+    coordinator.kill()
+    coordinator.communicate()
+    os.kill(pid, signal.SIGKILL)
+    job.coordinate()
+    eventually(lambda: job.last() != first)
+    with open_job(JOB) as handle:
+        assert container_pids(handle)["0"] != pid
+
+
+def test_a_container_without_any_coordinator_ends_itself(job: Job) -> None:
+    coordinator = job.submit(
+        **{
+            "yarn.container.heartbeat.retry.count": "1",
+            "yarn.container.heartbeat.retry-sleep-duration.ms": "1000",
+        }
+    )
+    eventually(lambda: len(job.last()) == 4)
+    with open_job(JOB) as handle:
+        pid = container_pids(handle)["0"]
+    coordinator.kill()
+    coordinator.communicate()
+    eventually(lambda: not _runs(pid))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
+    except FileNotFoundError:
+        return False
+
+
+def test_more_containers_and_fewer_move_tasks_and_never_share_one(job: Job) -> None:
+    job.submit()
+    eventually(lambda: len(job.last()) == 4)
+    for count in ("3", "2", "4", "1"):
+        job.set(job__container__count=count)
+        eventually(lambda n=int(count): len({who for who, _ in job.last().values()}) == n)  # type: ignore[misc]
+    assert max(turns(job)) <= 4
+    assert job.events().count("reconfigured") == 4
+
+
+def test_only_the_query_is_built_anew_when_nothing_else_changed(job: Job) -> None:
+    job.submit()
+    eventually(lambda: len(job.last()) == 4)
+    first = job.last()
+    job.set(task__max__records__per__batch="7")
+    eventually(lambda: job.said()[-1]["batch"] == "7")
+    assert job.last() == first, "the same incarnation"
+
+
+def test_a_live_key_touches_no_container(job: Job) -> None:
+    job.submit()
+    eventually(lambda: len(job.last()) == 4)
+    job.set(**{"cluster-manager__container__retry__count": "3"})
+    eventually(lambda: "reconfigured" in job.events())
+    count = len(job.said())
+    eventually(lambda: spoke_since(job, count + 4))
+    with open_job(JOB) as handle:
+        assert {
+            message.values["serial"]
+            for message in handle.stream.messages("grete-container").values()
+            if message.values
+        } == {"1"}
+
+
+def test_a_container_that_does_not_let_go_is_cut_off_in_time(job: Job) -> None:
+    job.submit(**{"test.deaf": "0"})
+    eventually(lambda: len(job.last()) == 4)
+    job.set(job__container__count="2", test__deaf="none")
+    eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
+    assert "container-cut-off" in job.events()
+    assert max(turns(job)) == 1
+
+
+def test_a_configuration_that_is_wrong_changes_nothing_and_is_shown(job: Job) -> None:
+    job.submit()
+    eventually(lambda: len(job.last()) == 4)
+    with open_job(JOB) as handle:  # as a foreign writer would, past every check
+        handle.set_config({"task.inputs": "nowhere.x", "job.container.count": "0"}, reason="oops", force=True)
+    eventually(lambda: "config-refused" in job.events())
+    with open_job(JOB) as handle:
+        state = handle.state()
+        assert state is not None
+        assert "job.container.count" in state.message
+        assert "nowhere" in state.message
+    count = len(job.said())
+    eventually(lambda: spoke_since(job, count + 4))
+    with open_job(JOB) as handle:
+        handle.set_config(
+            {"task.inputs": "local.in", "job.container.count": "2"}, reason="repaired", force=True
+        )
+    eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
+    with open_job(JOB) as handle:
+        repaired = handle.state()
+        assert repaired is not None
+        assert repaired.message == ""
