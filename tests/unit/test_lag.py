@@ -6,7 +6,7 @@ import pytest
 
 from grete.checkpoint.lag import JobLag, measure_lag
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-from grete.systems.base import PartitionOffsets
+from grete.systems.base import Origin, PartitionOffsets
 
 IN, RULES = SystemStream("kafka", "in"), SystemStream("kafka", "rules")
 TASKS = [TaskName("Partition 0"), TaskName("Partition 1")]
@@ -56,6 +56,20 @@ def test_without_a_checkpoint_the_task_would_start_at_the_default_offset(default
 def test_a_partition_that_no_task_reads_yet_counts() -> None:
     found = lag({}, {2: held(0, 5)}, systems_kafka_samza_offset_default="oldest")
     assert (found.total, found.by_task, found.rows[0].task) == (5, {}, None)
+
+
+def test_a_partition_that_was_added_counts_whole_as_it_will_be_read() -> None:
+    added = PartitionOffsets("0", "4", "5", Origin(0, "10"))
+    checkpoint = {TASKS[0]: {ssp(0): "9"}}
+    found = lag(checkpoint, {0: held(0, 10), 2: added})
+    assert [(row.task, row.records) for row in found.rows] == [(TASKS[0], 0), (None, 5)]
+    expanded = measure_lag(
+        {"task.inputs": "kafka.in"},
+        {TASKS[0]: (ssp(0), ssp(2))},
+        checkpoint,
+        {IN: {0: held(0, 10), 2: added}},
+    )
+    assert expanded.by_task == {TASKS[0]: 5}
 
 
 def test_a_broadcast_ssp_is_left_to_the_slowest_of_its_tasks_and_counted_once() -> None:

@@ -11,8 +11,8 @@ from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.spark.local_plan import SourceOptions, share_out
 from grete.spark.local_source import LocalReader, TaskRanges
-from grete.systems.base import CommitGroup, SegmentWrite, StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.base import CommitGroup, Origin, SegmentWrite, StreamSpec
+from grete.systems.local import LocalSystem, Message, StreamInfo
 from grete.systems.local_segments import pack
 from grete.systems.partitioner import murmur2, partition_of
 
@@ -66,6 +66,60 @@ def test_creating_again_is_fine_and_with_another_shape_is_not(system: LocalSyste
         system.create_stream(StreamSpec("s", 3))
     system.ensure_stream(StreamSpec("s", 4))
     assert sorted(system.offsets("s")) == [0, 1, 2, 3]
+
+
+def test_partitions_are_added_and_know_where_their_keys_were(system: LocalSystem) -> None:
+    system.create_stream(StreamSpec("s", 2))
+    system.append("s", [Message(None, b"v", 1, partition=0)] * 3)
+    system.add_partitions("s", 2)
+    system.add_partitions("s", 4)
+    system.append("s", [Message(None, b"v", 1, partition=2)])
+    system.add_partitions("s", 8)
+    origins = {partition: held.origin for partition, held in system.offsets("s").items()}
+    assert origins == {
+        0: None,
+        1: None,
+        2: Origin(0, "3"),
+        3: Origin(1, "0"),
+        4: Origin(0, "3"),
+        5: Origin(1, "0"),
+        6: Origin(2, "1"),
+        7: Origin(3, "0"),
+    }
+
+
+def test_partitions_that_are_no_multiple_have_no_origin(system: LocalSystem) -> None:
+    system.create_stream(StreamSpec("s", 2))
+    system.add_partitions("s", 5)
+    assert [held.origin for held in system.offsets("s").values()] == [None] * 5
+
+
+def test_partitions_are_never_taken_away(system: LocalSystem) -> None:
+    system.create_stream(StreamSpec("s", 4))
+    with pytest.raises(StreamError, match=r"has 4 partitions and cannot have 2.*would be lost"):
+        system.add_partitions("s", 2)
+    with pytest.raises(StreamNotFound):
+        system.add_partitions("other", 2)
+    assert system.partition_count("s") == 4
+
+
+def test_a_program_that_appends_while_the_stream_grows_uses_the_new_partitions(tmp_path: Path) -> None:
+    class GrowsMeanwhile(LocalSystem):
+        """The stream grows after this program has looked at it and before it writes."""
+
+        def stream(self, name: str) -> StreamInfo:
+            info = super().stream(name)
+            self.add_partitions(name, 8)
+            return info
+
+    system = GrowsMeanwhile(tmp_path / "local", SystemClock())
+    system.create_stream(StreamSpec("s", 1))
+    assert system.append("s", [Message(b"key%d" % i, b"v", 1) for i in range(50)]) == 50
+    for partition in range(8):
+        for _, batch in system.read("s", partition, 0):
+            assert {partition_of(key, 8) for key in batch.column(0).to_pylist()} == {partition}
+    assert sum(int(held.upcoming) for held in system.offsets("s").values()) == 50
+    system.close()
 
 
 def test_a_commit_group_is_visible_as_a_whole_or_not_at_all(system: LocalSystem) -> None:

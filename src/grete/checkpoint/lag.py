@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grete.checkpoint.offset_manager import added_partitions
 from grete.config.streams import broadcast_inputs, default_offset, task_inputs
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
@@ -106,18 +107,21 @@ def measure_lag(
     """Measure. A stream of the configuration that `offsets` lacks is missing.
 
     A partition that no task reads belongs to the tasks that have a checkpoint of it; without any (a job that never
-    ran, a stream that has grown since) it counts with task None.
+    ran, a stream that has grown since) it counts with task None. A partition that was added to a stream which the job
+    reads counts whole, as it will be read.
     """
     streams = measured_streams(config)
     defaults = {stream: default_offset(config, stream) for stream in streams}
     readers = _by_ssp(tasks)
     processed = _by_ssp(checkpoints)
+    added = {task: added_partitions(ssps, checkpoints.get(task, {}), config) for task, ssps in tasks.items()}
     nobody: list[TaskName | None] = [None]
-    rows = [
-        _row(ssp, task, _checkpoint(checkpoints, task, ssp), held, defaults[ssp.system_stream])
-        for ssp, held in _partitions(config, streams, offsets)
-        for task in (readers.get(ssp) or processed.get(ssp) or nobody)
-    ]
+    rows = []
+    for ssp, held in _partitions(config, streams, offsets):
+        for task in readers.get(ssp) or processed.get(ssp) or nobody:
+            is_added = _origin(ssp, held) in processed if task is None else ssp in added.get(task, ())
+            default = "oldest" if is_added else defaults[ssp.system_stream]
+            rows.append(_row(ssp, task, _checkpoint(checkpoints, task, ssp), held, default))
     ordered = sorted(rows, key=lambda row: (row.task is None, row.task or "", row.ssp))
     return JobLag(tuple(ordered), tuple(stream for stream in streams if stream not in offsets))
 
@@ -142,6 +146,13 @@ def _partitions(
             ssp = SystemStreamPartition(stream.system, stream.stream, partition)
             if stream in inputs or ssp in broadcast:
                 yield ssp, held
+
+
+def _origin(ssp: SystemStreamPartition, held: PartitionOffsets) -> SystemStreamPartition | None:
+    """Where the keys of an added partition were before."""
+    if held.origin is None:
+        return None
+    return SystemStreamPartition(ssp.system, ssp.stream, held.origin.partition)
 
 
 def _checkpoint(

@@ -1,18 +1,20 @@
 """Where each task starts to read (Samza's OffsetManager), as a pure function.
 
-Per task and SSP: the offset after the checkpoint, unless the stream is reset or has none; then the default of the
-stream, else of its system, else `upcoming` (S2-87 to S2-90). Offsets are kept per task, so two tasks that read the
+Per task and SSP: the offset after the checkpoint, unless the stream is reset or has none; then the oldest of a
+partition that was added to a stream the task reads, and the default of the stream, else of its system, else
+`upcoming`, of any other (S2-87 to S2-90). Offsets are kept per task, so two tasks that read the
 same broadcast SSP never share one (S2-95).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from grete.errors import ConfigError, OffsetOutOfRange, StreamError
+from grete.grouping import ssp as grouping
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets
 
@@ -59,13 +61,17 @@ def starting_offsets(
     for task, ssps in tasks.items():
         checkpoint = _still_inputs(task, checkpoints.get(task, {}), ssps)
         by_task[task] = {}
+        added = added_partitions(ssps, checkpoint, config)
         for ssp in ssps:
             offsets = _offsets_of(ssp, known, admins)
-            last = None if _is_reset(ssp.system_stream, config) else checkpoint.get(ssp)
-            if last is None:
-                by_task[task][ssp] = _default(ssp, offsets, config)
-            else:
+            is_reset = _is_reset(ssp.system_stream, config)
+            last = None if is_reset else checkpoint.get(ssp)
+            if last is not None:
                 by_task[task][ssp] = _after(task, ssp, last, offsets, admins[ssp.system])
+            elif ssp in added and not is_reset:
+                by_task[task][ssp] = offsets.upcoming if offsets.oldest is None else offsets.oldest
+            else:
+                by_task[task][ssp] = _default(ssp, offsets, config)
     return StartingOffsets(by_task, _smallest(by_task, admins))
 
 
@@ -112,6 +118,26 @@ def _setting(stream: SystemStream, config: Mapping[str, str], name: str) -> tupl
 def _is_reset(stream: SystemStream, config: Mapping[str, str]) -> bool:
     found = _setting(stream, config, "reset.offset")
     return found is not None and found[1].strip().lower() == "true"
+
+
+def added_partitions(
+    ssps: Iterable[SystemStreamPartition],
+    checkpoint: Mapping[SystemStreamPartition, str],
+    config: Mapping[str, str],
+) -> set[SystemStreamPartition]:
+    """The SSPs of a task that it got when their streams grew: everything in them came while the job was reading.
+
+    A task that has processed a lower partition of a stream reads a second one only since then, unless it is
+    broadcast or the grouper gives it all partitions. Starting such an SSP at the default, upcoming, would leave out
+    what came between the growth and the restart.
+    """
+    if config.get(grouping.KEY, "").endswith("AllSspToSingleTaskGrouperFactory"):
+        return set()
+    lowest: dict[SystemStream, int] = {}
+    for ssp in checkpoint:
+        lowest[ssp.system_stream] = min(ssp.partition, lowest.get(ssp.system_stream, ssp.partition))
+    new = {s for s in ssps if s not in checkpoint and lowest.get(s.system_stream, s.partition) < s.partition}
+    return new.difference(grouping.broadcast_ssps(config)) if new else new
 
 
 def _default(ssp: SystemStreamPartition, offsets: PartitionOffsets, config: Mapping[str, str]) -> str:

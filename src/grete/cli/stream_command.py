@@ -1,10 +1,10 @@
-"""`grete stream write|dump|tail|append|create|list`."""
+"""`grete stream write|dump|tail|append|create|grow|list`."""
 
 from __future__ import annotations
 
 import argparse
 
-from grete.cli import stream_append, stream_dump
+from grete.cli import stream_append, stream_dump, stream_grow
 from grete.cli.config_change import add_change_options, change_config, print_changes
 from grete.cli.options import add_job_options, count, opened_job
 from grete.cli.output import print_json, print_table
@@ -29,6 +29,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--compacted", action="store_true", help="keep only the last record of each key")
     add_job_options(create)
     create.set_defaults(run=_create)
+    stream_grow.declare(actions.add_parser("grow", help="add partitions to a stream"))
     list_ = actions.add_parser("list", help="the streams of an embedded system")
     list_.add_argument("system", nargs="?", default=EMBEDDED)
     add_job_options(list_)

@@ -14,6 +14,18 @@ from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.wire.java_hash import hash_set_order
 
 
+def refused_count(stream: SystemStream, *, previous_count: int, current_count: int) -> str | None:
+    """Why a stateful job cannot follow its keys to another number of partitions, and the way out; None if it can."""
+    if current_count % previous_count == 0:
+        return None
+    what = "lost partitions, and their keys" if current_count < previous_count else "has no multiple of them"
+    return (
+        f"{stream} had {previous_count} partitions and has {current_count}: it {what}, so a stateful job cannot tell "
+        f"which task has the state of a key. Restore the stream with {previous_count} partitions or grow it to a "
+        f"multiple of them; to give up the state, give the job a new job.id"
+    )
+
+
 def previous_ssp(
     ssp: SystemStreamPartition, *, previous_count: int, current_count: int
 ) -> SystemStreamPartition:
@@ -22,11 +34,9 @@ def previous_ssp(
     Raises:
         ConfigError: the new count is no multiple of the old one, so keys cannot be followed.
     """
-    if current_count % previous_count != 0:
-        raise ConfigError(
-            f"{ssp.system_stream} had {previous_count} partitions and has {current_count}: a stateful job follows "
-            f"its keys only to a multiple of the old count. Set the count back, or give the job a new job.id"
-        )
+    problem = refused_count(ssp.system_stream, previous_count=previous_count, current_count=current_count)
+    if problem is not None:
+        raise ConfigError(problem)
     return SystemStreamPartition(ssp.system, ssp.stream, ssp.partition % previous_count, ssp.key_bucket)
 
 

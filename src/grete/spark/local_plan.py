@@ -97,6 +97,7 @@ class LocalPlan:
         self._ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
         self._target: Offset | None = None
         self._bootstrap_target: dict[str, int] | None = None
+        self._origins: dict[str, tuple[str, int]] | None = None
 
     def initial(self) -> Offset:
         """Where a new lineage starts."""
@@ -117,6 +118,7 @@ class LocalPlan:
             ssp: max(0, target["offsets"].get(ssp, 0) - start["offsets"][ssp]) for ssp in self._spec.ssps
         }
         available = self._bootstrap_first(start["offsets"], available)
+        available = self._origins_first(start["offsets"], available)
         taken = share_out(available, sum(available.values()) if rows is None else rows)
         return {
             "offsets": {ssp: start["offsets"][ssp] + taken[ssp] for ssp in self._spec.ssps},
@@ -148,6 +150,34 @@ class LocalPlan:
         return (
             {ssp: count if ssp in first else 0 for ssp, count in available.items()} if behind else available
         )
+
+    def _origins_first(self, start: Mapping[str, int], available: dict[str, int]) -> dict[str, int]:
+        """Nothing of a partition that was added, until the records its keys left elsewhere before are read.
+
+        So each key's records stay in their order when a stream grows.
+        """
+        if self._origins is None:
+            self._origins = self._find_origins()
+        origins = self._origins
+
+        def must_wait(ssp: str) -> bool:
+            if ssp not in origins:
+                return False
+            origin, end = origins[ssp]
+            return start.get(origin, end) < end or must_wait(origin)
+
+        return {ssp: 0 if must_wait(ssp) else count for ssp, count in available.items()}
+
+    def _find_origins(self) -> dict[str, tuple[str, int]]:
+        """The origin of each added partition that we read, and up to where its keys are there."""
+        held = {stream: self._system.offsets(stream) for stream in {ssp.stream for ssp in self._ssps}}
+        found: dict[str, tuple[str, int]] = {}
+        for text, ssp in zip(self._spec.ssps, self._ssps, strict=True):
+            origin = held[ssp.stream][ssp.partition].origin
+            if origin is not None:
+                before = SystemStreamPartition(ssp.system, ssp.stream, origin.partition)
+                found[text] = (str(before), int(origin.upcoming))
+        return found
 
 
 def task_groups(spec: SourceOptions, start: Offset, end: Offset) -> Iterator[TaskGroup]:

@@ -10,17 +10,30 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from grete.errors import StreamError
 from grete.keyed_log.base import Entry, Fence
 from grete.model.ids import SystemStreamPartition
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the keys of a partition were before the stream grew: in `partition`, before its offset `upcoming`."""
+
+    partition: int
+    upcoming: str
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """What a partition holds. `oldest` and `newest` are None when it is empty; `upcoming` is the next offset."""
+    """What a partition holds. `oldest` and `newest` are None when it is empty; `upcoming` is the next offset.
+
+    `origin` is known of partitions that were added to a stream, by systems that remember it.
+    """
 
     oldest: str | None
     newest: str | None
     upcoming: str
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,18 @@ class SystemAdmin(ABC):
         Raises:
             StreamError: it exists with another partition count, or the system cannot create streams (S2-10).
         """
+
+    def add_partitions(self, stream: str, partitions: int) -> None:
+        """Let the stream have `partitions` partitions; as many as there are is fine. Records stay where they are.
+
+        From now on a key may go to another partition: to p mod the old count or to one that is congruent to it, when
+        the new count is a multiple of the old one.
+
+        Raises:
+            StreamNotFound: no such stream.
+            StreamError: fewer than there are, or the system cannot add partitions.
+        """
+        raise StreamError(f"partitions cannot be added to {stream!r} here; use the tools of its system")
 
     @abstractmethod
     def streams(self) -> Sequence[str]:

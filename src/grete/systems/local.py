@@ -24,8 +24,10 @@ from grete.keyed_log.sqlite import SqliteKeyedLog, append_in, create_schema
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.sqlite_file import SqliteFile, check_fences, open_file
+from grete.systems import local_growth
 from grete.systems.base import (
     CommitGroup,
+    Origin,
     PartitionOffsets,
     SegmentWrite,
     StreamSpec,
@@ -83,7 +85,7 @@ class LocalSystem(SystemAdmin, TransactionalStore):
         self._file: SqliteFile = open_file(directory / FILE_NAME)
         with self._file.transaction() as connection:
             create_schema(connection)
-            connection.execute(_SCHEMA)
+            connection.execute(_SCHEMA + local_growth.SCHEMA)
 
     @property
     def file(self) -> SqliteFile:
@@ -126,7 +128,8 @@ class LocalSystem(SystemAdmin, TransactionalStore):
             rows = connection.execute(
                 "SELECT partition, oldest, upcoming FROM partitions WHERE stream = ?", (info.id,)
             ).fetchall()
-        return {partition: _partition_offsets(oldest, upcoming) for partition, oldest, upcoming in rows}
+            origins = local_growth.origins_in(connection, info.id)
+        return {p: _partition_offsets(oldest, upcoming, origins.get(p)) for p, oldest, upcoming in rows}
 
     def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
         """See SystemAdmin."""
@@ -169,14 +172,19 @@ class LocalSystem(SystemAdmin, TransactionalStore):
                 return
             if bool(row[2]) != spec.compacted:
                 raise StreamError(f"stream {spec.stream!r} exists with compacted={bool(row[2])}")
-            connection.executemany(
-                "INSERT INTO partitions (stream, partition) VALUES (?, ?)",
-                ((row[0], partition) for partition in range(row[1], spec.partitions)),
-            )
-            if row[1] < spec.partitions:
-                connection.execute(
-                    "UPDATE streams SET partitions = ? WHERE id = ?", (spec.partitions, row[0])
+            local_growth.grow_in(connection, row[0], row[1], spec.partitions)
+
+    def add_partitions(self, stream: str, partitions: int) -> None:
+        """See SystemAdmin."""
+        with self._file.transaction() as connection:
+            info = self._stream_in(connection, stream)
+            if partitions < info.partitions:
+                raise StreamError(
+                    f"stream {stream!r} has {info.partitions} partitions and cannot have {partitions}: the records "
+                    f"of those that went, and the checkpoints in them, would be lost. Create another stream with "
+                    f"{partitions} partitions and copy the records"
                 )
+            local_growth.grow_in(connection, info.id, info.partitions, partitions)
 
     def _create_in(self, connection: apsw.Connection, spec: StreamSpec) -> None:
         connection.execute(
@@ -236,25 +244,16 @@ class LocalSystem(SystemAdmin, TransactionalStore):
 
     def append(self, stream: str, messages: Iterable[Message]) -> int:
         """Append messages, all or none, durable on return; says how many."""
-        from grete.systems.local_segments import pack
-
+        messages = list(messages)
         info = self.stream(stream)
-        by_partition: dict[int, list[Message]] = {}
-        for message in messages:
-            partition = _partition_for(message, info)
-            by_partition.setdefault(partition, []).append(message)
-        segments = [
-            SegmentWrite(
-                stream,
-                partition,
-                len(part),
-                pack([m.key for m in part], [m.value for m in part], [m.timestamp_ms for m in part]),
-            )
-            for partition, records in sorted(by_partition.items())
-            for part in _parts(records)
-        ]
-        self.append_segments(segments)
-        return sum(segment.count for segment in segments)
+        while True:
+            segments = _packed(messages, info)
+            with self._file.transaction() as connection:
+                now = self._stream_in(connection, stream)
+                if now.partitions == info.partitions:
+                    self._append_segments_in(connection, segments)
+                    return sum(segment.count for segment in segments)
+            info = now  # it grew meanwhile, so the keys have other partitions
 
     def append_segments(self, segments: Sequence[SegmentWrite]) -> dict[tuple[str, int], int]:
         """Append packed records in one transaction; returns the upcoming offset of each partition written."""
@@ -337,15 +336,33 @@ def _partition_for(message: Message, info: StreamInfo) -> int:
     return message.partition
 
 
+def _packed(messages: Iterable[Message], info: StreamInfo) -> list[SegmentWrite]:
+    from grete.systems.local_segments import pack
+
+    by_partition: dict[int, list[Message]] = {}
+    for message in messages:
+        by_partition.setdefault(_partition_for(message, info), []).append(message)
+    return [
+        SegmentWrite(
+            info.name,
+            partition,
+            len(part),
+            pack([m.key for m in part], [m.value for m in part], [m.timestamp_ms for m in part]),
+        )
+        for partition, records in sorted(by_partition.items())
+        for part in _parts(records)
+    ]
+
+
 def _parts(records: list[Message]) -> Iterator[list[Message]]:
     for start in range(0, len(records), _APPEND_CHUNK):
         yield records[start : start + _APPEND_CHUNK]
 
 
-def _partition_offsets(oldest: int, upcoming: int) -> PartitionOffsets:
+def _partition_offsets(oldest: int, upcoming: int, origin: Origin | None) -> PartitionOffsets:
     if oldest >= upcoming:
-        return PartitionOffsets(None, None, str(upcoming))
-    return PartitionOffsets(str(oldest), str(upcoming - 1), str(upcoming))
+        return PartitionOffsets(None, None, str(upcoming), origin)
+    return PartitionOffsets(str(oldest), str(upcoming - 1), str(upcoming), origin)
 
 
 def _append_segment(connection: apsw.Connection, info: StreamInfo, segment: SegmentWrite) -> int:

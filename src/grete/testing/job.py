@@ -222,8 +222,12 @@ class JobUnderTest(JobResults):
         self._checkpoint_log().append(commit_entries(commits, grouper=grouper))
 
     def add_partitions(self, stream: str, count: int) -> None:
-        """Let a stream have `count` partitions; the job sees them when it is restarted."""
-        self._system.ensure_stream(StreamSpec(stream_name(stream), count))
+        """Let a stream have `count` partitions; the job sees them when it is restarted.
+
+        Raises:
+            StreamError: it has more already.
+        """
+        self._system.add_partitions(stream_name(stream), count)
 
     def advance(self, seconds_s: float) -> None:
         """Let time pass; the next batch calls `window` when `task.window.ms` has passed."""

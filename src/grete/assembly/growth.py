@@ -1,0 +1,51 @@
+"""What adding partitions to a stream means to the jobs that read it (SEP-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.assembly.home import jobs, system_directory
+from grete.assembly.job_handle import JobHandle, open_job
+from grete.config.changes import is_stateful
+from grete.config.streams import task_inputs
+from grete.grouping.expansion import refused_count
+from grete.metadata.assignments import TaskAssignments
+from grete.model.ids import JobId, SystemStream
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A job that reads the stream. `problem` says why it could not go on with that many partitions."""
+
+    job: JobId
+    is_running: bool
+    problem: str | None
+
+
+def readers_after_growth(
+    stream: SystemStream, partitions: int, *, directory: Path, home: Path
+) -> Iterator[Reader]:
+    """The jobs of this home that read the stream of the embedded system in `directory`, sorted."""
+    for job in jobs(home):
+        with open_job(job) as handle:
+            config = handle.config()
+            if stream in task_inputs(config) and system_directory(config, stream.system, home) == directory:
+                yield Reader(job, handle.holder() is not None, _problem(handle, stream, partitions))
+
+
+def _problem(handle: JobHandle, stream: SystemStream, partitions: int) -> str | None:
+    config = handle.config()
+    assigned = TaskAssignments(handle.stream).ssps().values()
+    before = len({ssp.partition for ssps in assigned for ssp in ssps if ssp.system_stream == stream})
+    if before in (0, partitions):
+        return None  # it never ran, or nothing changes for it
+    if "app.class" in config:
+        return (
+            "Spark's state of a DataFrame pipeline cannot follow its keys: the next start is refused unless "
+            "job.lineage.state=discard"
+        )
+    if not is_stateful(config):
+        return None
+    return refused_count(stream, previous_count=before, current_count=partitions)

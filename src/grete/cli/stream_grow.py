@@ -1,0 +1,48 @@
+"""`grete stream grow`."""
+
+from __future__ import annotations
+
+import argparse
+
+from grete.cli.options import add_job_options, count, job_text, warn
+from grete.cli.output import print_json
+from grete.cli.stream_system import opened_system, parse_stream
+from grete.errors import StreamError
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("stream", help="system.stream")
+    parser.add_argument("--partitions", type=count, required=True, help="how many it shall have")
+    parser.add_argument("--force", action="store_true", help="even if a job that reads it could not go on")
+    add_job_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Add partitions, unless a job of this home would lose its state's keys.
+
+    Raises:
+        StreamError: fewer than there are, or refused for the sake of a job.
+    """
+    from grete.assembly import grete_home
+    from grete.assembly.growth import readers_after_growth
+
+    name, home = parse_stream(options.stream), grete_home()
+    with opened_system(options, name.system) as system:
+        before = system.partition_count(name.stream)
+        readers = list(readers_after_growth(name, options.partitions, directory=system.directory, home=home))
+        problems = [f"{job_text(r.job)}: {r.problem}" for r in readers if r.problem is not None]
+        if problems and options.partitions > before and not options.force:
+            raise StreamError("\n".join([*problems, "nothing was changed; --force does it all the same"]))
+        system.add_partitions(name.stream, options.partitions)
+    for reader in readers:
+        if reader.is_running and options.partitions > before:
+            warn(
+                f"{job_text(reader.job)} runs; it reads the new partitions when its model is calculated anew"
+            )
+    if options.output == "json":
+        print_json({"stream": str(name), "before": before, "partitions": options.partitions})
+    else:
+        print(f"{name}: {before} to {options.partitions} partitions")
+    return 0
