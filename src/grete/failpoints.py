@@ -30,6 +30,8 @@ POINTS: dict[str, str] = {
     "coordinator.finished": "the terminal state is written, leadership not released",
     "container.locality-written": "the container has its assignment and wrote its locality",
     "container.fence-raised": "older incarnations are fenced",
+    "startpoint.resolved": "a container knows its new offsets, nothing of them is written",
+    "startpoint.applied": "new offsets and their acknowledgement are committed, no query runs",
     "container.lineage-decided": "the lineage is chosen, the query not started",
     "container.session-started": "Spark runs",
     "batch.before-run": "Spark has planned the batch, no task has run",

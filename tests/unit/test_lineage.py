@@ -61,6 +61,15 @@ def test_a_changed_plan_or_damaged_logs_start_a_new_lineage() -> None:
     assert "empty file" in str(decide_lineage(LINEAGE, "empty file", wanted, "plan"))
 
 
+def test_a_checkpoint_that_an_operator_moved_ends_the_lineage_once_a_batch_is_planned() -> None:
+    wanted = {"local.in.0": 15}
+    assert isinstance(decide_lineage(LINEAGE, progress(10, 20), wanted, "plan"), Continue)
+    assert isinstance(decide_lineage(LINEAGE, progress(10, 20), wanted, "plan", moved=True), StartNew)
+    started = LineageInfo("l2", wanted, "plan")
+    nothing_planned = SparkProgress(-1, -1, None, None)
+    assert isinstance(decide_lineage(started, nothing_planned, wanted, "plan", moved=True), Continue)
+
+
 def test_a_stateful_pipeline_never_loses_its_state_silently() -> None:
     lost = StartNew("rewound")
     with pytest.raises(JobError, match=r"job\.lineage\.state=discard"):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from grete.assembly.home import grete_home, state_directory, system_directory
 from grete.assembly.lag import job_lag
+from grete.checkpoint.applied_startpoints import Applied, read_applied
+from grete.checkpoint.commit_history import KnownCommit, commit_history
 from grete.checkpoint.lag import JobLag
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, read_commits
@@ -16,7 +18,7 @@ from grete.clock import SystemClock
 from grete.config.validate import refused_changes, validate
 from grete.coordination.base import Holder
 from grete.coordination.sqlite import SqliteCoordination
-from grete.errors import ConfigError, JobError
+from grete.errors import ConfigError, HeldByOther, JobError
 from grete.keyed_log.base import KeyedLog
 from grete.keyed_log.sqlite import SqliteKeyedLog
 from grete.metadata.access import FILE_NAME
@@ -25,7 +27,7 @@ from grete.metadata.coordinator_stream import ConfigChange, CoordinatorStream, c
 from grete.metadata.history import History, HistoryRow
 from grete.metadata.job_state import JobState, StopRequest, read_state, write_stop_request
 from grete.metadata.locality import LocalityManager
-from grete.model.ids import ContainerId, JobId, TaskName
+from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
 from grete.model.messages import CoordinatorMessage
 from grete.sqlite_file import SqliteFile, open_file
@@ -120,10 +122,45 @@ class JobHandle:
 
     def lag(self) -> JobLag:
         """How far behind its inputs the job is, by task and SSP."""
+        return job_lag(self.job, self.config(), self.task_inputs(), self.home, self._clock)
+
+    def task_inputs(self) -> dict[TaskName, tuple[SystemStreamPartition, ...]]:
+        """What each task of the job model reads; standby tasks read nothing."""
         assignments = TaskAssignments(self.stream)
         modes = assignments.modes()
-        tasks = {t: s for t, s in assignments.ssps().items() if modes.get(t) is not TaskMode.STANDBY}
-        return job_lag(self.job, self.config(), tasks, self.home, self._clock)
+        return {t: s for t, s in assignments.ssps().items() if modes.get(t) is not TaskMode.STANDBY}
+
+    @property
+    def checkpoint_log_name(self) -> str:
+        """The log in the job's system that holds its checkpoints."""
+        return checkpoint_log_name(self.job)
+
+    def checkpoint_history(self) -> dict[TaskName, list[KnownCommit]]:
+        """Every commit of each task that the checkpoint log still has, oldest first."""
+        with self.system() as system:
+            return commit_history(system.checkpoint_log(self.checkpoint_log_name).read())
+
+    def applied_startpoints(self) -> dict[TaskName, Applied]:
+        """The startpoints that each task has applied."""
+        with self.system() as system:
+            return read_applied(system.checkpoint_log(self.checkpoint_log_name).read())
+
+    @contextmanager
+    def stopped(self, way_out: str) -> Iterator[None]:
+        """Keep the job from being started while the caller changes what it starts from.
+
+        Raises:
+            HeldByOther: it runs; names who runs it, and the way out.
+        """
+        scope = job_scope(self.job)
+        try:
+            leadership = self._coordination.campaign(scope)
+        except HeldByOther as error:
+            raise HeldByOther(scope, f"{error.holder}: {way_out}") from error
+        try:
+            yield
+        finally:
+            self._coordination.release(leadership)
 
     def request_stop(self, deadline_s: float, reason: str) -> JobState:
         """Ask the running coordinator to stop.

@@ -10,11 +10,14 @@ from grete.assembly.heartbeats import Heartbeats
 from grete.assembly.home import grete_home
 from grete.assembly.lag import RecentLag, job_lag
 from grete.assembly.metrics import MetricFacts, job_metrics
+from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.lag import JobLag, active_tasks
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import SystemClock
 from grete.config.redact import redact
+from grete.config.samza_job import is_startpoint_enabled
+from grete.config.values import Config
 from grete.coordinator.board import Told
 from grete.coordinator.events import ContainerPaused
 from grete.coordinator.loop import CoordinatorLoop
@@ -25,11 +28,13 @@ from grete.errors import CoordinatorUnavailable, GreteError
 from grete.keyed_log.base import KeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
-from grete.metadata.namespaced_store import NamespacedStore
+from grete.metadata.startpoint_hand_over import AppliedTimes, StartpointHandOver
 from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
 from grete.metadata.startpoints import startpoint_key
-from grete.model.ids import ContainerId, JobId
+from grete.model.ids import ContainerId, JobId, TaskName
 from grete.model.job import JobModel
+from grete.model.startpoint import PendingStart
+from grete.spark.assignment import pending_document
 from grete.wire import job_model_json, prometheus_text
 
 _log = logging.getLogger("grete.coordinator")
@@ -58,6 +63,7 @@ class View:
         self._lag = RecentLag(self._measure_lag, self._clock)
         self.monitors: Monitors | None = None
         self.problem = ""
+        self._startpoints = StartpointHandOver(stream, self._clock, self._applied_startpoints)
         self.loop: CoordinatorLoop | None = None
         self.checkpoint_log: Callable[[str], KeyedLog] | None = None
 
@@ -87,6 +93,7 @@ class View:
         seat = None if self.loop is None else self.loop.board.seat(ContainerId(container_id))
         if container is None or seat is None:
             return None
+        pending = self.pending_starts()
         return {
             "job": {"name": self._job.name, "id": self._job.id},
             "container_id": container_id,
@@ -101,10 +108,28 @@ class View:
                         {"system": s.system, "stream": s.stream, "partition": s.partition} for s in task.ssps
                     ],
                     "changelog_partition": task.changelog_partition,
+                    "pending": pending_document(pending.get(task.name, PendingStart())),
                 }
                 for task in container.tasks.values()
             ],
         }
+
+    def pending_starts(self) -> dict[TaskName, PendingStart]:
+        """The startpoints that tasks of the model have not applied; fans out what is new.
+
+        Raises:
+            Fenced: another coordinator has taken over.
+        """
+        config, model = self._serving()
+        if not is_startpoint_enabled(Config(config)):
+            return {}
+        return self._startpoints.pending(active_tasks(model))
+
+    def _applied_startpoints(self) -> AppliedTimes:
+        if self.checkpoint_log is None:
+            return {}
+        applied = read_applied(self.checkpoint_log(checkpoint_log_name(self._job)).read())
+        return {task: one.created_ms for task, one in applied.items()}
 
     def heartbeat(self, container_id: str, body: dict[str, Any]) -> dict[str, Any]:
         """See CoordinatorView."""
@@ -122,7 +147,7 @@ class View:
         """The containers of which a task has a startpoint that waits."""
         if self._served is None:
             return ()
-        waiting = NamespacedStore(self._stream.log, STARTPOINTS).all()
+        waiting = self._stream.raw(STARTPOINTS)
         return tuple(
             sorted(
                 container.id

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from grete.checkpoint.task_commit import TaskCommit
 from grete.errors import ConfigError, OffsetOutOfRange, StreamError
 from grete.grouping import ssp as grouping
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
@@ -54,7 +55,8 @@ def starting_offsets(
     Raises:
         ConfigError: a default offset that is none of oldest, newest, upcoming; a system without admin.
         StreamError: a stream or partition does not exist.
-        OffsetOutOfRange: the checkpoint points at what retention has removed, or past the end.
+        OffsetOutOfRange: the checkpoint points at what retention has removed, or past the end; names the missing
+            range. A stream with `samza.reset.offset` is not asked for its checkpoint.
     """
     known: dict[SystemStream, Mapping[int, PartitionOffsets]] = {}
     by_task: dict[TaskName, dict[SystemStreamPartition, str]] = {}
@@ -71,7 +73,7 @@ def starting_offsets(
             elif ssp in added and not is_reset:
                 by_task[task][ssp] = offsets.upcoming if offsets.oldest is None else offsets.oldest
             else:
-                by_task[task][ssp] = _default(ssp, offsets, config)
+                by_task[task][ssp] = default_start(ssp, offsets, config)
     return StartingOffsets(by_task, _smallest(by_task, admins))
 
 
@@ -140,8 +142,12 @@ def added_partitions(
     return new.difference(grouping.broadcast_ssps(config)) if new else new
 
 
-def _default(ssp: SystemStreamPartition, offsets: PartitionOffsets, config: Mapping[str, str]) -> str:
-    """The default offset, falling back to upcoming with a warning when the stream is empty (S2-90)."""
+def default_start(ssp: SystemStreamPartition, offsets: PartitionOffsets, config: Mapping[str, str]) -> str:
+    """Where an SSP without checkpoint starts, falling back to upcoming with a warning when it is empty (S2-90).
+
+    Raises:
+        ConfigError: the default is none of oldest, newest, upcoming.
+    """
     stream = ssp.system_stream
     system_keys = (
         f"systems.{ssp.system}.samza.offset.default",
@@ -164,14 +170,51 @@ def _after(
     task: TaskName, ssp: SystemStreamPartition, last: str, offsets: PartitionOffsets, admin: OffsetAdmin
 ) -> str:
     next_offset = admin.offsets_after({ssp: last})[ssp]
-    oldest = offsets.oldest if offsets.oldest is not None else offsets.upcoming
-    if admin.compare(next_offset, oldest) < 0 or admin.compare(next_offset, offsets.upcoming) > 0:
-        raise OffsetOutOfRange(
-            f"task {task!r} has processed {ssp} up to offset {last}, but the stream holds {oldest} to before "
-            f"{offsets.upcoming}: what lies between is lost. To go on without it set "
-            f"streams.{ssp.stream}.samza.reset.offset=true for one run"
-        )
+    check_in_range(
+        next_offset,
+        offsets,
+        admin,
+        f"task {task!r} has processed {ssp} up to offset {last}",
+        f"To go on without what is lost: grete checkpoint rewind --task {task!r} --ssp {ssp} --to oldest, or set "
+        f"streams.{ssp.stream}.samza.reset.offset=true for one run",
+    )
     return next_offset
+
+
+def check_in_range(
+    next_offset: str, offsets: PartitionOffsets, admin: OffsetAdmin, what: str, way_out: str
+) -> None:
+    """Refuse an offset that the partition does not hold; the one after its last record it may be.
+
+    Raises:
+        OffsetOutOfRange: with the exact range that is missing.
+    """
+    oldest = offsets.oldest if offsets.oldest is not None else offsets.upcoming
+    if admin.compare(next_offset, oldest) < 0:
+        raise OffsetOutOfRange(
+            f"{what}, but the stream begins at {oldest}: the offsets from {next_offset} to before {oldest} are "
+            f"gone. {way_out}"
+        )
+    if admin.compare(next_offset, offsets.upcoming) > 0:
+        raise OffsetOutOfRange(
+            f"{what}, but the stream ends before {offsets.upcoming}: the offsets from {offsets.upcoming} to before "
+            f"{next_offset} are not there, as after a stream was deleted and created again. {way_out}"
+        )
+
+
+def resumed(commits: Mapping[TaskName, TaskCommit], starting: StartingOffsets) -> dict[TaskName, TaskCommit]:
+    """What every task has behind it when it starts at `starting`: all before those offsets counts as processed.
+
+    So a reset stream is read again although the checkpoint covers it, of two tasks that share a broadcast SSP the one
+    that starts later does not see what the other one reads, and a task's next checkpoint holds all of its SSPs.
+    """
+    found = {}
+    for task, offsets in starting.by_task.items():
+        commit = commits.get(task, TaskCommit({}))
+        before = {ssp: str(int(offset) - 1) for ssp, offset in offsets.items()}
+        moved = any(commit.offsets.get(ssp, last) != last for ssp, last in before.items())
+        found[task] = replace(commit, offsets=before, lineage="" if moved else commit.lineage)
+    return found
 
 
 def _smallest(

@@ -1,6 +1,6 @@
 """What one batch commits of a task: Samza's checkpoint records plus a companion that only grete reads.
 
-In the checkpoint log a task has up to three keys:
+In the checkpoint log a task has these keys (`grete.checkpoint.applied_startpoints` adds one):
 
 - Samza's own: `{"systemstreampartition-grouper-factory":..,"taskName":..,"type":"checkpoint"}` -> CheckpointV1 and,
   with type `checkpoint-v2`, CheckpointV2. They are the truth for offsets: a checkpoint tool may overwrite them.
@@ -93,7 +93,7 @@ def _fold(
     companions: dict[TaskName, TaskCommit],
 ) -> None:
     if record.key.startswith(b"["):
-        task, commit = _read_companion(record)
+        task, commit = companion_of(record)
         if commit is None:
             companions.pop(task, None)
         else:
@@ -108,7 +108,12 @@ def _fold(
         checkpoints[owner] = checkpoint_json.read_v1(record.value)
 
 
-def _read_companion(record: Record) -> tuple[TaskName, TaskCommit | None]:
+def companion_of(record: Record) -> tuple[TaskName, TaskCommit | None]:
+    """(task, commit) of a record whose key is a list; None deletes.
+
+    Raises:
+        WireError: it is another kind of record, or damaged.
+    """
     try:
         kind, task = orjson.loads(record.key)
         if kind != _COMPANION:

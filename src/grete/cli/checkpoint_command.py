@@ -1,28 +1,85 @@
-"""`grete checkpoint show`: Samza's checkpoint tool, reading."""
+"""`grete checkpoint show|history|diff|export|overwrite|rewind`: Samza's checkpoint tool, and what it could not do."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from grete.checkpoint.text import format_checkpoints
-from grete.cli.options import add_job_options, opened_job
-from grete.cli.output import print_json
+from grete.checkpoint.text import Checkpoints, format_checkpoints, parse_checkpoint_text
+from grete.cli.options import add_job_options, opened_job, warn
+from grete.cli.output import print_json, print_table, when
+from grete.cli.rewind_options import add_write_options, is_live, ssp
+from grete.errors import ConfigError
+from grete.model.ids import TaskName
+from grete.model.startpoint import StateChoice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grete.assembly import JobHandle
+    from grete.assembly.checkpoint_overwrite import OffsetChange
+    from grete.assembly.rewind import RewindPlan
+
+_EXPLAINED = (
+    "oldest, upcoming, offset:N (the next to be read), timestamp:TIME (ISO 8601, in UTC without a zone, "
+    "or milliseconds), batch:N (after batch N of the lineage that ran last) or batch:LINEAGE/N"
+)
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     actions = parser.add_subparsers(dest="action", required=True)
     show = actions.add_parser("show", help="last processed offsets, as Samza's checkpoint tool prints them")
-    add_job_options(show)
-    show.add_argument("--task", action="append", default=[], help="only this task; may be repeated")
-    show.set_defaults(run=run)
+    history = actions.add_parser("history", help="the commits that the checkpoint log still knows")
+    diff = actions.add_parser("diff", help="what overwriting with a file would change")
+    export = actions.add_parser("export", help="last processed offsets into a file that overwrite reads")
+    overwrite = actions.add_parser(
+        "overwrite", help="write the offsets of a file; a dry run without --execute"
+    )
+    rewind = actions.add_parser("rewind", help="start elsewhere; a dry run without --execute")
+    commands = (
+        (show, _show),
+        (history, _history),
+        (diff, _diff),
+        (export, _export),
+        (overwrite, _overwrite),
+        (rewind, _rewind),
+    )
+    for sub, run in commands:
+        add_job_options(sub)
+        sub.set_defaults(run=run)
+    for sub in (show, history, export, rewind):
+        sub.add_argument("--task", action="append", default=[], help="only this task; may be repeated")
+    export.add_argument("--to", metavar="FILE", help="by default the standard output")
+    for sub in (diff, overwrite):
+        sub.add_argument("file", nargs="?", metavar="FILE", help="properties, as export writes them")
+        sub.add_argument("--new-offsets", metavar="FILE", help="the same, as in Samza's checkpoint-tool.sh")
+        sub.add_argument(
+            "--replace", action="store_true", help="drop what the file does not name of its tasks"
+        )
+    rewind.add_argument("--to", required=True, metavar="WHERE", help=_EXPLAINED)
+    rewind.add_argument("--ssp", action="append", default=[], help="only this input; may be repeated")
+    rewind.add_argument(
+        "--state",
+        choices=[choice.value for choice in StateChoice],
+        default=StateChoice.KEEP.value,
+        help="what becomes of the stores: keep them, restore what they were there, or discard them",
+    )
+    for sub in (overwrite, rewind):
+        add_write_options(sub)
 
 
-def run(options: argparse.Namespace) -> int:
+def _chosen(options: argparse.Namespace, task: str) -> bool:
+    return not options.task or task in options.task
+
+
+def _show(options: argparse.Namespace) -> int:
     """Show every task's checkpoint: offsets as properties, or JSON with lineage, batch and store positions."""
     with opened_job(options) as handle:
         commits = handle.checkpoints()
-    commits = {task: c for task, c in commits.items() if not options.task or task in options.task}
+    commits = {task: c for task, c in commits.items() if _chosen(options, task)}
     if options.output == "json":
         print_json(
             {
@@ -39,3 +96,185 @@ def run(options: argparse.Namespace) -> int:
     for line in format_checkpoints({task: commit.offsets for task, commit in commits.items()}):
         print(line)
     return 0
+
+
+def _history(options: argparse.Namespace) -> int:
+    """Show every commit that can be rewound to with `--to batch:`, the oldest first."""
+    with opened_job(options) as handle:
+        history = handle.checkpoint_history()
+    known = [(task, one) for task, commits in history.items() for one in commits if _chosen(options, task)]
+    rows: list[dict[str, Any]] = [
+        {
+            "timestamp_ms": one.timestamp_ms,
+            "lineage": one.commit.lineage,
+            "batch_id": one.commit.batch_id,
+            "task": task,
+            "offsets": {str(ssp): offset for ssp, offset in sorted(one.commit.offsets.items())},
+        }
+        for task, one in sorted(known, key=lambda row: row[1].log_offset)
+    ]
+    if options.output == "json":
+        print_json(rows)
+        return 0
+    print_table(
+        ("when", "batch", "task", "last processed"),
+        [
+            (
+                when(row["timestamp_ms"]),
+                f"{row['lineage'][:8]}/{row['batch_id']}" if row["lineage"] else "moved",
+                row["task"],
+                ", ".join(f"{ssp}: {offset}" for ssp, offset in row["offsets"].items()),
+            )
+            for row in rows
+        ],
+    )
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    with opened_job(options) as handle:
+        commits = handle.checkpoints()
+    offsets = {task: commit.offsets for task, commit in sorted(commits.items()) if _chosen(options, task)}
+    lines = list(format_checkpoints(offsets))
+    if options.to is not None:
+        Path(options.to).write_text("".join(f"{line}\n" for line in lines))
+    if options.output == "json":
+        print_json(
+            {task: {str(ssp): o for ssp, o in sorted(found.items())} for task, found in offsets.items()}
+        )
+    elif options.to is None:
+        for line in lines:
+            print(line)
+    return 0
+
+
+def _given_offsets(options: argparse.Namespace) -> Checkpoints:
+    """The offsets of the file; lines that mean nothing are warned of, as Samza's tool does (S2-97)."""
+    from grete.config.load import config_path
+
+    name = options.file or options.new_offsets
+    if name is None:
+        raise ConfigError("name the file with the offsets, as grete checkpoint export writes it")
+    path = config_path(name)
+    found, unknown = parse_checkpoint_text(path.read_text(), origin=str(path))
+    for key in unknown:
+        warn(f"{path}: ignoring unrecognised property: {key}")
+    if not found:
+        raise ConfigError(
+            f"{path} names no offset: lines are "
+            f"tasknames.TASK.systems.SYSTEM.streams.STREAM.partitions.PARTITION=OFFSET"
+        )
+    return found
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from grete.assembly.checkpoint_overwrite import compare
+
+    new = _given_offsets(options)
+    with opened_job(options) as handle:
+        current = {task: commit.offsets for task, commit in handle.checkpoints().items()}
+    changes = compare(current, new, replace=options.replace)
+    if options.output == "json":
+        print_json(_changes(changes))
+    else:
+        _print_changes(changes)
+    return 0
+
+
+def _changes(changes: Sequence[OffsetChange]) -> list[dict[str, Any]]:
+    return [asdict(change) | {"ssp": str(change.ssp)} for change in changes]
+
+
+def _print_changes(changes: Sequence[OffsetChange]) -> None:
+    for change in changes:
+        print(f"{change.task}  {change.ssp}: {change.current or '(none)'} -> {change.new or '(none)'}")
+    if not changes:
+        print("nothing differs")
+
+
+def _overwrite(options: argparse.Namespace) -> int:
+    from grete.assembly.checkpoint_overwrite import overwrite, plan_overwrite
+
+    new = _given_offsets(options)
+    with opened_job(options) as handle:
+        changes = plan_overwrite(handle, new, replace=options.replace)
+        if options.execute:
+            live = is_live(handle, options)
+            overwrite(handle, new, replace=options.replace, live=live, reason=options.reason)
+            _warn_of_startpoints(handle, live=live)
+    if options.output == "json":
+        print_json({"executed": options.execute, "changes": _changes(changes)})
+        return 0
+    _print_changes(changes)
+    _say(executed=options.execute)
+    return 0
+
+
+def _warn_of_startpoints(handle: JobHandle, *, live: bool) -> None:
+    from grete.assembly.startpoints import list_startpoints
+
+    pending = [asked for asked in list_startpoints(handle) if asked.status in ("waiting", "handed over")]
+    if pending and not live:
+        warn(f"{len(pending)} startpoints wait to be applied and win: see grete startpoint show")
+
+
+def _say(*, executed: bool) -> None:
+    if not executed:
+        print("nothing was written: this is what --execute would do")
+
+
+def _rewind(options: argparse.Namespace) -> int:
+    from grete.assembly.rewind import RewindRequest, execute_rewind, plan_rewind
+    from grete.checkpoint.rewind_target import parse_target
+
+    request = RewindRequest(
+        parse_target(options.to),
+        [TaskName(task) for task in options.task],
+        [ssp(text) for text in options.ssp],
+        StateChoice(options.state),
+    )
+    with opened_job(options) as handle:
+        plan = plan_rewind(handle, request)
+        if options.execute:
+            live = is_live(handle, options)
+            execute_rewind(handle, plan, live=live, to=options.to, reason=options.reason)
+    if options.output == "json":
+        print_json(_rewind_document(plan, executed=options.execute))
+    else:
+        _print_rewind(plan, executed=options.execute)
+    return 0
+
+
+def _rewind_document(plan: RewindPlan, *, executed: bool) -> dict[str, Any]:
+    return {
+        "executed": executed,
+        "reprocessed": sum(row.reprocessed for row in plan.rows),
+        "skipped": sum(row.skipped for row in plan.rows),
+        "ssps": [
+            {
+                "task": row.task,
+                "ssp": str(row.ssp),
+                "current": str(row.current),
+                "new": str(row.new),
+                "reprocessed": row.reprocessed,
+                "skipped": row.skipped,
+            }
+            for row in plan.rows
+        ],
+        "state": {
+            task: {"choice": request.choice.value, "positions": dict(request.positions)}
+            for task, request in sorted(plan.states.items())
+        },
+    }
+
+
+def _print_rewind(plan: RewindPlan, *, executed: bool) -> None:
+    print_table(
+        ("task", "input", "next offset now", "then", "processed again", "skipped"),
+        [(row.task, str(row.ssp), row.current, row.new, row.reprocessed, row.skipped) for row in plan.rows],
+    )
+    choices = sorted({request.choice.value for request in plan.states.values()}) or [StateChoice.KEEP.value]
+    print(f"stores: {choices[0]}; outputs of what is processed again are written again")
+    if executed:
+        print("takes effect at the next start, or at the next batch of a running job")
+    _say(executed=executed)

@@ -114,6 +114,12 @@ class CoordinatorStream:
         """How many records of a type were read so far, tombstones among them: whether there is anything new."""
         return self._taken[message_type.lower()]
 
+    def raw(self, message_type: str) -> dict[str, bytes]:
+        """The live values of a type by key, undecoded, after catching up: for types with a format of their own."""
+        with self._lock:
+            self.catch_up()
+            return dict(self._live.get(message_type.lower(), {}))
+
     def messages(self, message_type: str) -> dict[str, CoordinatorMessage]:
         """The live messages of a type by key, after catching up. Undecodable values are quarantined."""
         with self._lock:

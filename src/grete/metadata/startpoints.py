@@ -18,13 +18,72 @@ from grete.wire.coordinator_message import encode_key
 
 NAMESPACE = "samza-startpoint-v1"
 FAN_OUT_NAMESPACE = "samza-startpoint-v1-fan-out"
-_EXPIRES_MS = 12 * 3600 * 1000
+EXPIRES_MS = 12 * 3600 * 1000
+"""A startpoint that was not fanned out by then counts for nothing; one that was, does not expire."""
 FanOuts = dict[TaskName, dict[SystemStreamPartition, Startpoint]]
 
 
 def startpoint_key(ssp: SystemStreamPartition, task: TaskName | None) -> str:
     """`system.stream.partition[.task]`; the key bucket does not count."""
     return str(ssp) if task is None else f"{ssp}.{task}"
+
+
+def startpoint_entry(key: str, startpoint: Startpoint | None) -> Entry:
+    """The record that asks for a startpoint; None deletes it."""
+    data = None if startpoint is None else startpoint_json.encode(startpoint)
+    return Entry(encode_key(NAMESPACE, key), data)
+
+
+def fan_out_entry(
+    task: TaskName, startpoints: Mapping[SystemStreamPartition, Startpoint], now_ms: int
+) -> Entry:
+    """The record of a task's fan-out; without startpoints it deletes it."""
+    data = startpoint_json.encode_fan_out(now_ms, startpoints) if startpoints else None
+    return Entry(encode_key(FAN_OUT_NAMESPACE, task), data)
+
+
+def decoded_startpoints(raw: Mapping[str, bytes]) -> dict[str, Startpoint]:
+    """Startpoints by key, expired ones too; a foreign record asks for nothing."""
+    found = {}
+    for key, data in raw.items():
+        try:
+            found[key] = startpoint_json.decode(data)
+        except WireError:
+            continue
+    return found
+
+
+def live_startpoints(raw: Mapping[str, bytes], now_ms: int) -> dict[str, Startpoint]:
+    """Startpoints by key without those that have expired."""
+    found = decoded_startpoints(raw).items()
+    return {key: startpoint for key, startpoint in found if now_ms - startpoint.created_ms < EXPIRES_MS}
+
+
+def decoded_fan_outs(raw: Mapping[str, bytes]) -> FanOuts:
+    """Fan-outs by task; a foreign record asks for nothing."""
+    found = {}
+    for task, data in raw.items():
+        try:
+            found[TaskName(task)] = startpoint_json.decode_fan_out(data)[1]
+        except WireError:
+            continue
+    return found
+
+
+def by_task(
+    live: Mapping[str, Startpoint], tasks: Mapping[TaskName, Iterable[SystemStreamPartition]]
+) -> tuple[FanOuts, set[str]]:
+    """(each task's startpoints, the keys they came from). Of SSP and SSP with task the newer one wins."""
+    used: set[str] = set()
+    fan_outs: FanOuts = {}
+    for task, ssps in tasks.items():
+        for ssp in ssps:
+            found = [(key, live[key]) for key in _keys(ssp, task) if key in live]
+            used |= {key for key, _ in found}
+            if found:
+                newest = max(found, key=lambda entry: entry[1].created_ms)[1]
+                fan_outs.setdefault(task, {})[ssp] = newest
+    return fan_outs, used
 
 
 class StartpointManager:
@@ -40,34 +99,11 @@ class StartpointManager:
         """Ask for a startpoint."""
         self._store.put(startpoint_key(ssp, task), startpoint_json.encode(startpoint))
 
-    def _live(self, now_ms: int) -> dict[str, Startpoint]:
-        live = {}
-        for key, data in self._store.all().items():
-            try:
-                startpoint = startpoint_json.decode(data)
-            except WireError:
-                continue  # a foreign record asks for nothing
-            if now_ms - startpoint.created_ms < _EXPIRES_MS:
-                live[key] = startpoint
-        return live
-
     def fan_out(self, tasks: Mapping[TaskName, Iterable[SystemStreamPartition]], now_ms: int) -> FanOuts:
         """Turn startpoints into one record per task and delete those that were turned, in one append."""
-        live = self._live(now_ms)
-        used: set[str] = set()
-        fan_outs: FanOuts = {}
-        for task, ssps in tasks.items():
-            for ssp in ssps:
-                found = [(key, live[key]) for key in _keys(ssp, task) if key in live]
-                used |= {key for key, _ in found}
-                if found:
-                    newest = max(found, key=lambda entry: entry[1].created_ms)[1]
-                    fan_outs.setdefault(task, {})[ssp] = newest
-        entries = [
-            Entry(encode_key(FAN_OUT_NAMESPACE, task), startpoint_json.encode_fan_out(now_ms, startpoints))
-            for task, startpoints in fan_outs.items()
-        ]
-        entries += [Entry(encode_key(NAMESPACE, key), None) for key in sorted(used)]
+        fan_outs, used = by_task(live_startpoints(self._store.all(), now_ms), tasks)
+        entries = [fan_out_entry(task, startpoints, now_ms) for task, startpoints in fan_outs.items()]
+        entries += [startpoint_entry(key, None) for key in sorted(used)]
         if entries:
             self._log.append(entries, fence=self._fence)
         return fan_outs

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from grete.errors import WireError
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
+from grete.model.startpoint import PendingStart, StateChoice, StateRequest
+from grete.wire import startpoint_json
 
 
 @dataclass(frozen=True, slots=True)
 class AssignedTask:
-    """A task of the container; `changelog_partition` is where its stores' changelogs live, for ever."""
+    """A task of the container; `changelog_partition` is where its stores' changelogs live, for ever.
+
+    `pending` is what an operator asked for; the task looks itself which of it it has applied already.
+    """
 
     name: TaskName
     ssps: tuple[SystemStreamPartition, ...]
     changelog_partition: int
+    pending: PendingStart = field(default_factory=PendingStart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ def parse_assignment(document: Mapping[str, Any]) -> Assignment:
             tasks=tuple(sorted(tasks, key=lambda task: task.name)),
             serial=int(document.get("serial", 0)),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise WireError(f"the coordinator's assignment is not understood: {error!r}") from error
 
 
@@ -79,4 +85,37 @@ def _task(document: Mapping[str, Any]) -> AssignedTask:
     ssps = (
         SystemStreamPartition(ssp["system"], ssp["stream"], int(ssp["partition"])) for ssp in document["ssps"]
     )
-    return AssignedTask(TaskName(document["name"]), tuple(sorted(ssps)), int(document["changelog_partition"]))
+    return AssignedTask(
+        TaskName(document["name"]),
+        tuple(sorted(ssps)),
+        int(document["changelog_partition"]),
+        _pending(document.get("pending", {})),
+    )
+
+
+def pending_document(pending: PendingStart) -> dict[str, Any]:
+    """A task's pending startpoints as the coordinator's document carries them."""
+    made: dict[str, Any] = {
+        "startpoints": {str(ssp): startpoint_json.document(one) for ssp, one in pending.startpoints.items()}
+    }
+    if pending.state is not None:
+        state = pending.state
+        made["state"] = {
+            "choice": state.choice.value,
+            "created_ms": state.created_ms,
+            "positions": dict(state.positions),
+        }
+    return made
+
+
+def _pending(document: Mapping[str, Any]) -> PendingStart:
+    startpoints = {
+        SystemStreamPartition.parse(ssp): startpoint_json.from_document(one)
+        for ssp, one in document.get("startpoints", {}).items()
+    }
+    state = document.get("state")
+    if state is None:
+        return PendingStart(startpoints)
+    positions = {str(name): int(end) for name, end in state["positions"].items()}
+    request = StateRequest(StateChoice(state["choice"]), int(state["created_ms"]), positions)
+    return PendingStart(startpoints, request)

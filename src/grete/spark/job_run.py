@@ -11,12 +11,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from grete.api import DataFramePipeline
-from grete.checkpoint.offset_manager import StartingOffsets, starting_offsets
+from grete.checkpoint.offset_manager import StartingOffsets, resumed, starting_offsets
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock, SystemClock
 from grete.errors import ConfigError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, TaskName
+from grete.model.startpoint import StateChoice
 from grete.spark import setup
 from grete.spark.assignment import Assignment
 from grete.spark.control import Ended, Interruption
@@ -25,6 +26,7 @@ from grete.spark.lineage_files import LineageDirectory
 from grete.spark.local_source import read_stream
 from grete.spark.pipeline_batch import PipelineBatch, PipelineOutput
 from grete.spark.query import Query, QuerySettings, RunBatch
+from grete.spark.rewind import applied_startpoints, apply_startpoints
 from grete.spark.session import build_session
 from grete.spark.spark_log import SparkProgress
 from grete.spark.stream_task_batch import BatchOutcome, CommitTarget, StreamTaskBatch
@@ -60,7 +62,9 @@ class JobRun:
         assignment = self._assignment
         self._system.raise_fence([assignment.fence])
         failpoint("container.fence-raised")
-        commits = setup.committed(assignment, self._system)
+        commits = apply_startpoints(
+            assignment, self._system, self._target(), setup.committed(assignment, self._system)
+        )
         starting = starting_offsets(
             {task.name: task.ssps for task in assignment.tasks},
             {task: commit.offsets for task, commit in commits.items()},
@@ -93,7 +97,7 @@ class JobRun:
         lineage = self._choose_lineage(starting, "stream-task", stateful=False, commits=commits)
         spec = setup.runner_spec(self._assignment, self._system, self._home)
         positions = setup.store_positions(spec, self._system)
-        batch = StreamTaskBatch(spec, self._target(), lineage.id, commits, positions)
+        batch = StreamTaskBatch(spec, self._target(), lineage.id, resumed(commits, starting), positions)
         frame = self._source(spark, lineage, by_task=True)
         return self._run_query(spark, frame, batch.run, lineage, "append")
 
@@ -146,9 +150,12 @@ class JobRun:
             progress: SparkProgress | str | None = "another process still runs it"
         else:
             progress = None if current is None else self._lineages.progress(current)
-        decision = decide_lineage(current, progress, wanted, f"{plan}, {self._task_fingerprint()}")
+        moved = stateful and any(not commit.lineage for commit in commits.values())
+        decision = decide_lineage(
+            current, progress, wanted, f"{plan}, {self._task_fingerprint()}", moved=moved
+        )
         if stateful:
-            discard = self._config.get("job.lineage.state") == "discard"
+            discard = self._config.get("job.lineage.state") == "discard" or self._rewind_discards(commits)
             refuse_to_lose_state(decision, had_checkpoint=bool(commits), discard=discard)
         if isinstance(decision, Continue):
             _log.info("continuing lineage %s", decision.lineage.id)
@@ -158,6 +165,14 @@ class JobRun:
             _log.info("starting lineage %s: %s", lineage.id, decision.reason or "the first one")
         failpoint("container.lineage-decided")
         return lineage
+
+    def _rewind_discards(self, commits: Mapping[TaskName, TaskCommit]) -> bool:
+        """Whether the operator gave Spark's state up with the startpoint from which no batch has run yet."""
+        applied = applied_startpoints(self._system, self._target().checkpoint_log)
+        return any(
+            not commit.lineage and task in applied and applied[task].state is StateChoice.DISCARD
+            for task, commit in commits.items()
+        )
 
     def _task_fingerprint(self) -> str:
         """What makes Spark's planned batches mean the same: which tasks read what."""

@@ -52,11 +52,15 @@ def decide_lineage(
     spark: SparkProgress | str | None,
     wanted: Mapping[str, int],
     plan: str,
+    *,
+    moved: bool = False,
 ) -> LineageDecision:
     """Compare the current lineage with what the job wants to read next.
 
     `spark` is the lineage's progress, or the reason why it is unreadable; `wanted` is the next offset by SSP that
-    checkpoints, resets and defaults ask for; `plan` names what must not change within a lineage.
+    checkpoints, resets and defaults ask for; `plan` names what must not change within a lineage. `moved` says that
+    an operator has moved a checkpoint to where no batch ended: a batch that Spark has planned already would not
+    begin there. Who skips records that are processed may leave it out.
     """
     if current is None or spark is None:
         return StartNew("")
@@ -66,6 +70,8 @@ def decide_lineage(
         return StartNew(f"the plan changed from {current.plan!r} to {plan!r}")
     if set(current.starting_offsets) != set(wanted):
         return StartNew("the container reads other stream partitions than before")
+    if moved and spark.planned >= 0:
+        return StartNew("an operator has moved the checkpoint")
     committed = spark.committed_end.next_offsets if spark.committed_end else current.starting_offsets
     planned = spark.planned_end.next_offsets if spark.planned_end else committed
     for ssp, offset in wanted.items():

@@ -83,7 +83,8 @@ class PipelineBatch:
     def _task_commit(self, task: TaskName, end: SourceOffsets, batch_id: int) -> TaskCommit:
         ends = {ssp: end.next_offsets[str(ssp)] for ssp in self._tasks[task]}
         return TaskCommit(
-            offsets={ssp: str(offset - 1) for ssp, offset in ends.items() if offset > 0},
+            # -1 for a partition of which nothing is read: without it the next start would go by the default
+            offsets={ssp: str(offset - 1) for ssp, offset in ends.items()},
             lineage=self._lineage,
             batch_id=batch_id,
             token="",

@@ -72,6 +72,14 @@ class SystemAdmin(ABC):
     def compare(self, left: str, right: str) -> int:
         """Negative, zero or positive, as left is before, at or after right."""
 
+    def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
+        """The first offset whose record is stamped `timestamp_ms` or later; upcoming when there is none.
+
+        Raises:
+            StreamError: the system has no such index.
+        """
+        raise StreamError(f"system {ssp.system!r} cannot find records by their time; name an offset instead")
+
     @abstractmethod
     def create_stream(self, spec: StreamSpec) -> None:
         """Create it; one that exists with the same shape is fine.

@@ -139,6 +139,16 @@ class LocalSystem(SystemAdmin, TransactionalStore):
         """See SystemAdmin."""
         return int(left) - int(right)
 
+    def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
+        """See SystemAdmin. Reads the partition from its start: stamps come from writers and need not be in order."""
+        oldest, upcoming = self._range(self.stream(ssp.stream), ssp.partition)
+        for first, batch in self.read(ssp.stream, ssp.partition, oldest):
+            found = (batch.column(2).to_numpy() >= timestamp_ms).nonzero()[0]
+            if len(found):
+                row = int(found[0])
+                return str(batch.column(3)[row].as_py() if batch.num_columns > 3 else first + row)
+        return str(upcoming)
+
     def create_stream(self, spec: StreamSpec) -> None:
         """See SystemAdmin."""
         if not _NAME.fullmatch(spec.stream):

@@ -14,14 +14,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.config.validate import refused_changes
 from grete.coordinator.job_model import input_streams
 from grete.errors import ConfigError, IllegalStateError
 from grete.keyed_log.base import KeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.startpoint_hand_over import StartpointHandOver
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel
+from grete.model.startpoint import PendingStart
 from grete.serdes import stream_serdes
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
@@ -99,9 +102,18 @@ class JobUnderTest(JobResults):
         self._model = write_job_model(stream, self._system)
         self._containers = [
             ContainerUnderTest(assignment, self._system, self._ends, self.clock, self.directory)
-            for assignment in assignments_of(self._model, self._epoch)
+            for assignment in assignments_of(self._model, self._epoch, self._pending_starts())
         ]
         return self
+
+    def _pending_starts(self) -> dict[TaskName, PendingStart]:
+        """Startpoints in the coordinator stream, handed over as a coordinator does."""
+
+        def applied() -> dict[TaskName, Mapping[SystemStreamPartition, int]]:
+            return {task: one.created_ms for task, one in read_applied(self._checkpoint_log().read()).items()}
+
+        tasks = {task: model.ssps for task, model in self.model.tasks.items()}
+        return StartpointHandOver(self.coordinator_stream(), self.clock, applied).pending(tasks)
 
     def stop(self) -> None:
         """Stop at a batch boundary: every task is closed."""

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.checkpoint.offset_manager import starting_offsets
+from grete.checkpoint.offset_manager import resumed, starting_offsets
 from grete.clock import Clock
 from grete.model.ids import TaskName
 from grete.spark import setup
 from grete.spark.assignment import Assignment
 from grete.spark.batch_commits import BatchCommits, BatchOutcome, sort_out
 from grete.spark.local_plan import LocalPlan, Offset, is_tick, read_group, task_groups
+from grete.spark.rewind import apply_startpoints
 from grete.spark.task_runner import run_tasks
 from grete.spark.task_worker import TaskWorkers
 from grete.systems.base import PartitionOffsets
@@ -64,7 +65,8 @@ class ContainerUnderTest:
         self.assignment = assignment
         self._system = system
         system.raise_fence([assignment.fence])
-        commits = setup.committed(assignment, system)
+        target = setup.commit_target(assignment, system, clock)
+        commits = apply_startpoints(assignment, system, target, setup.committed(assignment, system))
         name = setup.single_system(assignment)
         starting = starting_offsets(
             {task.name: task.ssps for task in assignment.tasks},
@@ -74,10 +76,9 @@ class ContainerUnderTest:
         )
         setup.create_outputs(assignment, system)
         spec = setup.runner_spec(assignment, system, home)
-        target = setup.commit_target(assignment, system, clock)
         lineage = f"{assignment.container_id}-{assignment.epoch}"
         positions = setup.store_positions(spec, system)
-        self._commits = BatchCommits(spec, target, lineage, commits, positions)
+        self._commits = BatchCommits(spec, target, lineage, resumed(commits, starting), positions)
         wanted = {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()}
         self._options = setup.source_options(assignment, system, wanted, by_task=True)
         self._plan = LocalPlan(self._options, ends, clock)

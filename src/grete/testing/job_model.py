@@ -10,8 +10,9 @@ from grete.coordinator.job_model import Remembered, calculate, input_streams
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.locality import LocalityManager
-from grete.model.ids import JobId, SystemStream
+from grete.model.ids import JobId, SystemStream, TaskName
 from grete.model.job import JobModel, TaskMode
+from grete.model.startpoint import PendingStart
 from grete.spark.assignment import AssignedTask, Assignment
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
@@ -50,11 +51,18 @@ def write_job_model(stream: CoordinatorStream, system: LocalSystem) -> JobModel:
     return calculated.model
 
 
-def assignments_of(model: JobModel, epoch: int) -> Iterator[Assignment]:
+def assignments_of(
+    model: JobModel, epoch: int, pending: Mapping[TaskName, PendingStart]
+) -> Iterator[Assignment]:
     """What each container of the model is told."""
     for container in model.containers.values():
         tasks = [
-            AssignedTask(task.name, tuple(sorted(task.ssps)), task.changelog_partition)
+            AssignedTask(
+                task.name,
+                tuple(sorted(task.ssps)),
+                task.changelog_partition,
+                pending.get(task.name, PendingStart()),
+            )
             for task in container.tasks.values()
             if task.mode is TaskMode.ACTIVE
         ]

@@ -1,0 +1,154 @@
+"""`grete checkpoint overwrite`: Samza's checkpoint tool, writing.
+
+Other than Samza's, it merges: an SSP that is not named keeps its offset, unless `replace` says that what is named is
+the whole checkpoint of its task (S2-98). It refuses what a start would refuse, and a job that runs (S2-100).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from grete.assembly.job_handle import JobHandle
+from grete.assembly.startpoints import LIVE, Where, write_startpoints
+from grete.checkpoint.offset_manager import check_in_range
+from grete.checkpoint.task_commit import TaskCommit, commit_entries
+from grete.checkpoint.text import Checkpoints
+from grete.errors import ConfigError, JobError
+from grete.metadata.history import History
+from grete.model.ids import SystemStreamPartition, TaskName
+from grete.model.startpoint import Startpoint, StartpointKind
+from grete.systems.local import LocalSystem
+
+_DEFAULT_GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """A last processed offset of a task, now and after; None is none."""
+
+    task: TaskName
+    ssp: SystemStreamPartition
+    current: str | None
+    new: str | None
+
+
+def compare(current: Checkpoints, new: Checkpoints, *, replace: bool) -> list[OffsetChange]:
+    """What writing `new` would change; with `replace`, what it does not name of its tasks goes."""
+    changes = []
+    for task, offsets in sorted(new.items()):
+        before = current.get(task, {})
+        after = dict(offsets) if replace else {**before, **offsets}
+        for ssp in sorted({*before, *after}):
+            if before.get(ssp) != after.get(ssp):
+                changes.append(OffsetChange(task, ssp, before.get(ssp), after.get(ssp)))
+    return changes
+
+
+def plan_overwrite(handle: JobHandle, new: Checkpoints, *, replace: bool) -> list[OffsetChange]:
+    """What would change. Writes nothing.
+
+    Raises:
+        ConfigError: an offset that is no number.
+        JobError: a task that the job has not, or an SSP that the task does not read.
+        OffsetOutOfRange: the job could not start there; names the range that is missing.
+    """
+    with ExitStack() as stack:
+        _check(handle, new, stack)
+    current = {task: commit.offsets for task, commit in handle.checkpoints().items()}
+    return compare(current, new, replace=replace)
+
+
+def _check(handle: JobHandle, new: Checkpoints, stack: ExitStack) -> None:
+    inputs = handle.task_inputs()
+    systems: dict[str, LocalSystem] = {}
+    for task, offsets in sorted(new.items()):
+        if task not in inputs:
+            raise JobError(f"job {handle.job} has no task {task!r}; it has {', '.join(sorted(inputs)[:10])}")
+        for ssp, offset in sorted(offsets.items()):
+            if ssp not in inputs[task]:
+                raise JobError(f"task {task!r} does not read {ssp}; it reads {_names(inputs[task])}")
+            if ssp.system not in systems:
+                systems[ssp.system] = stack.enter_context(handle.system(ssp.system))
+            _check_offset(ssp, offset, systems[ssp.system])
+
+
+def _names(ssps: Sequence[SystemStreamPartition]) -> str:
+    return ", ".join(map(str, ssps[:10]))
+
+
+def _check_offset(ssp: SystemStreamPartition, offset: str, system: LocalSystem) -> None:
+    try:
+        next_offset = str(int(offset) + 1)
+    except ValueError:
+        raise ConfigError(f"{ssp}: {offset!r} is no offset of its system; write a number") from None
+    what = f"{ssp} was to be processed up to offset {offset}"
+    check_in_range(
+        next_offset, system.offsets(ssp.stream)[ssp.partition], system, what, "Nothing was written"
+    )
+
+
+def overwrite(handle: JobHandle, new: Checkpoints, *, replace: bool, live: bool, reason: str) -> None:
+    """Write the checkpoints, in one append; of a running job (`live`), startpoints that lead to them.
+
+    Durable on return.
+
+    Raises:
+        HeldByOther: the job runs and `live` is not set; nothing was written.
+        ConfigError: `replace` together with `live`: a startpoint can move an offset, not remove it.
+        JobError: a container still runs although nobody coordinates it.
+    """
+    changes = plan_overwrite(handle, new, replace=replace)
+    details = {"tasks": ", ".join(sorted(new)), "changes": str(len(changes)), "reason": reason}
+    if live and replace:
+        raise ConfigError("--live and --replace exclude each other: stop the job to remove offsets")
+    if live:
+        startpoints: dict[Where, Startpoint] = {
+            (change.ssp, change.task): Startpoint(
+                StartpointKind.SPECIFIC, 0, offset=str(int(change.new or -1) + 1)
+            )
+            for change in changes
+        }
+        write_startpoints(
+            handle,
+            startpoints,
+            {},
+            live=True,
+            event="checkpoint-overwrite",
+            source="checkpoint-tool",
+            **details,
+        )
+        return
+    with handle.stopped(LIVE):
+        _refuse_living_containers(handle)
+        _write(handle, new, replace=replace)
+        History(handle.stream).append("checkpoint-overwrite", source="checkpoint-tool", **details)
+
+
+def _refuse_living_containers(handle: JobHandle) -> None:
+    """A container whose coordinator died goes on, and would write its own offsets over ours."""
+    from grete.spark.lineage_files import LineageDirectory
+
+    for path in sorted(handle.state_directory.glob("container-*/lineages")):
+        lineages = LineageDirectory(path)
+        try:
+            current = lineages.current()
+            if current is not None and not lineages.lock(current):
+                raise JobError(
+                    f"{path.parent.name} of job {handle.job} still runs without a coordinator: run the job and stop "
+                    f"it, or wait until the container ends"
+                )
+        finally:
+            lineages.close()
+
+
+def _write(handle: JobHandle, new: Checkpoints, *, replace: bool) -> None:
+    current: Mapping[TaskName, TaskCommit] = handle.checkpoints()
+    commits = {}
+    for task, offsets in new.items():
+        kept = {} if replace or task not in current else current[task].offsets
+        commits[task] = TaskCommit({**kept, **offsets})
+    grouper = handle.config().get("job.systemstreampartition.grouper.factory", _DEFAULT_GROUPER)
+    with handle.system() as system:
+        system.checkpoint_log(handle.checkpoint_log_name).append(commit_entries(commits, grouper=grouper))

@@ -1,0 +1,49 @@
+"""Startpoints as offsets: which record is the next to be read."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from grete.checkpoint.offset_manager import OffsetAdmin, check_in_range
+from grete.errors import WireError
+from grete.model.ids import SystemStreamPartition
+from grete.model.startpoint import Startpoint, StartpointKind
+from grete.systems.base import PartitionOffsets
+
+
+class StartpointAdmin(OffsetAdmin, Protocol):
+    """What is asked of a system."""
+
+    def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
+        """See SystemAdmin."""
+
+
+def resolve(
+    startpoint: Startpoint, ssp: SystemStreamPartition, offsets: PartitionOffsets, admin: StartpointAdmin
+) -> str:
+    """The next offset to read. A timestamp after the last record means upcoming, as in Samza's Kafka system.
+
+    Raises:
+        OffsetOutOfRange: a specific offset that retention has removed, or that is past the end.
+        WireError: a startpoint without the value that its kind needs.
+    """
+    match startpoint.kind:
+        case StartpointKind.OLDEST:
+            return offsets.upcoming if offsets.oldest is None else offsets.oldest
+        case StartpointKind.UPCOMING:
+            return offsets.upcoming
+        case StartpointKind.TIMESTAMP:
+            if startpoint.timestamp_ms is None:
+                raise WireError(f"the startpoint of {ssp} has no timestamp")
+            return admin.offset_at(ssp, startpoint.timestamp_ms)
+        case StartpointKind.SPECIFIC:
+            if startpoint.offset is None:
+                raise WireError(f"the startpoint of {ssp} has no offset")
+            check_in_range(
+                startpoint.offset,
+                offsets,
+                admin,
+                f"the startpoint of {ssp} asks for offset {startpoint.offset}",
+                "Take it back with: grete startpoint delete, or ask for another offset",
+            )
+            return startpoint.offset

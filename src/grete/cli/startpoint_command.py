@@ -1,0 +1,116 @@
+"""`grete startpoint set|show|delete`: Samza's startpoints, one by one."""
+
+from __future__ import annotations
+
+import argparse
+
+from grete.cli.options import add_job_options, opened_job
+from grete.cli.output import print_json, print_table, when
+from grete.cli.rewind_options import add_write_options, is_live, ssp
+from grete.errors import ConfigError, JobError
+from grete.model.ids import TaskName
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    actions = parser.add_subparsers(dest="action", required=True)
+    set_ = actions.add_parser("set", help="ask for a startpoint, of an SSP in every task or in one")
+    show = actions.add_parser("show", help="what was asked for, and what became of it")
+    delete = actions.add_parser("delete", help="take startpoints back that were not applied yet")
+    for sub, run in ((set_, _set), (show, _show), (delete, _delete)):
+        add_job_options(sub)
+        sub.set_defaults(run=run)
+    set_.add_argument("--ssp", required=True, metavar="SYSTEM.STREAM.PARTITION")
+    set_.add_argument("--task", help="only in this task")
+    set_.add_argument(
+        "--to", required=True, metavar="WHERE", help="oldest, upcoming, offset:N or timestamp:TIME"
+    )
+    add_write_options(set_, dry_run=False)
+    delete.add_argument("--ssp", metavar="SYSTEM.STREAM.PARTITION")
+    delete.add_argument("--task", help="only in this task")
+    delete.add_argument("--all", action="store_true", help="all of them")
+    delete.add_argument("--reason", default="", help="recorded in the history")
+
+
+def _set(options: argparse.Namespace) -> int:
+    from grete.assembly.startpoints import write_startpoints
+    from grete.checkpoint.rewind_target import startpoint_target
+
+    startpoint = startpoint_target(options.to)
+    where = ssp(options.ssp), None if options.task is None else TaskName(options.task)
+    with opened_job(options) as handle:
+        inputs = handle.task_inputs()
+        tasks = sorted(task for task in inputs if where[0] in inputs[task] and where[1] in (None, task))
+        if not tasks:
+            raise JobError(f"no task of job {handle.job} reads {where[0]}; see grete job-model")
+        live = is_live(handle, options)
+        write_startpoints(
+            handle,
+            {where: startpoint},
+            {},
+            live=live,
+            event="startpoint",
+            ssp=str(where[0]),
+            task=options.task or "",
+            to=options.to,
+            reason=options.reason,
+        )
+    if options.output == "json":
+        print_json({"ssp": str(where[0]), "task": where[1], "to": str(startpoint), "tasks": tasks})
+    else:
+        print(f"{where[0]} starts at {startpoint} in {', '.join(tasks)}")
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    from grete.assembly.startpoints import list_startpoints
+
+    with opened_job(options) as handle:
+        found = list_startpoints(handle)
+    if options.output == "json":
+        print_json(
+            [
+                {
+                    "ssp": asked.ssp,
+                    "task": asked.task,
+                    "to": str(asked.startpoint),
+                    "type": asked.startpoint.kind.value,
+                    "created_ms": asked.startpoint.created_ms,
+                    "expires_ms": asked.expires_ms,
+                    "status": asked.status,
+                }
+                for asked in found
+            ]
+        )
+    elif found:
+        print_table(
+            ("input", "task", "to", "created", "status"),
+            [
+                (
+                    asked.ssp,
+                    asked.task,
+                    str(asked.startpoint),
+                    when(asked.startpoint.created_ms),
+                    asked.status,
+                )
+                for asked in found
+            ],
+        )
+    else:
+        print("no startpoints")
+    return 0
+
+
+def _delete(options: argparse.Namespace) -> int:
+    from grete.assembly.startpoints import delete_startpoints
+
+    if bool(options.ssp) == options.all or (options.task and options.all):
+        raise ConfigError("say which: --ssp SYSTEM.STREAM.PARTITION, with --task TASK or without, or --all")
+    where = None if options.all else (ssp(options.ssp), TaskName(options.task) if options.task else None)
+    with opened_job(options) as handle:
+        gone = delete_startpoints(handle, where, reason=options.reason)
+    if options.output == "json":
+        print_json({"deleted": gone})
+    else:
+        print(f"{gone} startpoints taken back")
+    return 0

@@ -1,0 +1,107 @@
+"""What the coordinator does with startpoints when a container asks for its assignment.
+
+Startpoints are fanned out to the tasks of the whole job model, merged with what earlier fan-outs still ask for.
+What a task has applied (it says so in the transaction of the checkpoint that holds the new offsets) is taken out
+of its fan-out here, the next time somebody looks: late, but never before it is durable where it counts, which is
+what went wrong in SAMZA-2749.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from grete.clock import Clock
+from grete.keyed_log.base import Entry
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.startpoint_state import read_state_requests, state_entry
+from grete.metadata.startpoints import (
+    FAN_OUT_NAMESPACE,
+    NAMESPACE,
+    FanOuts,
+    by_task,
+    decoded_fan_outs,
+    decoded_startpoints,
+    fan_out_entry,
+    live_startpoints,
+    startpoint_entry,
+)
+from grete.model.ids import SystemStreamPartition, TaskName
+from grete.model.startpoint import PendingStart
+
+_log = logging.getLogger(__name__)
+
+Tasks = Mapping[TaskName, Sequence[SystemStreamPartition]]
+AppliedTimes = Mapping[TaskName, Mapping[SystemStreamPartition, int]]
+"""Per task and SSP, when the startpoint that was applied last was created."""
+
+
+class StartpointHandOver:
+    """Fans out and hands over. Thread-safe; writes under the stream's fence."""
+
+    def __init__(
+        self, stream: CoordinatorStream, clock: Clock, read_applied: Callable[[], AppliedTimes]
+    ) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._read_applied = read_applied
+        self._lock = threading.Lock()
+
+    def pending(self, tasks: Tasks) -> dict[TaskName, PendingStart]:
+        """What each task of the job model has to apply when it starts. Durable on return.
+
+        Raises:
+            Fenced: another coordinator has taken over.
+        """
+        with self._lock:
+            return self._pending(tasks)
+
+    def _pending(self, tasks: Tasks) -> dict[TaskName, PendingStart]:
+        asked, before = self._stream.raw(NAMESPACE), decoded_fan_outs(self._stream.raw(FAN_OUT_NAMESPACE))
+        if not asked and not before:
+            return {}
+        now_ms = self._clock.wall_ms()
+        live = live_startpoints(asked, now_ms)
+        for key in sorted(set(decoded_startpoints(asked)) - set(live)):
+            _log.warning("the startpoint of %s is older than twelve hours and is ignored", key)
+        new, used = by_task(live, tasks)
+        after = _merged(_left(before, tasks, self._read_applied()), new)
+        entries = [
+            fan_out_entry(task, after.get(task, {}), now_ms)
+            for task in sorted({*before, *after})
+            if before.get(task, {}) != after.get(task, {})
+        ]
+        entries += [startpoint_entry(key, None) for key in sorted(used)]
+        states = read_state_requests(self._stream)
+        asked_ms = {startpoint.created_ms for startpoint in live.values()}
+        entries += self._finished_states(after, asked_ms)
+        if entries:
+            self._stream.append(entries)
+        return {task: PendingStart(startpoints, states.get(task)) for task, startpoints in after.items()}
+
+    def _finished_states(self, after: FanOuts, asked_ms: set[int]) -> list[Entry]:
+        """Deletions of requests that belong to no startpoint any more."""
+        entries = []
+        for task, request in read_state_requests(self._stream).items():
+            pending_ms = {startpoint.created_ms for startpoint in after.get(task, {}).values()}
+            if request.created_ms not in pending_ms | asked_ms:
+                entries.append(state_entry(self._stream, task, None))
+        return entries
+
+
+def _left(fan_outs: FanOuts, tasks: Tasks, applied: AppliedTimes) -> FanOuts:
+    """Fan-outs without what was applied, and without SSPs that their tasks do not read any more."""
+    left: FanOuts = {}
+    for task, startpoints in fan_outs.items():
+        read, done = set(tasks.get(task, ())), applied.get(task, {})
+        for ssp, startpoint in startpoints.items():
+            if ssp not in read:
+                _log.warning("task %s does not read %s any more; its startpoint is dropped", task, ssp)
+            elif done.get(ssp) != startpoint.created_ms:
+                left.setdefault(task, {})[ssp] = startpoint
+    return left
+
+
+def _merged(before: FanOuts, new: FanOuts) -> FanOuts:
+    return {task: {**before.get(task, {}), **new.get(task, {})} for task in {*before, *new}}

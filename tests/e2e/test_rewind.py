@@ -1,0 +1,51 @@
+"""Rewinding the counter job through the real command line and Spark, with every choice of state."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+RECORDS, KEYS = 1_000, 50
+ONCE = list(range(1, RECORDS // KEYS + 1))
+
+
+def rewind(job: Any, *words: str) -> Any:
+    command = [*job.command()[:3], "checkpoint", "rewind", "--job", "counter", "-o", "json", *words]
+    done = subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def run(job: Any) -> dict[str, list[int]]:
+    """Run until drained; every count that was ever sent, by key."""
+    result = job.run()
+    assert result.returncode == 0, result.stderr + job.log()
+    counts: dict[str, list[int]] = job.counts()
+    assert len(counts) == KEYS
+    return counts
+
+
+def test_rewound_to_its_start_a_job_counts_on_or_from_the_state_of_then_or_from_nothing(
+    counter_job: Any,
+) -> None:
+    counter_job.fill(RECORDS)
+    assert all(counts == ONCE for counts in run(counter_job).values())
+
+    dry = rewind(counter_job, "--to", "oldest")
+    assert (dry["reprocessed"], dry["executed"]) == (RECORDS, False)
+    assert all(counts == ONCE for counts in run(counter_job).values())
+
+    rewind(counter_job, "--to", "oldest", "--execute", "--reason", "count on")
+    on = list(range(1, 2 * len(ONCE) + 1))
+    assert all(counts == on for counts in run(counter_job).values())
+
+    rewind(counter_job, "--to", "oldest", "--state", "restore", "--execute")
+    assert all(counts == on + ONCE for counts in run(counter_job).values())
+
+    rewind(counter_job, "--to", "oldest", "--state", "discard", "--execute")
+    assert all(counts == on + ONCE + ONCE for counts in run(counter_job).values())
+    assert all(counts == on + ONCE + ONCE for counts in run(counter_job).values()), "applied once"

@@ -1,0 +1,149 @@
+"""What a coordinator hands over to tasks: startpoints fanned out, merged, and taken out once applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from grete.errors import Fenced
+from grete.keyed_log.base import Entry, Fence
+from grete.keyed_log.memory import MemoryKeyedLog
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.startpoint_hand_over import AppliedTimes, StartpointHandOver
+from grete.metadata.startpoint_state import read_state_requests, state_entry
+from grete.metadata.startpoints import (
+    EXPIRES_MS,
+    FAN_OUT_NAMESPACE,
+    NAMESPACE,
+    StartpointManager,
+    startpoint_entry,
+    startpoint_key,
+)
+from grete.model.ids import SystemStreamPartition, TaskName
+from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
+from grete.testing.clock import ManualClock
+from grete.wire.coordinator_message import encode_key
+
+A, B = SystemStreamPartition("local", "in", 0), SystemStreamPartition("local", "in", 1)
+T0, T1 = TaskName("Partition 0"), TaskName("Partition 1")
+TASKS = {T0: (A,), T1: (B,)}
+
+
+class Job:
+    """A coordinator stream, and what the tasks have applied."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.log = MemoryKeyedLog(self.clock)
+        self.stream = CoordinatorStream(self.log, self.clock, source="test")
+        self.applied: dict[TaskName, Mapping[SystemStreamPartition, int]] = {}
+        self.hand_over = StartpointHandOver(self.stream, self.clock, self._applied)
+
+    def _applied(self) -> AppliedTimes:
+        return self.applied
+
+    def ask(self, ssp: SystemStreamPartition, task: TaskName | None, startpoint: Startpoint) -> None:
+        self.stream.append([startpoint_entry(startpoint_key(ssp, task), startpoint)])
+
+    def pending(self, tasks: Mapping[TaskName, tuple[SystemStreamPartition, ...]] = TASKS) -> dict[str, str]:
+        """`task/ssp` -> startpoint."""
+        found = self.hand_over.pending(tasks)
+        return {
+            f"{task}/{ssp}": str(one)
+            for task, pending in found.items()
+            for ssp, one in pending.startpoints.items()
+        }
+
+    def oldest(self) -> Startpoint:
+        return Startpoint(StartpointKind.OLDEST, self.clock.wall_ms())
+
+
+@pytest.fixture
+def job() -> Job:
+    return Job()
+
+
+def test_a_startpoint_is_handed_over_until_its_task_says_that_it_applied_it(job: Job) -> None:
+    job.ask(A, None, job.oldest())
+    wanted = {"Partition 0/local.in.0": "oldest"}
+    assert job.pending() == wanted
+    assert job.stream.raw(NAMESPACE) == {}
+    assert job.pending() == wanted, "the first container may have died before it applied anything"
+    job.applied[T0] = {A: job.clock.wall_ms()}
+    assert job.pending() == {}
+    assert job.stream.raw(FAN_OUT_NAMESPACE) == {}
+
+
+def test_the_same_position_asked_for_again_is_another_startpoint(job: Job) -> None:
+    job.ask(A, None, job.oldest())
+    job.pending()
+    job.applied[T0] = {A: job.clock.wall_ms()}
+    job.clock.advance(1)
+    job.ask(A, None, job.oldest())
+    assert job.pending() == {"Partition 0/local.in.0": "oldest"}
+
+
+def test_a_later_fan_out_keeps_what_another_ssp_of_the_task_still_waits_for(job: Job) -> None:
+    tasks = {T0: (A, B)}
+    job.ask(A, None, job.oldest())
+    job.pending(tasks)
+    job.ask(B, T0, Startpoint(StartpointKind.UPCOMING, job.clock.wall_ms()))
+    assert job.pending(tasks) == {
+        "Partition 0/local.in.0": "oldest",
+        "Partition 0/local.in.1": "upcoming",
+    }
+
+
+def test_a_startpoint_of_an_ssp_that_many_tasks_read_reaches_all_of_them(job: Job) -> None:
+    tasks = {T0: (A,), T1: (A,)}
+    job.ask(A, None, job.oldest())
+    job.pending(tasks)
+    job.applied[T0] = {A: job.clock.wall_ms()}
+    assert job.pending(tasks) == {"Partition 1/local.in.0": "oldest"}
+
+
+def test_after_twelve_hours_a_startpoint_counts_for_nothing_unless_it_was_fanned_out(job: Job) -> None:
+    job.ask(A, None, job.oldest())
+    job.pending()
+    job.ask(B, None, job.oldest())
+    job.clock.advance(EXPIRES_MS / 1000)
+    assert job.pending() == {"Partition 0/local.in.0": "oldest"}
+
+
+def test_what_a_task_does_not_read_any_more_is_dropped(job: Job) -> None:
+    job.ask(A, None, job.oldest())
+    job.pending()
+    assert job.pending({T1: (B,)}) == {}
+    assert job.pending() == {}, "the input coming back later does not bring an old wish back"
+
+
+def test_records_that_are_no_startpoints_ask_for_nothing(job: Job) -> None:
+    job.log.append(
+        [Entry(encode_key(NAMESPACE, str(A)), b"{"), Entry(encode_key(FAN_OUT_NAMESPACE, T0), b"x")]
+    )
+    assert job.pending() == {}
+
+
+def test_the_choice_of_state_comes_along_and_goes_with_its_startpoint(job: Job) -> None:
+    request = StateRequest(StateChoice.RESTORE, job.clock.wall_ms(), {"counts": 7})
+    job.ask(A, T0, job.oldest())
+    job.stream.append([state_entry(job.stream, T0, request)])
+    assert job.hand_over.pending(TASKS)[T0].state == request
+    job.applied[T0] = {A: request.created_ms}
+    job.pending()
+    assert read_state_requests(job.stream) == {}
+
+
+def test_samza_reads_the_fan_out_that_is_handed_over(job: Job) -> None:
+    job.ask(A, None, job.oldest())
+    job.pending()
+    assert StartpointManager(job.log).fan_out_for(T0) == {A: job.oldest()}
+
+
+def test_a_coordinator_that_was_succeeded_hands_nothing_over(job: Job) -> None:
+    job.ask(A, None, job.oldest())
+    late = CoordinatorStream(job.log, job.clock, source="test", fence=Fence("job", 1))
+    job.log.raise_fence(Fence("job", 2))
+    with pytest.raises(Fenced):
+        StartpointHandOver(late, job.clock, job._applied).pending(TASKS)
