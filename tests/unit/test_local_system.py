@@ -3,16 +3,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import apsw
+import pyarrow as pa
 import pytest
 
 from grete.clock import SystemClock
 from grete.errors import Fenced, LogCorrupted, OffsetOutOfRange, StreamError, StreamNotFound
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
+from grete.model.ids import SystemStreamPartition
 from grete.spark.local_plan import SourceOptions, share_out
 from grete.spark.local_source import LocalReader, TaskRanges
+from grete.spark.task_rows import TICK, rows_of
 from grete.systems.base import CommitGroup, Origin, SegmentWrite, StreamSpec
 from grete.systems.local import LocalSystem, Message, StreamInfo
+from grete.systems.local_access import LocalAccess
 from grete.systems.local_segments import pack
 from grete.systems.partitioner import murmur2, partition_of
 
@@ -176,8 +180,32 @@ def test_batches_are_bounded_and_every_task_gets_its_ranges(system: LocalSystem)
     assert end["offsets"] == {"local.a.0": 5, "local.b.0": 5}
     planned = source.partitions(start, end)
     assert [task for part in planned if isinstance(part, TaskRanges) for task, _ in part.value] == [0, 1]
-    rows = [batch for part in planned for batch in source.read(part)]
-    assert sum(batch.num_rows for batch in rows) == 15  # the broadcast partition is read once for each task
+    ranges = [row for part in planned for batch in source.read(part) for row in rows(batch)]
+    assert ranges == [(0, 0, 0, 5), (0, 1, 0, 5), (1, 1, 0, 5)]  # the broadcast partition, once for each task
+
+
+def rows(batch: pa.RecordBatch) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in batch.to_pylist()]
+
+
+def test_ranges_become_rows_where_they_are_processed(system: LocalSystem) -> None:
+    for name in ("a", "b"):
+        system.create_stream(StreamSpec(name, 1))
+        system.append(name, [Message(b"k", b"%s%d" % (name.encode(), i), i) for i in range(6)])
+    source = reader(system, tick_ms=1)
+    start = {"offsets": {"local.a.0": 2, "local.b.0": 4}, "tick": 1}
+    end = {"offsets": {"local.a.0": 4, "local.b.0": 5}, "tick": 2}
+    ranges = [batch for part in source.partitions(start, end) for batch in source.read(part)]
+    access = LocalAccess(str(system.directory))
+    ssps = [SystemStreamPartition.parse(ssp) for ssp in ("local.a.0", "local.b.0")]
+    found = [row for batch in rows_of(access, ssps, ranges, skip={1}) for row in rows(batch)]
+    access.close()
+    assert found == [
+        (0, 0, 2, b"k", b"a2", 2),
+        (0, 0, 3, b"k", b"a3", 3),
+        (0, 1, 4, b"k", b"b4", 4),
+        (0, TICK, 0, None, None, 0),
+    ]
 
 
 def test_a_bootstrap_stream_is_read_to_its_end_first(system: LocalSystem) -> None:

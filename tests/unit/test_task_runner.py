@@ -275,3 +275,13 @@ def test_store_positions_follow_the_changelog(executor: Executor) -> None:
     assert executor.progress[0].store_positions == {"sums": 2}
     ends: Mapping[int, Any] = executor.system.offsets("changes")
     assert ends[0].upcoming == "2"
+
+
+def test_outputs_beyond_what_is_kept_as_objects_stay_in_order(tmp_path: Path, system: LocalSystem) -> None:
+    executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
+    rows = [(0, 1, i, "k", "bad" if i % 7 == 0 else 1) for i in range(2_500)]
+    executor.commit(executor.attempt(*rows[:1_200], *((0, 0, i, "k", 1) for i in range(10)), *rows[1_200:]))
+    totals_sent = [total for _, _, total in executor.outputs()]
+    assert totals_sent == list(range(1, len(totals_sent) + 1))
+    assert len(totals_sent) == 10 + sum(1 for row in rows if row[4] == 1)
+    forget_worker()

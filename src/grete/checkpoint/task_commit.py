@@ -19,7 +19,7 @@ import orjson
 from grete.errors import WireError
 from grete.keyed_log.base import Entry, Record
 from grete.model.ids import SystemStreamPartition, TaskName
-from grete.wire import checkpoint_json
+from grete.wire import checkpoint_json, compact_json
 
 _COMPANION = "grete-commit"
 
@@ -54,12 +54,12 @@ def commit_entries(
         if 2 in write_versions:
             value = checkpoint_json.encode_v2(checkpoint_id, commit.offsets, {})
             entries.append(Entry(checkpoint_json.encode_log_key(grouper, task, "checkpoint-v2"), value))
-        entries.append(Entry(orjson.dumps([_COMPANION, task]), _companion(commit)))
+        entries.append(Entry(compact_json.dumps([_COMPANION, task]), _companion(commit)))
     return entries
 
 
 def _companion(commit: TaskCommit) -> bytes:
-    return orjson.dumps(
+    return compact_json.dumps(
         {
             "offsets": {str(ssp): offset for ssp, offset in commit.offsets.items()},
             "lineage": commit.lineage,

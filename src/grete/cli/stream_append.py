@@ -14,6 +14,7 @@ import orjson
 
 from grete.cli.stream_system import opened_system, parse_stream
 from grete.errors import ConfigError, StreamError
+from grete.wire import compact_json
 
 if TYPE_CHECKING:
     from grete.systems.local import Message
@@ -116,7 +117,7 @@ def _bytes(value: Any) -> bytes | None:
     """Text as UTF-8, anything else as JSON; null is no key, or as a value a tombstone."""
     if value is None:
         return None
-    return value.encode() if isinstance(value, str) else orjson.dumps(value)
+    return value.encode() if isinstance(value, str) else compact_json.dumps(value)
 
 
 def _now_ms() -> int:

@@ -5,7 +5,7 @@ The source's offset, as Spark writes it into its log: `{"offsets": {"system.stre
 
 One Spark partition per task: the ranges of all of a task's SSPs go into one input partition, one SSP after the
 other, so that no shuffle is needed however many streams a task reads. A broadcast SSP is planned once for every
-task that reads it.
+task that reads it. For StreamTasks the ranges themselves are the rows; the TaskRunner reads their records.
 """
 
 from __future__ import annotations
@@ -15,21 +15,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from grete.clock import Clock
 from grete.model.ids import SystemStreamPartition
+from grete.spark.task_rows import TICK, constant, offsets_of
 from grete.systems.base import PartitionOffsets
 from grete.systems.local import LocalSystem
 
-TASK_LAYOUT = "task int, ssp int, offset long, key binary, value binary, timestamp_ms long"
-"""For StreamTasks: `task` and `ssp` are indexes; ssp -1 marks a tick."""
 RECORD_LAYOUT = "stream string, partition int, offset long, key binary, value binary, timestamp timestamp"
 """For DataFrame pipelines."""
 
 _ROWS_PER_BATCH = 20_000
-_TICK_SSP = -1
 
 Offset = dict[str, Any]
 """The source's offset, see above."""
@@ -196,28 +193,27 @@ def is_tick(start: Offset, end: Offset) -> bool:
     return bool(end.get("tick", 0) != start.get("tick", 0))
 
 
-def read_group(
-    spec: SourceOptions, system: LocalSystem, group: TaskGroup, *, tick: bool
-) -> Iterator[pa.RecordBatch]:
-    """The rows of one Spark partition."""
-    ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
+def range_rows(group: TaskGroup, *, tick: bool) -> pa.RecordBatch:
+    """What StreamTasks of one Spark partition read, in RANGE_LAYOUT."""
+    rows = []
     for task, ranges in group:
+        rows += [(task, part.ssp, part.start, part.end) for part in ranges]
+        if tick:
+            rows.append((task, TICK, 0, 0))
+    types = (pa.int32(), pa.int32(), pa.int64(), pa.int64())
+    columns = [pa.array(column, type) for column, type in zip(zip(*rows, strict=True), types, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=["task", "ssp", "start", "end"])
+
+
+def read_records(spec: SourceOptions, system: LocalSystem, group: TaskGroup) -> Iterator[pa.RecordBatch]:
+    """The rows of one Spark partition of a DataFrame pipeline."""
+    ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
+    for _, ranges in group:
         for part in ranges:
-            yield from _read_range(system, ssps[part.ssp], task if spec.tasks is not None else None, part)
-        if tick and spec.tasks is not None:
-            yield _tick_row(task)
-
-
-def _read_range(
-    system: LocalSystem, ssp: SystemStreamPartition, task: int | None, part: Range
-) -> Iterator[pa.RecordBatch]:
-    for first, batch in system.read(ssp.stream, ssp.partition, part.start, part.end):
-        for row in range(0, batch.num_rows, _ROWS_PER_BATCH):
-            piece = batch.slice(row, _ROWS_PER_BATCH)
-            if task is None:
-                yield _record_batch(ssp, first + row, piece)
-            else:
-                yield _task_batch(task, part.ssp, first + row, piece)
+            ssp = ssps[part.ssp]
+            for first, batch in system.read(ssp.stream, ssp.partition, part.start, part.end):
+                for row in range(0, batch.num_rows, _ROWS_PER_BATCH):
+                    yield _record_batch(ssp, first + row, batch.slice(row, _ROWS_PER_BATCH))
 
 
 def share_out(available: Mapping[str, int], rows: int) -> dict[str, int]:
@@ -241,53 +237,14 @@ def _groups(planned: list[Any], at_most: int) -> Iterator[list[Any]]:
         yield planned[i * len(planned) // count : (i + 1) * len(planned) // count]
 
 
-def _offsets(first: int, batch: pa.RecordBatch) -> pa.Array:
-    if batch.num_columns > 3:
-        return batch.column(3)
-    return pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))
-
-
-def _constant(value: int, rows: int) -> pa.Array:
-    return pa.array(np.full(rows, value, dtype=np.int32))
-
-
-def _task_batch(task: int, ssp: int, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-    rows = batch.num_rows
-    return pa.RecordBatch.from_arrays(
-        [
-            _constant(task, rows),
-            _constant(ssp, rows),
-            _offsets(first, batch),
-            batch.column(0),
-            batch.column(1),
-            batch.column(2),
-        ],
-        names=["task", "ssp", "offset", "key", "value", "timestamp_ms"],
-    )
-
-
-def _tick_row(task: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            _constant(task, 1),
-            _constant(_TICK_SSP, 1),
-            pa.array([0], pa.int64()),
-            pa.array([None], pa.binary()),
-            pa.array([None], pa.binary()),
-            pa.array([0], pa.int64()),
-        ],
-        names=["task", "ssp", "offset", "key", "value", "timestamp_ms"],
-    )
-
-
 def _record_batch(ssp: SystemStreamPartition, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
     rows = batch.num_rows
     micros = pa.array(batch.column(2).to_numpy() * 1000).cast(pa.timestamp("us", tz="UTC"))
     return pa.RecordBatch.from_arrays(
         [
             pa.repeat(str(ssp.system_stream), rows),
-            _constant(ssp.partition, rows),
-            _offsets(first, batch),
+            constant(ssp.partition, rows),
+            offsets_of(first, batch),
             batch.column(0),
             batch.column(1),
             micros,

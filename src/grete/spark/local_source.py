@@ -20,14 +20,15 @@ from pyspark.sql.types import StructType
 from grete.clock import SystemClock
 from grete.spark.local_plan import (
     RECORD_LAYOUT,
-    TASK_LAYOUT,
     LocalPlan,
     SourceOptions,
     TaskGroup,
     is_tick,
-    read_group,
+    range_rows,
+    read_records,
     task_groups,
 )
+from grete.spark.task_rows import RANGE_LAYOUT
 from grete.systems.local import LocalSystem
 
 FORMAT = "grete_local"
@@ -53,7 +54,7 @@ class LocalSource(DataSource):
 
     def schema(self) -> str:
         """See DataSource."""
-        return RECORD_LAYOUT if self._spec.tasks is None else TASK_LAYOUT
+        return RECORD_LAYOUT if self._spec.tasks is None else RANGE_LAYOUT
 
     def streamReader(self, schema: StructType) -> LocalReader:
         """See DataSource."""
@@ -117,8 +118,11 @@ class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See DataSourceStreamReader."""
         assert isinstance(partition, TaskRanges)
+        if self._spec.tasks is not None:
+            yield range_rows(partition.value, tick=partition.tick)
+            return
         system = LocalSystem(Path(self._spec.directory), SystemClock())
         try:
-            yield from read_group(self._spec, system, partition.value, tick=partition.tick)
+            yield from read_records(self._spec, system, partition.value)
         finally:
             system.close()

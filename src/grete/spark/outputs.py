@@ -7,16 +7,42 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.serdes import stream_serdes
+from grete.systems.local_segments import join, records
 
-Buffer = tuple[list[bytes | None], list[bytes | None], list[int]]
 PartitionCount = Callable[[str], int]
 Partitioner = Callable[[bytes, int], int]
 
 _PARTITION_CACHE_LIMIT = 200_000
+_SETTLE = 1_000
+"""So many records become columns, which take half the memory of the objects."""
+
+
+class _Buffer:
+    """Records of one stream partition: the newest as lists, older ones as columns."""
+
+    __slots__ = ("keys", "settled", "timestamps_ms", "values")
+
+    def __init__(self) -> None:
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps_ms: list[int] = []
+        self.settled: list[pa.RecordBatch] = []
+
+    def settle(self, at_least: int) -> None:
+        """Turn the lists into columns when they are that long."""
+        if len(self.keys) >= at_least:
+            self.settled.append(records(self.keys, self.values, self.timestamps_ms))
+            self.cut(0)
+
+    def cut(self, length: int) -> None:
+        """Take back what the lists hold beyond `length`."""
+        for column in (self.keys, self.values, self.timestamps_ms):
+            del column[length:]
 
 
 class _Output:
@@ -29,23 +55,24 @@ class _Output:
         self.key_to_bytes = serdes.key.to_bytes
         self.message_to_bytes = serdes.message.to_bytes
         self.partitions = partitions
-        self.buffers: dict[int, Buffer] = {}
+        self.buffers: dict[int, _Buffer] = {}
         self._partitioner = partitioner
-        self._partition_of: dict[bytes, int] = {}
+        self.buffer_of: dict[bytes | None, _Buffer] = {}
+        """By key; remembered, because hashing in Python costs more than the rest of a send."""
 
-    def partition_of(self, key: bytes) -> int:
-        """The key's partition; remembered, because hashing in Python costs more than the rest of a send."""
-        partition = self._partition_of.get(key)
-        if partition is None:
-            if len(self._partition_of) >= _PARTITION_CACHE_LIMIT:
-                self._partition_of.clear()
-            partition = self._partition_of[key] = self._partitioner(key, self.partitions)
-        return partition
+    def find(self, key: bytes | None, task_index: int) -> _Buffer:
+        """The buffer of a key's partition, of the task's own one for None; remembered from now on."""
+        if len(self.buffer_of) >= _PARTITION_CACHE_LIMIT:
+            self.buffer_of.clear()
+        partition = task_index % self.partitions if key is None else self._partitioner(key, self.partitions)
+        buffer = self.buffer_of[key] = self.buffer(partition)
+        return buffer
 
-    def buffer(self, partition: int) -> Buffer:
+    def buffer(self, partition: int) -> _Buffer:
+        """The partition's buffer, made now when it is new."""
         found = self.buffers.get(partition)
         if found is None:
-            found = self.buffers[partition] = ([], [], [])
+            found = self.buffers[partition] = _Buffer()
         return found
 
 
@@ -66,7 +93,7 @@ class Collector:
         self._partition_count = partition_count
         self._partitioner = partitioner
         self._outputs: dict[str, _Output] = {}
-        self._marks: list[tuple[Buffer, int]] | None = None
+        self._marks: list[tuple[_Buffer, int]] | None = None
         self.timestamp_ms = 0
 
     def send(
@@ -85,18 +112,18 @@ class Collector:
         key_bytes = output.key_to_bytes(key)
         value = output.message_to_bytes(message)
         if partition is None:
-            own = self._task_index % output.partitions
-            partition = own if key_bytes is None else output.partition_of(key_bytes)
-        elif not 0 <= partition < output.partitions:
-            raise StreamNotFound(f"{stream} has partitions 0 to {output.partitions - 1}, not {partition}")
-        buffer = output.buffers.get(partition)
-        if buffer is None:
+            buffer = output.buffer_of.get(key_bytes)
+            if buffer is None:
+                buffer = output.find(key_bytes, self._task_index)
+        elif 0 <= partition < output.partitions:
             buffer = output.buffer(partition)
+        else:
+            raise StreamNotFound(f"{stream} has partitions 0 to {output.partitions - 1}, not {partition}")
         if self._marks is not None:
-            self._marks.append((buffer, len(buffer[0])))
-        buffer[0].append(key_bytes)
-        buffer[1].append(value)
-        buffer[2].append(self.timestamp_ms if timestamp_ms is None else timestamp_ms)
+            self._marks.append((buffer, len(buffer.keys)))
+        buffer.keys.append(key_bytes)
+        buffer.values.append(value)
+        buffer.timestamps_ms.append(self.timestamp_ms if timestamp_ms is None else timestamp_ms)
 
     def _open(self, stream: str) -> _Output:
         parsed = SystemStream.parse(stream)
@@ -116,17 +143,24 @@ class Collector:
     def undo_message(self) -> None:
         """Take back what was sent since `begin_message`."""
         for buffer, length in reversed(self._marks or []):
-            for column in buffer:
-                del column[length:]
+            buffer.cut(length)
         self._marks = None
 
-    def take(self) -> Iterator[tuple[str, int, Buffer]]:
+    def settle(self) -> None:
+        """Between messages, now and then: what was sent is final, and is kept in less memory."""
+        self._marks = None
+        for output in self._outputs.values():
+            for buffer in output.buffers.values():
+                buffer.settle(_SETTLE)
+
+    def take(self) -> Iterator[tuple[str, int, pa.RecordBatch]]:
         """Every (stream, partition, records) gathered; the collector is empty afterwards."""
         for name, output in self._outputs.items():
-            buffers, output.buffers = output.buffers, {}
-            for partition, buffer in sorted(buffers.items()):
-                if buffer[0]:
-                    yield SystemStream.parse(name).stream, partition, buffer
+            for partition, buffer in sorted(output.buffers.items()):
+                buffer.settle(1)
+                settled, buffer.settled = buffer.settled, []
+                if settled:
+                    yield SystemStream.parse(name).stream, partition, join(settled)
 
 
 def dead_letter(

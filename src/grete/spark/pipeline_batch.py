@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
@@ -19,6 +18,7 @@ from grete.spark.stream_task_batch import BatchOutcome, CommitTarget
 from grete.systems.base import CommitGroup, SegmentWrite
 from grete.systems.local_segments import pack
 from grete.systems.partitioner import partition_of
+from grete.wire import compact_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def encode_rows(rows: pa.Table) -> tuple[list[bytes | None], list[bytes | None]]
     if "value" in rows.column_names:
         return keys, _bytes_column(rows, "value")
     names = [name for name in rows.column_names if name != "key"]
-    return keys, [orjson.dumps(row, default=str) for row in rows.select(names).to_pylist()]
+    return keys, [compact_json.dumps(row, default=str) for row in rows.select(names).to_pylist()]
 
 
 def _bytes_column(rows: pa.Table, name: str) -> list[bytes | None]:

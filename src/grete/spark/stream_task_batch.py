@@ -15,7 +15,7 @@ from grete.spark.batch_commits import BatchOutcome as BatchOutcome
 from grete.spark.batch_commits import CommitTarget as CommitTarget
 from grete.spark.plan import RunnerSpec
 from grete.spark.spark_log import SourceOffsets
-from grete.spark.task_runner import RESULT_SCHEMA, run_partition
+from grete.spark.task_runner import RESULT_SCHEMA, run_ranges
 
 
 class StreamTaskBatch:
@@ -39,7 +39,7 @@ class StreamTaskBatch:
         spec = self._spec
 
         def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return run_partition(spec, plan, batches)
+            return run_ranges(spec, plan, batches)
 
         result = batch.mapInArrow(run_tasks, RESULT_SCHEMA).toArrow()
         failpoint("batch.after-run")

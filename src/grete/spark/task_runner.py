@@ -12,6 +12,8 @@ import itertools
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from itertools import repeat
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,10 @@ from grete.api import IncomingMessageEnvelope, StreamTask
 from grete.errors import GreteError, ProcessingError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition
+from grete.spark.decoding import values_of
 from grete.spark.outputs import dead_letter
 from grete.spark.plan import BatchPlan, RunnerSpec, TaskProgress, TaskReport
+from grete.spark.task_rows import TICK, rows_of
 from grete.spark.task_worker import TaskWorker, TaskWorkers
 
 RESULT_SCHEMA = "kind string, task int, stream string, partition int, count long, data binary"
@@ -39,9 +43,6 @@ _RESULT_ARROW = pa.schema(
         ("data", pa.binary()),
     ]
 )
-_TICK = -1
-"""The SSP index of a row that is no message but says that `task.window.ms` has passed."""
-
 ResultRow = tuple[str, int, str, int, int, bytes]
 
 _workers: TaskWorkers | None = None
@@ -57,10 +58,17 @@ def _workers_for(spec: RunnerSpec) -> TaskWorkers:
     return _workers
 
 
+def run_ranges(
+    spec: RunnerSpec, plan: BatchPlan, ranges: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Process one Spark partition of the ranges that the source of the embedded system planned."""
+    return run_partition(spec, plan, rows_of(_workers_for(spec).access, spec.ssps, ranges, plan.skip))
+
+
 def run_partition(
     spec: RunnerSpec, plan: BatchPlan, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Process one Spark partition and yield its result rows as one record batch."""
+    """Process rows of `task_rows.ROW_SCHEMA`, grouped by task, and yield the result rows as one record batch."""
     yield run_tasks(_workers_for(spec), plan, batches)
 
 
@@ -134,14 +142,14 @@ class TaskRun:
         task = worker.begin_batch(self._progress)
         for piece in slices:
             for ssp_index, rows in _runs(piece, 1):
-                if ssp_index == _TICK:
+                if ssp_index == TICK:
                     self._window(task)
                 else:
                     self._process(task, ssp_index, rows)
+                    worker.collector.settle()
         failpoint("task.after-process")
-        for stream, partition, (keys, values, timestamps) in worker.collector.take():
-            data = worker.pack(keys, values, timestamps)
-            yield "o", worker.task.index, stream, partition, len(keys), data
+        for stream, partition, records in worker.collector.take():
+            yield "o", worker.task.index, stream, partition, records.num_rows, worker.write(records)
         yield from self._dead_letters()
         changes = dict[str, int]()
         for name, stream, count, data in worker.store_changes(self._token, self._progress):
@@ -170,34 +178,46 @@ class TaskRun:
             raise ProcessingError(f"window() of task {self._worker.task.name!r} failed: {error!r}") from error
 
     def _process(self, task: StreamTask, ssp_index: int, rows: pa.RecordBatch) -> None:
-        """The loop all records go through; everything that does not change per record is bound before it."""
+        """The loop all records go through; everything that does not change per record is done before it."""
         rows = self._above_checkpoint(ssp_index, rows)
         if rows.num_rows == 0:
             return
+        if self._spec.dead_letter_stream is not None:
+            self._process_guarded(task, ssp_index, rows)
+            return
         ssp = self._spec.ssps[ssp_index]
         serdes = self._worker.serdes[ssp_index]
-        key_of, message_of = serdes.key.from_bytes, serdes.message.from_bytes
         collector, control, process = self._worker.collector, self._worker.control, task.process
-        guarded = self._spec.dead_letter_stream is not None
-        offsets, keys, values, times = (rows.column(i).to_pylist() for i in range(2, 6))
-        offset = offsets[0]
+        offsets = iter(rows.column(2).cast(pa.string()).to_pylist())
+        keys, messages = values_of(rows.column(3), serdes.key), values_of(rows.column(4), serdes.message)
+        fields = zip(repeat(ssp), offsets, keys, messages, rows.column(5).to_pylist(), strict=False)
         try:
-            for offset, key, value, time_ms in zip(offsets, keys, values, times, strict=True):
-                if guarded:
-                    self._guarded(task, ssp, offset, key, value, time_ms, (key_of, message_of))
-                    continue
-                collector.timestamp_ms = time_ms
-                process(
-                    IncomingMessageEnvelope(ssp, str(offset), key_of(key), message_of(value), time_ms),
-                    collector,
-                    control,
-                )
+            # the constructor of a NamedTuple is a Python function; this is what it calls
+            for envelope in map(tuple.__new__, repeat(IncomingMessageEnvelope), fields):
+                collector.timestamp_ms = envelope[4]
+                process(envelope, collector, control)
         except GreteError:
             raise
         except Exception as error:
-            raise self._failure(ssp, offset, error) from error
-        self._last[ssp_index] = offsets[-1]
-        self._records += len(offsets)
+            # the iterator has given exactly the offsets up to the message in hand, also when a serde refused it
+            failed = rows.num_rows - length_hint(offsets) - 1
+            raise self._failure(ssp, rows.column(2)[failed].as_py(), error) from error
+        self._processed(ssp_index, rows)
+
+    def _processed(self, ssp_index: int, rows: pa.RecordBatch) -> None:
+        self._last[ssp_index] = rows.column(2)[-1].as_py()
+        self._records += rows.num_rows
+
+    def _process_guarded(self, task: StreamTask, ssp_index: int, rows: pa.RecordBatch) -> None:
+        """As `_process`, each message such that a failure undoes it alone."""
+        ssp = self._spec.ssps[ssp_index]
+        serdes = self._worker.serdes[ssp_index]
+        both = (serdes.key.from_bytes, serdes.message.from_bytes)
+        for offset, key, value, time_ms in zip(
+            *(rows.column(i).to_pylist() for i in range(2, 6)), strict=True
+        ):
+            self._guarded(task, ssp, offset, key, value, time_ms, both)
+        self._processed(ssp_index, rows)
 
     def _above_checkpoint(self, ssp_index: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Without the rows this task has processed already, as happens to broadcast SSPs and repeated batches."""

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from grete.api import StreamTask
 from grete.errors import ConfigError
 from grete.failpoints import failpoint
@@ -154,6 +156,10 @@ class TaskWorker:
     ) -> bytes:
         """Records in the form in which the system stores them."""
         return self._access.pack(keys, values, timestamps_ms)
+
+    def write(self, records: pa.RecordBatch) -> bytes:
+        """Records that are columns already, in the form in which the system stores them."""
+        return self._access.write(records)
 
     def partition_count(self, stream: str) -> int:
         """How many partitions a stream of the job's system has."""

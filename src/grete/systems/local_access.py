@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grete.clock import Clock, SystemClock
 from grete.systems.local import LocalSystem
-from grete.systems.local_segments import pack, unpack_changes
+from grete.systems.local_segments import pack, unpack_changes, write
 from grete.systems.partitioner import partition_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class LocalAccess:
@@ -33,9 +37,17 @@ class LocalAccess:
         """Records as the commit wants them."""
         return pack(keys, values, timestamps_ms)
 
+    def write(self, records: pa.RecordBatch) -> bytes:
+        """Records that are columns already, as the commit wants them."""
+        return write(records)
+
     def unpack(self, data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
         """(key, value) of packed changelog records."""
         return unpack_changes(data)
+
+    def read(self, stream: str, partition: int, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See LocalSystem.read."""
+        return self._system.read(stream, partition, start, end)
 
     def changes(
         self, stream: str, partition: int, start: int, end: int

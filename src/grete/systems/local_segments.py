@@ -21,24 +21,50 @@ def pack(
     offsets: Sequence[int] | None = None,
 ) -> bytes:
     """Pack records of one stream partition, in order."""
+    batch = records(keys, values, timestamps_ms)
+    if offsets is not None:
+        batch = with_offsets(batch, pa.array(offsets, type=pa.int64()))
+    return write(batch)
+
+
+def records(
+    keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps_ms: Sequence[int]
+) -> pa.RecordBatch:
+    """Records of one stream partition, in order, as columns."""
     columns = [
         pa.array(keys, type=pa.binary()),
         pa.array(values, type=pa.binary()),
         pa.array(timestamps_ms, type=pa.int64()),
     ]
-    schema = SCHEMA
-    if offsets is not None:
-        columns.append(pa.array(offsets, type=pa.int64()))
-        schema = SPARSE_SCHEMA
-    return write(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def with_offsets(batch: pa.RecordBatch, offsets: pa.Array) -> pa.RecordBatch:
+    """Records that carry their offsets, because these have gaps."""
+    columns = [batch.column(i) for i in range(len(SCHEMA))]
+    return pa.RecordBatch.from_arrays([*columns, offsets], schema=SPARSE_SCHEMA)
+
+
+def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Batches of one schema, at least one, as one."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = [pa.concat_arrays([b.column(i) for b in batches]) for i in range(batches[0].num_columns)]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
 def write(batch: pa.RecordBatch) -> bytes:
     """One record batch as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
+    size = pa.MockOutputStream()
+    _write_to(size, batch)
+    buffer = pa.allocate_buffer(size.size())  # a stream that grows copies what it has, again and again
+    _write_to(pa.FixedSizeBufferWriter(buffer), batch)
+    return buffer.to_pybytes()  # type: ignore[no-any-return] # pyarrow has no type stubs
+
+
+def _write_to(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return] # pyarrow has no type stubs
 
 
 def unpack(data: bytes) -> pa.RecordBatch:

@@ -12,8 +12,9 @@ from grete.model.ids import TaskName
 from grete.spark import setup
 from grete.spark.assignment import Assignment
 from grete.spark.batch_commits import BatchCommits, BatchOutcome, sort_out
-from grete.spark.local_plan import LocalPlan, Offset, is_tick, read_group, task_groups
+from grete.spark.local_plan import LocalPlan, Offset, is_tick, range_rows, task_groups
 from grete.spark.rewind import apply_startpoints
+from grete.spark.task_rows import rows_of
 from grete.spark.task_runner import run_tasks
 from grete.spark.task_worker import TaskWorkers
 from grete.systems.base import PartitionOffsets
@@ -108,7 +109,8 @@ class ContainerUnderTest:
         plan, tick = self._commits.plan(self._batch.id), is_tick(start, end)
         rows = []
         for group in task_groups(self._options, start, end):
-            batches = read_group(self._options, self._system, group, tick=tick)
+            ranges = [range_rows(group, tick=tick)]
+            batches = rows_of(self._workers.access, self._workers.spec.ssps, ranges, plan.skip)
             rows += run_tasks(self._workers, plan, batches).to_pylist()
         if not commit:
             return BatchOutcome()

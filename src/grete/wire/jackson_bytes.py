@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from grete.errors import WireError
-from grete.wire import java_json
+from grete.wire import compact_json, java_json
 
 _CONTROL_OR_TWO_UNITS = re.compile("\\\\u00[0-9a-f]{2}|\\\\.|[\ud800-\udfff\U00010000-\U0010ffff]")
 _FIRST_BYTE_OF_FOUR = 0xF0  # in UTF-8 only characters of two UTF-16 units begin with it or above
@@ -27,7 +27,7 @@ def dumps(value: Any) -> bytes:
         WireError: a NaN, or a kind of value that JSON has not.
     """
     try:
-        fast = orjson.dumps(value)
+        fast = compact_json.dumps(value)
         if b"\\u00" not in fast and (fast.isascii() or max(fast) < _FIRST_BYTE_OF_FOUR):
             return fast
     except orjson.JSONEncodeError:

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from grete.errors import WireError
+from grete.wire import compact_json
 
 _LOWER_HEX = re.compile(r"(?<!\\)((?:\\\\)*\\u00)([0-9a-f]{2})")
 _MAX_BYTES = 64 * 1024 * 1024
@@ -23,7 +24,7 @@ _MAX_DEPTH = 64
 def dumps(value: Any) -> bytes:
     """Serialise dicts (in their order), lists, str, int, bool, None and float."""
     try:
-        fast = orjson.dumps(value)
+        fast = compact_json.dumps(value)
         if b"\\u00" not in fast:
             return fast
     except orjson.JSONEncodeError:
