@@ -147,3 +147,25 @@ def test_a_coordinator_that_was_succeeded_hands_nothing_over(job: Job) -> None:
     job.log.raise_fence(Fence("job", 2))
     with pytest.raises(Fenced):
         StartpointHandOver(late, job.clock, job._applied).pending(TASKS)
+
+
+def test_a_task_has_to_be_told_of_what_was_fanned_out_for_another_container(job: Job) -> None:
+    job.ask(A, None, job.oldest())
+    job.ask(B, None, job.oldest())
+    assert job.hand_over.not_told(TASKS) == {T0, T1}
+    job.hand_over.pending(TASKS, to=[T0])
+    assert job.hand_over.not_told(TASKS) == {T1}
+    job.hand_over.pending(TASKS, to=[T1])
+    assert job.hand_over.not_told(TASKS) == set(), "told, and it will apply it"
+    job.clock.advance(1)
+    job.ask(B, T1, job.oldest())
+    assert job.hand_over.not_told(TASKS) == {T1}
+
+
+def test_a_coordinator_that_takes_over_tells_again_what_was_not_applied(job: Job) -> None:
+    job.ask(A, None, job.oldest())
+    job.ask(B, None, job.oldest())
+    job.pending()
+    job.applied[T0] = {A: job.clock.wall_ms()}
+    successor = StartpointHandOver(job.stream, job.clock, job._applied)
+    assert successor.not_told(TASKS) == {T1}

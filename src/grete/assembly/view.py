@@ -29,10 +29,8 @@ from grete.keyed_log.base import KeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.startpoint_hand_over import AppliedTimes, StartpointHandOver
-from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
-from grete.metadata.startpoints import startpoint_key
 from grete.model.ids import ContainerId, JobId, TaskName
-from grete.model.job import JobModel
+from grete.model.job import ContainerModel, JobModel
 from grete.model.startpoint import PendingStart
 from grete.spark.assignment import pending_document
 from grete.wire import job_model_json, prometheus_text
@@ -93,7 +91,7 @@ class View:
         seat = None if self.loop is None else self.loop.board.seat(ContainerId(container_id))
         if container is None or seat is None:
             return None
-        pending = self.pending_starts()
+        pending = self._pending_starts(container)
         return {
             "job": {"name": self._job.name, "id": self._job.id},
             "container_id": container_id,
@@ -114,16 +112,12 @@ class View:
             ],
         }
 
-    def pending_starts(self) -> dict[TaskName, PendingStart]:
-        """The startpoints that tasks of the model have not applied; fans out what is new.
-
-        Raises:
-            Fenced: another coordinator has taken over.
-        """
+    def _pending_starts(self, container: ContainerModel) -> dict[TaskName, PendingStart]:
+        """The startpoints that the container's tasks have to apply."""
         config, model = self._serving()
         if not is_startpoint_enabled(Config(config)):
             return {}
-        return self._startpoints.pending(active_tasks(model))
+        return self._startpoints.pending(active_tasks(model), container.tasks)
 
     def _applied_startpoints(self) -> AppliedTimes:
         if self.checkpoint_log is None:
@@ -144,22 +138,14 @@ class View:
         return {"action": seat.directive.told.value, "number": seat.directive.number}
 
     def containers_with_startpoints(self) -> tuple[ContainerId, ...]:
-        """The containers of which a task has a startpoint that waits."""
+        """The containers of which a task has a startpoint that it has not been told of."""
         if self._served is None:
             return ()
-        waiting = self._stream.raw(STARTPOINTS)
-        return tuple(
-            sorted(
-                container.id
-                for container in self._served[1].containers.values()
-                if any(
-                    startpoint_key(ssp, owner) in waiting
-                    for task in container.tasks.values()
-                    for ssp in task.ssps
-                    for owner in (task.name, None)
-                )
-            )
-        )
+        config, model = self._served
+        if not is_startpoint_enabled(Config(config)):
+            return ()
+        tasks = self._startpoints.not_told(active_tasks(model))
+        return tuple(sorted(c.id for c in model.containers.values() if tasks.intersection(c.tasks)))
 
     def progress(self) -> dict[str, dict[str, Any]]:
         """The last heartbeat of each container."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from grete.clock import Clock
 from grete.keyed_log.base import Entry
@@ -28,7 +28,7 @@ from grete.metadata.startpoints import (
     startpoint_entry,
 )
 from grete.model.ids import SystemStreamPartition, TaskName
-from grete.model.startpoint import PendingStart
+from grete.model.startpoint import PendingStart, Startpoint
 
 _log = logging.getLogger(__name__)
 
@@ -47,15 +47,40 @@ class StartpointHandOver:
         self._clock = clock
         self._read_applied = read_applied
         self._lock = threading.Lock()
+        self._handed: dict[TaskName, dict[SystemStreamPartition, int]] = {}
 
-    def pending(self, tasks: Tasks) -> dict[TaskName, PendingStart]:
+    def pending(self, tasks: Tasks, to: Iterable[TaskName] | None = None) -> dict[TaskName, PendingStart]:
         """What each task of the job model has to apply when it starts. Durable on return.
+
+        Of the tasks in `to`, all by default, it is remembered that they have been told.
 
         Raises:
             Fenced: another coordinator has taken over.
         """
         with self._lock:
-            return self._pending(tasks)
+            found = self._pending(tasks)
+            for task in tasks if to is None else to:
+                self._handed[task] = _times(found[task].startpoints if task in found else {})
+            return found
+
+    def not_told(self, tasks: Tasks) -> set[TaskName]:
+        """Tasks with a startpoint that they have not been told of by this coordinator, nor applied. Writes nothing.
+
+        Startpoints of all tasks are fanned out when the first container asks, so what still waits to be fanned out
+        would not say it.
+        """
+        with self._lock:
+            asked, before = self._stream.raw(NAMESPACE), decoded_fan_outs(self._stream.raw(FAN_OUT_NAMESPACE))
+            if not asked and not before:
+                return set()
+            new, _ = by_task(live_startpoints(asked, self._clock.wall_ms()), tasks)
+            wanted = _merged(_left(before, tasks, self._read_applied()), new)
+            told = self._handed
+            return {
+                task
+                for task, startpoints in wanted.items()
+                if not _times(startpoints).items() <= told.get(task, {}).items()
+            }
 
     def _pending(self, tasks: Tasks) -> dict[TaskName, PendingStart]:
         asked, before = self._stream.raw(NAMESPACE), decoded_fan_outs(self._stream.raw(FAN_OUT_NAMESPACE))
@@ -101,6 +126,10 @@ def _left(fan_outs: FanOuts, tasks: Tasks, applied: AppliedTimes) -> FanOuts:
             elif done.get(ssp) != startpoint.created_ms:
                 left.setdefault(task, {})[ssp] = startpoint
     return left
+
+
+def _times(startpoints: Mapping[SystemStreamPartition, Startpoint]) -> dict[SystemStreamPartition, int]:
+    return {ssp: startpoint.created_ms for ssp, startpoint in startpoints.items()}
 
 
 def _merged(before: FanOuts, new: FanOuts) -> FanOuts:
