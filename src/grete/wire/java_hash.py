@@ -7,8 +7,10 @@ become red-black trees, where an insertion moves the root to the front.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache
+from operator import mul
 from typing import Any, Generic, TypeVar
 
 from grete.model.ids import SystemStream, SystemStreamPartition
@@ -20,6 +22,8 @@ _MASK = 0xFFFFFFFF
 _TREEIFY = 8
 _UNTREEIFY = 6
 _MIN_TREE_CAPACITY = 64
+_INITIAL_CAPACITY = 16
+_POWERS = [pow(31, exponent, 1 << 32) for exponent in range(64)][::-1]
 
 
 def _signed(number: int) -> int:
@@ -30,6 +34,8 @@ def _signed(number: int) -> int:
 def string_hash(text: str) -> int:
     """java.lang.String.hashCode: over UTF-16 code units."""
     result = 0
+    if text.isascii() and len(text) <= len(_POWERS):
+        return _signed(sum(map(mul, text.encode("ascii"), _POWERS[-len(text) :])))
     if text.isascii():
         for byte in text.encode("ascii"):
             result = (result * 31 + byte) & _MASK
@@ -115,8 +121,45 @@ class JavaHashMap(Generic[K]):
     def of(cls, keys: Iterable[K]) -> JavaHashMap[K]:
         """new HashMap(), each key put in turn."""
         made: JavaHashMap[K] = cls()
-        made.put_each(keys)
+        made.put_first(keys)
         return made
+
+    def put_first(self, keys: Iterable[K]) -> None:
+        """put, key by key, into a map that is empty and was given no capacity."""
+        assert self._table is None
+        assert self._threshold == 0
+        listed = list(dict.fromkeys(keys))
+        if not self._fill(listed):
+            self.put_each(listed)
+
+    def _fill(self, keys: list[K]) -> bool:
+        """What putting each of these keys into an empty map comes to, at once; false when it is not that simple.
+
+        A bin keeps the order in which its keys came, through every resize, unless it has grown too long on the
+        way: then it becomes a tree, or the table doubles early. So the bins of each size on the way are counted.
+        """
+        hash_of = self._hash_of
+        spreads = [_spread(hash_of(key)) for key in keys]
+        capacity = _INITIAL_CAPACITY
+        while True:
+            threshold = int(capacity * 0.75)
+            there = spreads if len(keys) <= threshold else spreads[: threshold + 1]
+            mask = capacity - 1
+            if there and max(Counter([spread & mask for spread in there]).values()) > _TREEIFY:
+                return False
+            if len(keys) <= threshold:
+                break
+            capacity *= 2
+        table: list[list[tuple[int, K]] | TreeBin[K] | None] = [None] * capacity
+        for spread, key in zip(spreads, keys, strict=True):
+            entries = table[spread & mask]
+            if entries is None:
+                table[spread & mask] = [(spread, key)]
+            else:
+                assert isinstance(entries, list)
+                entries.append((spread, key))
+        self._table, self._threshold, self._present = table, threshold, set(keys)
+        return True
 
     @classmethod
     def copy_of(cls, keys: Iterable[K]) -> JavaHashMap[K]:
@@ -180,7 +223,7 @@ class JavaHashMap(Generic[K]):
         """Double the table; every bin splits into two that keep its order."""
         old = self._table
         if old is None:
-            capacity = self._threshold or 16
+            capacity = self._threshold or _INITIAL_CAPACITY
             self._table = [None] * capacity
             self._threshold = int(capacity * 0.75)
             return

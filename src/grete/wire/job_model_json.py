@@ -7,7 +7,8 @@ forms are accepted (`container-id`, SSPs as the keys of a map of offsets, a miss
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from grete.errors import WireError
@@ -67,13 +68,38 @@ def document(model: JobModel) -> dict[str, Any]:
 
 
 def encode_containers(model: JobModel) -> bytes:
-    """The JSON of the containers map alone, over which the job model's id is computed."""
-    return java_json.dumps(containers_document(model))
+    """The JSON of the containers map alone, over which the job model's id is computed.
+
+    The same as that of `containers_document`, written directly: a job of 100,000 tasks would make 400,000 dicts.
+    """
+    containers = (
+        _CONTAINER % (java_json.dumps(id_), java_json.dumps(container.id), b",".join(_tasks_json(container)))
+        for id_, container in model.containers.items()
+    )
+    return b"{%b}" % b",".join(containers)
+
+
+def _tasks_json(container: ContainerModel) -> Iterator[bytes]:
+    for name, task in container.tasks.items():
+        ssps = [_SSP % (_quoted(s.system), s.partition, _quoted(s.stream), s.key_bucket) for s in task.ssps]
+        key = java_json.dumps(name)
+        own = key if task.name == name else java_json.dumps(task.name)
+        yield _TASK % (key, own, b",".join(ssps), task.changelog_partition, _quoted(task.mode.value))
+
+
+_CONTAINER = b'%b:{"processor-id":%b,"tasks":{%b}}'
+_TASK = b'%b:{"task-name":%b,"system-stream-partitions":[%b],"changelog-partition":%d,"task-mode":%b}'
+_SSP = b'{"system":%b,"partition":%d,"stream":%b,"keyBucket":%d}'
+_quoted = lru_cache(maxsize=4096)(java_json.dumps)
 
 
 def encode(model: JobModel) -> bytes:
     """The whole document, as `GET /` serves it."""
-    return java_json.dumps(document(model))
+    return b'{"config":%b,"containers":%b,"max-change-log-stream-partitions":%d}' % (
+        java_json.dumps(config_document(model.config)),
+        encode_containers(model),
+        model.max_changelog_partitions,
+    )
 
 
 def decode(data: bytes) -> JobModel | None:
