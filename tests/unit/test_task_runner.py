@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from grete.diagnostics.streams import Target, Telling
 from grete.errors import ConfigError, ProcessingError, StreamNotFound
-from grete.model.ids import SystemStreamPartition, TaskName
+from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.spark import task_runner
 from grete.spark.plan import BatchPlan, RunnerSpec, StoreSpec, TaskProgress, TaskSpec
+from grete.spark.worker_logs import attach_logs
 from grete.systems.base import SegmentWrite, StreamSpec
 from grete.systems.local import LocalSystem
 
 TASKS = '''
+import logging
 import grete
 
 class Sum(grete.StreamTask):
@@ -28,6 +32,7 @@ class Sum(grete.StreamTask):
         self.name = context.task_name
 
     def process(self, envelope, collector, coordinator):
+        logging.getLogger("task").warning("at %s", envelope.offset)
         total = (self.sums.get(envelope.key) or 0) + 1
         self.sums.put(envelope.key, total)
         collector.send("local.out", [self.name, str(envelope.system_stream_partition), total], key=envelope.key)
@@ -231,6 +236,20 @@ def test_a_message_that_is_not_of_its_serde_is_poison(executor: Executor) -> Non
     broken = batch.set_column(4, "value", pa.array([b"{"], pa.binary()))
     with pytest.raises(ProcessingError, match="offset 7"):
         list(task_runner.run_partition(executor.spec, BatchPlan("l", 0, {}), [broken]))
+
+
+def test_what_a_task_logged_is_in_the_log_stream_when_its_batch_has_failed(
+    tmp_path: Path, system: LocalSystem
+) -> None:
+    executor = Executor(tmp_path, system)
+    target = Target(str(system.directory), SystemStream("local", "logs"))
+    telling = Telling(JobId("job"), "samza-container-0", target, None)
+    executor.spec = replace(executor.spec, telling=telling, incarnation="with logs")
+    with pytest.raises(ProcessingError):
+        executor.attempt((0, 1, 0, "k", 1), (0, 1, 1, "k", "bad"))
+    assert [event["message"] for event in executor.outputs("logs")] == ["at 0", "at 1"]
+    attach_logs(replace(executor.spec, telling=None))
+    forget_worker()
 
 
 def test_a_task_can_ask_to_be_shut_down(executor: Executor) -> None:

@@ -29,6 +29,8 @@ from grete.coordinator.events import StopRequested
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.coordinator.state import Phase, State
+from grete.diagnostics.observe import observed
+from grete.diagnostics.streams import JOB_COORDINATOR
 from grete.errors import ConfigError, Fenced, JobError, LeadershipLost
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
@@ -94,6 +96,7 @@ class _Run:
         )
         run_id = self._write_config(submitted)
         config = self._stream.config()
+        self._observer = self._stack.enter_context(observed(config, job, JOB_COORDINATOR, self._home))
         failpoint("coordinator.bootstrapped")
         planner = Planner(job, self._home, self._stream, self._clock, self._stack)
         plan = planner.plan(config)
@@ -248,6 +251,7 @@ class _Run:
             renew_every_s=self._ttl_s / 3,
         )
         view.loop = loop
+        loop.on_record = self._observer.event
         if self._on_view is not None:
             self._on_view(view)
         self._stop_on_signals(loop, config)

@@ -28,6 +28,7 @@ from grete.config.streams import (
     stream_ids,
     system_names,
 )
+from grete.config.telling import telling_problems
 from grete.config.warnings import warnings_of
 from grete.errors import ConfigError, WireError
 from grete.model.ids import JobId
@@ -259,4 +260,5 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     _stores,
     _serdes,
     _regexes,
+    telling_problems,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -93,6 +93,7 @@ class CoordinatorLoop:
         self._records: dict[ContainerId, LaunchRecord] = {}
         self._serial = 0
         self.board = Board()
+        self.on_record: Callable[[str, Mapping[str, str]], None] = lambda event, details: None
 
     def post(self, event: Event) -> None:
         """Put an event into the inbox; called from any thread."""
@@ -245,6 +246,7 @@ class CoordinatorLoop:
         write_launch(self._stream, container, None)
 
     def _record(self, event: str, details: dict[str, str]) -> None:
+        self.on_record(event, details)
         _log.info("%s %s", event, details)
         try:
             self._history.append(event, **{name.replace("-", "_"): text for name, text in details.items()})

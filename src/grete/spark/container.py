@@ -14,6 +14,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from grete.diagnostics.observe import observed
+from grete.diagnostics.streams import container_name
 from grete.errors import JobError
 from grete.spark.assignment import Assignment
 from grete.spark.container_life import ContainerLife, OnBatch, leave_word
@@ -32,14 +34,17 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
     """
     home = Path(environment.get("GRETE_HOME", ".grete")).resolve()
     until_drained = environment.get("GRETE_UNTIL_DRAINED") == "1"
+    own_process = environment.get("GRETE_CONTAINER_IN_PROCESS") != "1"
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
-        run = JobRun(assignment, home, until_drained=until_drained, stop=control)
-        run.on_outcome = lambda batch_id, outcome: on_batch(batch_id, outcome.records)
-        try:
-            return run.execute()
-        finally:
-            run.close()
+        name = container_name(assignment.container_id)
+        with observed(assignment.config, assignment.job, name, home, own_process=own_process):
+            run = JobRun(assignment, home, until_drained=until_drained, stop=control)
+            run.on_outcome = lambda batch_id, outcome: on_batch(batch_id, outcome.records)
+            try:
+                return run.execute()
+            finally:
+                run.close()
 
     return ContainerLife(environment, stop, work).run()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from grete.diagnostics.streams import Telling
 from grete.model.ids import SystemStreamPartition, TaskName
 
 
@@ -54,6 +55,7 @@ class RunnerSpec:
     default_system: str
     system_directory: str
     dead_letter_stream: str | None = None
+    telling: Telling | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
 from grete.config.stores import changelog_stream, store_names
+from grete.diagnostics.streams import container_name, telling_of
 from grete.errors import ConfigError, StreamNotFound
 from grete.model.ids import SystemStream, TaskName
 from grete.spark.assignment import Assignment
@@ -105,6 +106,7 @@ def runner_spec(assignment: Assignment, system: LocalSystem, home: Path) -> Runn
         default_system=single_system(assignment),
         system_directory=str(system.directory),
         dead_letter_stream=dead_letters,
+        telling=telling_of(config, assignment.job, container_name(assignment.container_id), home),
     )
 
 

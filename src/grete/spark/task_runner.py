@@ -29,6 +29,7 @@ from grete.spark.outputs import dead_letter
 from grete.spark.plan import BatchPlan, RunnerSpec, TaskProgress, TaskReport
 from grete.spark.task_rows import TICK, rows_of
 from grete.spark.task_worker import TaskWorker, TaskWorkers
+from grete.spark.worker_logs import attach_logs, flush_logs, hurry_logs
 
 RESULT_SCHEMA = "kind string, task int, stream string, partition int, count long, data binary"
 """Rows that go back to the driver: kind `o` output, `c` changelog, `r` report (JSON of TaskReport)."""
@@ -54,6 +55,7 @@ def _workers_for(spec: RunnerSpec) -> TaskWorkers:
     if _workers is None or _workers.spec.incarnation != spec.incarnation:
         if _workers is not None:
             _workers.close()
+        attach_logs(spec)
         _workers = TaskWorkers(spec)
     return _workers
 
@@ -69,7 +71,13 @@ def run_partition(
     spec: RunnerSpec, plan: BatchPlan, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Process rows of `task_rows.ROW_SCHEMA`, grouped by task, and yield the result rows as one record batch."""
-    yield run_tasks(_workers_for(spec), plan, batches)
+    try:
+        result = run_tasks(_workers_for(spec), plan, batches)
+    except BaseException:
+        flush_logs()
+        raise
+    hurry_logs()
+    yield result
 
 
 def run_tasks(workers: TaskWorkers, plan: BatchPlan, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:

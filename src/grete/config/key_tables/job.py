@@ -261,7 +261,11 @@ HEARTBEAT_MONITOR = Key(
     "Whether a container notices that its coordinator is gone.",
 )
 DIAGNOSTICS = Key(
-    "job.diagnostics.enabled", BOOLEAN, "false", _CONTAINER, "Samza's diagnostics stream.", no_effect=_JVM
+    "job.diagnostics.enabled",
+    BOOLEAN,
+    "false",
+    _CONTAINER,
+    "Whether exceptions, container exits and starts are written to `metrics.reporter.diagnosticsreporter.stream`.",
 )
 JMX = Key(
     "job.jmx.enabled",

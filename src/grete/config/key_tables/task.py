@@ -159,6 +159,36 @@ CALLBACK_TIMEOUT = Key(
 )
 OPTS = Key("task.opts", TEXT, None, _CONTAINER, "Samza's JVM options.", no_effect="use `spark.*`")
 
+LOG_SYSTEM = Key(
+    "task.log4j.system",
+    TEXT,
+    None,
+    _CONTAINER,
+    "An embedded system: the job's log records are also written to its stream `__samza_NAME_ID_logs`, with the "
+    "process's name as key. One with a file of its own (`systems.%s.path`) stays out of the job's way.",
+)
+LOG_LOCATION = Key(
+    "task.log4j.location.info.enabled",
+    BOOLEAN,
+    "false",
+    _CONTAINER,
+    "Whether they say file, line and function.",
+)
+LOG_CREATE = Key(
+    "task.log4j.create.stream.enabled",
+    BOOLEAN,
+    "false",
+    _CONTAINER,
+    "Whether Samza creates the stream.",
+    no_effect="it is created",
+)
+DIAGNOSTICS_STREAM = Key(
+    "metrics.reporter.diagnosticsreporter.stream",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Where diagnostics go, `system.stream` of an embedded system; see `job.diagnostics.enabled`.",
+)
 METRICS_REPORTERS = Key(
     "metrics.reporters", LIST, None, _CONTAINER, "Samza's reporters.", no_effect="see `/metrics`"
 )

@@ -1,0 +1,41 @@
+"""What is wrong with the streams that a configuration names for logs and diagnostics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from grete.config import aliases
+from grete.config.key_tables import job, task
+from grete.config.streams import EMBEDDED_SYSTEM
+
+
+def telling_problems(config: Mapping[str, str]) -> Iterator[str]:
+    """Each problem with the way out."""
+    system = config.get(task.LOG_SYSTEM.name, "").strip()
+    if system:
+        yield from _not_embedded(config, task.LOG_SYSTEM.name, system)
+    if config.get(job.DIAGNOSTICS.name, "").strip().lower() != "true":
+        return
+    key = task.DIAGNOSTICS_STREAM.name
+    name = config.get(key, "")
+    if not name.strip():
+        yield f"Missing required config: {key}. {job.DIAGNOSTICS.name}=true needs it; set it to system.stream"
+        return
+    system, dot, stream = name.partition(".")
+    if not (system and dot and stream):
+        yield f"{key}={name!r}: it is not of the form system.stream; write both"
+    else:
+        yield from _not_embedded(config, key, system)
+
+
+def _not_embedded(config: Mapping[str, str], key: str, system: str) -> Iterator[str]:
+    factory_key = f"systems.{system}.samza.factory"
+    factory = config.get(factory_key)
+    if factory is None:
+        if system != EMBEDDED_SYSTEM:
+            yield f"{key} names the system {system!r}, which is not configured; set {factory_key}"
+    elif aliases.canonical(aliases.SYSTEMS, factory) != EMBEDDED_SYSTEM:
+        yield (
+            f"{key} names the system {system!r}: logs and diagnostics go to embedded systems only in this version; "
+            f"name one, such as {EMBEDDED_SYSTEM!r}, or remove the key"
+        )

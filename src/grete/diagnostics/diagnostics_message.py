@@ -1,0 +1,101 @@
+"""A message of the diagnostics stream: the header and groups of Samza's DiagnosticsStreamMessage, as plain JSON.
+
+Samza 1.8 writes the same document with Jackson's type tags (MetricsSnapshotSerdeV2); its older serde without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_MANAGER = "org.apache.samza.diagnostics.DiagnosticsManager"
+_CONTAINER_METRICS = "org.apache.samza.container.SamzaContainerMetrics"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Who tells, and since when it runs."""
+
+    job_name: str
+    job_id: str
+    container_name: str
+    host: str
+    version: str
+    epoch_id: str = ""
+    reset_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionEvent:
+    """Samza's DiagnosticsExceptionEvent."""
+
+    timestamp_ms: int
+    type: str
+    message: str
+    stack: str
+    mdc: Mapping[str, str]
+
+    def document(self) -> dict[str, Any]:
+        """In Samza's field names."""
+        return {
+            "timestamp": self.timestamp_ms,
+            "exceptionType": self.type,
+            "exceptionMessage": self.message,
+            "compactExceptionStackTrace": self.stack,
+            "mdcMap": dict(self.mdc),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorStopEvent:
+    """Samza's ProcessorStopEvent; `reason` is ours."""
+
+    processor_id: str
+    resource_id: str
+    host: str
+    exit_status: int
+    reason: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """In Samza's field names."""
+        return {
+            "processorId": self.processor_id,
+            "resourceId": self.resource_id,
+            "host": self.host,
+            "exitStatus": self.exit_status,
+            "reason": self.reason,
+        }
+
+
+def diagnostics_message(
+    header: Header,
+    time_ms: int,
+    *,
+    exceptions: Sequence[ExceptionEvent] = (),
+    stops: Sequence[ProcessorStopEvent] = (),
+    start: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The document. `start` holds what is said once, when a process starts: its configuration and parameters."""
+    manager: dict[str, Any] = dict(start or {})
+    if stops:
+        manager["stopEvents"] = [event.document() for event in stops]
+    metrics: dict[str, Any] = {_MANAGER: manager} if manager else {}
+    if exceptions:
+        metrics[_CONTAINER_METRICS] = {"exceptions": [event.document() for event in exceptions]}
+    return {
+        "header": {
+            "job-name": header.job_name,
+            "job-id": header.job_id,
+            "container-name": header.container_name,
+            "exec-env-container-id": "",
+            "samza-epoch-id": header.epoch_id,
+            "source": _MANAGER,
+            "version": header.version,
+            "samza-version": "",
+            "host": header.host,
+            "time": time_ms,
+            "reset-time": header.reset_time_ms,
+        },
+        "metrics": metrics,
+    }

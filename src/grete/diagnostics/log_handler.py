@@ -1,0 +1,114 @@
+"""A logging handler that writes records to a stream (Samza's StreamAppender, S2-120 to S2-122).
+
+It takes a stream and never a job: it builds no coordinator, no job model and reads no stream (SAMZA-723 hung because
+the original built a second coordinator from inside a log call). What the writing itself logs is never written.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Mapping
+
+import orjson
+
+from grete.api import Serde
+from grete.config.redact import Redactor
+from grete.config.streams import stream_property
+from grete.diagnostics.background_writer import BackgroundWriter
+from grete.diagnostics.log_event import log_event
+from grete.diagnostics.streams import StreamSink, Telling, redactor_of
+from grete.errors import ConfigError
+from grete.model.ids import SystemStream
+from grete.serdes import load_serde
+from grete.systems.local import Message
+
+
+class StreamLogHandler(logging.Handler):
+    """Offers every record to a writer; a log call costs its JSON and never waits."""
+
+    def __init__(
+        self, writer: BackgroundWriter, telling: Telling, hide: Redactor, serde: Serde | None = None
+    ) -> None:
+        super().__init__()
+        self._writer = writer
+        self._hide = hide
+        self._serde = serde
+        self._location = telling.location
+        self._key = telling.container.encode()
+        self._mdc = {
+            "containerName": telling.container,
+            "jobName": telling.job.name,
+            "jobId": telling.job.id,
+        }
+        self._host = socket.gethostname()
+        self._inside = threading.local()
+        self.failed = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler. Never raises: a record that cannot be written is counted."""
+        if self._writer.is_own_thread or getattr(self._inside, "active", False):
+            return
+        self._inside.active = True
+        try:
+            event = log_event(
+                record, mdc=self._mdc, host=self._host, location=self._location, hide=self._hide
+            )
+            value = orjson.dumps(event) if self._serde is None else self._serde.to_bytes(event)
+            self._writer.offer(Message(self._key, value, int(record.created * 1000)))
+        except Exception:  # noqa: BLE001 - whatever a log call was given, the job goes on
+            self.failed += 1
+        finally:
+            self._inside.active = False
+
+    def hurry(self) -> None:
+        """Let what was logged be written now, without waiting for it."""
+        self._writer.hurry()
+
+    def flush_to_stream(self, timeout_s: float) -> bool:
+        """Wait until what was logged is written, at most `timeout_s`; says whether it is.
+
+        Not `flush`: logging calls that one at the end of a process, and whenever it likes.
+        """
+        return self._writer.flush(timeout_s)
+
+    def close(self) -> None:
+        """Write what is left, within seconds."""
+        self._writer.close()
+        super().close()
+
+
+def log_handler(telling: Telling, config: Mapping[str, str]) -> StreamLogHandler | None:
+    """The handler that the configuration asks for, None when it asks for none.
+
+    Raises:
+        ConfigError: the stream's serde cannot write an event.
+    """
+    target = telling.logs
+    if target is None:
+        return None
+    key = telling.container.encode()
+
+    def lost(count: int) -> Message:
+        text = f"{count} log records were lost, since they came faster than they could be written"
+        record = logging.makeLogRecord({"name": __name__, "levelno": 30, "levelname": "WARNING", "msg": text})
+        event = log_event(record, mdc={}, host=socket.gethostname(), location=False, hide=Redactor())
+        return Message(key, orjson.dumps(event), int(record.created * 1000))
+
+    serde = _serde(target.stream, config)
+    writer = BackgroundWriter(lambda: StreamSink(target), name="grete log stream", on_lost=lost)
+    return StreamLogHandler(writer, telling, redactor_of(config), serde)
+
+
+def _serde(stream: SystemStream, config: Mapping[str, str]) -> Serde | None:
+    """The stream's own serde, else JSON (S2-122)."""
+    named = stream_property(config, stream, "samza.msg.serde")
+    if named is None or named == "json":
+        return None
+    serde = load_serde(named, config, used_by=f"the msg.serde of {stream}")
+    try:
+        serde.to_bytes({"message": "", "mdc": {}})
+    except Exception as error:
+        raise ConfigError(f"{stream}: its serde {named!r} cannot write a log event: {error!r}") from error
+    return serde

@@ -1,0 +1,101 @@
+"""Lets a process tell of itself for as long as a `with` lasts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from grete.clock import SystemClock
+from grete.diagnostics.background_writer import BackgroundWriter
+from grete.diagnostics.log_handler import log_handler
+from grete.diagnostics.manager import DiagnosticsLogHandler, DiagnosticsManager
+from grete.diagnostics.streams import StreamSink, Telling, redactor_of, telling_of
+from grete.model.ids import JobId
+
+
+class Observer:
+    """What the process may tell beyond its log. Does nothing where diagnostics are not configured."""
+
+    def __init__(self, manager: DiagnosticsManager | None) -> None:
+        self._manager = manager
+
+    def event(self, name: str, details: Mapping[str, str]) -> None:
+        """A row of the job's history: a container's exit goes to the diagnostics stream."""
+        if self._manager is not None and name == "container-exited":
+            reason = details.get("reason") or details.get("meaning", "")
+            self._manager.processor_stopped(
+                details.get("container", ""), exit_status=int(details.get("exit-code", "-1")), reason=reason
+            )
+
+
+@contextmanager
+def observed(
+    config: Mapping[str, str],
+    job: JobId,
+    container: str,
+    home: Path,
+    *,
+    own_process: bool = True,
+    **parameters: Any,
+) -> Iterator[Observer]:
+    """Attach what the configuration asks for to the root logger; tell the start, and an exception that leaves.
+
+    Without `own_process` whoever owns the process has attached its own already: nothing is logged twice.
+
+    Raises:
+        ConfigError: the configuration of logs or diagnostics is wrong.
+    """
+    telling = telling_of(config, job, container, home)
+    handlers: list[logging.Handler] = []
+    logs = log_handler(telling, config) if own_process else None
+    if logs is not None:
+        handlers.append(logs)
+    manager = _manager(telling, config)
+    if manager is not None:
+        if own_process:
+            handlers.append(DiagnosticsLogHandler(manager))
+        manager.started(**parameters)
+    root = logging.getLogger()
+    levels = _hear_more(root) if logs is not None else {}
+    for handler in handlers:
+        root.addHandler(handler)
+    try:
+        yield Observer(manager)
+    except BaseException as error:
+        if manager is not None:
+            manager.exception(error)
+        raise
+    finally:
+        for handler in handlers:
+            root.removeHandler(handler)
+            handler.close()
+        for logger_or_handler, level in levels.items():
+            logger_or_handler.setLevel(level)
+        if manager is not None:
+            manager.close()
+
+
+def _hear_more(root: logging.Logger) -> dict[logging.Logger | logging.Handler, int]:
+    """Let records from INFO up reach the stream, while everybody else hears what they heard before.
+
+    Returns the levels to restore.
+    """
+    if root.level <= logging.INFO:
+        return {}
+    before: dict[logging.Logger | logging.Handler, int] = {root: root.level}
+    for handler in root.handlers:
+        before[handler] = handler.level
+        handler.setLevel(max(handler.level, root.level))
+    root.setLevel(logging.INFO)
+    return before
+
+
+def _manager(telling: Telling, config: Mapping[str, str]) -> DiagnosticsManager | None:
+    target = telling.diagnostics
+    if target is None:
+        return None
+    writer = BackgroundWriter(lambda: StreamSink(target), name="grete diagnostics stream")
+    return DiagnosticsManager(writer, telling, config, redactor_of(config), SystemClock())
