@@ -123,3 +123,39 @@ def test_nothing_leads_out_of_a_final_phase() -> None:
         Tick(),
     ):
         assert decide(final, event, 5) == (final, ())
+
+
+STANDBY = ContainerId("0-0")
+
+
+def with_standby(retry: RetryPolicy | None = None) -> State:
+    specs = {ZERO: ContainerSpec("tasks", "q", "p"), STANDBY: ContainerSpec("copies", "q", "p", standby=True)}
+    state, _ = decide(State(retry or RetryPolicy()), ModelChanged(1, specs), 0)
+    assert state.containers[STANDBY].running
+    return state
+
+
+def test_a_job_that_is_done_dismisses_its_standby_containers_and_is_finished_without_waiting_for_work() -> (
+    None
+):
+    state, actions = exited(with_standby(), 0)
+    assert (state.phase, actions) == (Phase.RUNNING, [RequestStop(STANDBY)])
+    state, actions = exited(state, 1, container=STANDBY)
+    assert (state.phase, actions) == (Phase.FINISHED, [])
+
+
+def test_a_dismissed_standby_container_that_does_not_end_is_killed() -> None:
+    state, _ = exited(with_standby(), 0, now_s=1)
+    assert Kill(STANDBY) in decide(state, Tick(), 60)[1]
+
+
+def test_a_standby_container_that_has_caught_up_leaves_the_job_running() -> None:
+    state, actions = exited(with_standby(), 0, container=STANDBY)
+    assert (state.phase, actions) == (Phase.RUNNING, [])
+    assert exited(state, 0)[0].phase is Phase.FINISHED
+
+
+def test_a_job_does_not_fail_with_its_standby_container() -> None:
+    state, _ = exited(with_standby(RetryPolicy(count=0)), 2, container=STANDBY)
+    assert (state.phase, state.containers[STANDBY].given_up) == (Phase.RUNNING, True)
+    assert exited(state, 0)[0].phase is Phase.FINISHED

@@ -48,7 +48,7 @@ def test_a_crash_is_an_exit_with_its_reason() -> None:
 def test_what_is_not_built_is_refused_with_the_way_out() -> None:
     base = {"job.name": "j", "task.class": "a:B", "task.inputs": "local.in"}
     for key, value, way_out in (
-        ("job.standbytasks.replication.factor", "2", "set it to 1"),
+        ("job.standbytasks.replication.factor", "2", "nothing to keep copies of"),
         ("task.checkpoint.factory", "grete.checkpoint.coordinator-stream", "remove the key"),
         ("job.launcher", "thread", "job.launcher=process"),
     ):

@@ -21,7 +21,7 @@ from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.locality import LocalityManager
 from grete.model.ids import ContainerId, JobId, SystemStream
-from grete.model.job import ContainerModel, JobModel
+from grete.model.job import ContainerModel, JobModel, TaskMode
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
 
@@ -114,7 +114,14 @@ def container_specs(plan: Plan, *, mode: str) -> dict[ContainerId, ContainerSpec
     """What each container runs, as fingerprints; `mode` is what else its process is started with."""
     query = fingerprint(plan.config, "query")
     process = digest([fingerprint(plan.config, "process"), mode])
-    return {id_: ContainerSpec(_tasks(one), query, process) for id_, one in plan.model.containers.items()}
+    return {
+        id_: ContainerSpec(_tasks(one), query, process, standby=_is_standby(one))
+        for id_, one in plan.model.containers.items()
+    }
+
+
+def _is_standby(container: ContainerModel) -> bool:
+    return all(task.mode is TaskMode.STANDBY for task in container.tasks.values())
 
 
 def _tasks(container: ContainerModel) -> str:

@@ -107,6 +107,7 @@ class View:
                     ],
                     "changelog_partition": task.changelog_partition,
                     "pending": pending_document(pending.get(task.name, PendingStart())),
+                    "mode": task.mode.value,
                 }
                 for task in container.tasks.values()
             ],

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from grete.config import aliases
+from grete.config.stores import store_names
 
 
 def not_yet(config: Mapping[str, str]) -> Iterator[str]:
     """What the configuration asks for and this version cannot do, each with the way out."""
-    replicas = config.get("job.standbytasks.replication.factor", "1")
-    if replicas.isdigit() and int(replicas) > 1:
-        yield (
-            f"job.standbytasks.replication.factor={replicas}: standby tasks are not available in this version; "
-            f"set it to 1"
-        )
+    yield from _standby(config)
     checkpoints = config.get("task.checkpoint.factory")
     if (
         checkpoints is not None
@@ -29,6 +25,19 @@ def not_yet(config: Mapping[str, str]) -> Iterator[str]:
             "job.launcher=thread runs one container only, since one process has one Spark; set job.launcher=process "
             "to run all of them"
         )
+
+
+def _standby(config: Mapping[str, str]) -> Iterator[str]:
+    replicas = config.get("job.standbytasks.replication.factor", "1").strip()
+    if not replicas.isdigit() or int(replicas) <= 1:
+        return
+    what = f"job.standbytasks.replication.factor={replicas}"
+    if "app.class" in config:
+        yield f"{what}: a DataFrame pipeline keeps its state in Spark, which has no standby; remove the key"
+    elif not store_names(config):
+        yield f"{what}: the job has no stores, so there is nothing to keep copies of; remove the key"
+    if _launcher(config) == "thread":
+        yield f"{what}: standby containers are processes of their own; set job.launcher=process"
 
 
 def _launcher(config: Mapping[str, str]) -> str:

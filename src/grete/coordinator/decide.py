@@ -27,9 +27,12 @@ from grete.coordinator.events import (
 )
 from grete.coordinator.reconfigure import Decision, cut_off, fields, launch, without
 from grete.coordinator.state import FINAL, Container, Phase, State
+from grete.model.ids import ContainerId
 
 EXIT_CONFIG = 2
 EXIT_FENCED = 5
+_DISMISSAL_S = 30.0
+"""Seconds a standby container has to end when the job has."""
 _MEANING = {0: "ended", EXIT_CONFIG: "configuration error", 3: "poison message", EXIT_FENCED: "fenced"}
 
 
@@ -80,7 +83,7 @@ def _after_exit(state: State, before: Container, event: ContainerExited, now_s: 
         return _settle(state, now_s)
     if before.replacing:
         return _launch_or_wait(state, event, now_s)
-    if event.exit_code == 0:
+    if event.exit_code == 0 or before.done:
         return _settle(fields(state, id_, done=True), now_s)
     return _failed(state, event, now_s)
 
@@ -102,7 +105,7 @@ def _failed(state: State, event: ContainerExited, now_s: float) -> Decision:
     if event.exit_code != EXIT_CONFIG and not exhausted:
         return _launch_or_wait(state, event, now_s)
     state = fields(state, id_, given_up=True)
-    if not state.retry.fail_job and event.exit_code != EXIT_CONFIG:
+    if _is_standby(state, id_) or (not state.retry.fail_job and event.exit_code != EXIT_CONFIG):
         state, actions = _settle(state, now_s)
         return state, (Record("container-given-up", {"container": id_}), *actions)
     message = f"container {id_} ended with code {event.exit_code}: {event.reason}".strip()
@@ -113,7 +116,28 @@ def _failed(state: State, event: ContainerExited, now_s: float) -> Decision:
 def _settle(state: State, now_s: float) -> Decision:
     """After a container came to rest: a model that waited for it may be granted, or the job may be at its end."""
     state, actions = reconfigure.grant_when_free(state, now_s)
-    return _finish_when_all_done(state), actions
+    state, more = _dismiss_standby(state, now_s)
+    return _finish_when_all_done(state), (*actions, *more)
+
+
+def _is_standby(state: State, id_: ContainerId) -> bool:
+    return id_ in state.specs and state.specs[id_].standby
+
+
+def _dismiss_standby(state: State, now_s: float) -> Decision:
+    """When every container that processes is at its end, those that only keep copies are asked to end, too."""
+    if state.pending is not None or not all(
+        container.done or container.given_up
+        for id_, container in state.containers.items()
+        if not _is_standby(state, id_)
+    ):
+        return state, ()
+    actions: list[Action] = []
+    for id_, container in state.containers.items():
+        if container.running and not container.done:
+            state = fields(state, id_, done=True, kill_at_s=now_s + _DISMISSAL_S)
+            actions.append(RequestStop(id_))
+    return state, tuple(actions)
 
 
 def _silent(state: State, event: ContainerSilent, now_s: float) -> Decision:
@@ -186,6 +210,6 @@ def _finish_when_all_done(state: State) -> State:
     if state.phase is Phase.STOPPING:
         return replace(state, phase=Phase.STOPPED)
     if all(container.done or container.given_up for container in state.containers.values()):
-        given_up = any(container.given_up for container in state.containers.values())
+        given_up = any(one.given_up for id_, one in state.containers.items() if not _is_standby(state, id_))
         return replace(state, phase=Phase.FAILED if given_up else Phase.FINISHED)
     return state

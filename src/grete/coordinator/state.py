@@ -42,6 +42,8 @@ class ContainerSpec:
     tasks: str = ""
     query: str = ""
     process: str = ""
+    standby: bool = field(default=False, compare=False)
+    """It only keeps copies: the job neither waits for it nor fails with it."""
 
 
 Specs = Mapping[ContainerId, ContainerSpec]

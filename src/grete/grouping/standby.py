@@ -36,6 +36,20 @@ def active_task(standby: str) -> TaskName:
     return TaskName(standby.split(_SEPARATOR)[1])
 
 
+def replica_of(container: str) -> int:
+    """The number of a standby container's replica.
+
+    Raises:
+        ValueError: it is no standby container.
+    """
+    return int(container.rpartition(_SEPARATOR)[2])
+
+
+def task_of_standby(standby: str) -> TaskName:
+    """The active task of a replica, whatever its name holds: `Standby-<task>-<replica>`."""
+    return TaskName(standby.removeprefix(f"Standby{_SEPARATOR}").rpartition(_SEPARATOR)[0])
+
+
 def with_standby(
     containers: Mapping[ContainerId, ContainerModel], replication_factor: int
 ) -> dict[ContainerId, ContainerModel]:

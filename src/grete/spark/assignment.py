@@ -10,6 +10,7 @@ from typing import Any
 from grete.errors import WireError
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
+from grete.model.job import TaskMode
 from grete.model.startpoint import PendingStart, StateChoice, StateRequest
 from grete.wire import startpoint_json
 
@@ -25,6 +26,7 @@ class AssignedTask:
     ssps: tuple[SystemStreamPartition, ...]
     changelog_partition: int
     pending: PendingStart = field(default_factory=PendingStart)
+    mode: TaskMode = TaskMode.ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,11 @@ class Assignment:
         return tuple(sorted({ssp for task in self.tasks for ssp in task.ssps}))
 
     @property
+    def is_standby(self) -> bool:
+        """Whether the container only keeps warm copies of stores."""
+        return bool(self.tasks) and all(task.mode is TaskMode.STANDBY for task in self.tasks)
+
+    @property
     def fence(self) -> Fence:
         """The fence of this container's commits."""
         return Fence(f"container/{self.job}/{self.container_id}", self.epoch)
@@ -59,6 +66,11 @@ class Assignment:
     def store_directory(self, home: Path) -> Path:
         """Store files are kept by task, not by container: a task that moves on one host finds its files."""
         return self.state_directory(home).parent / "stores"
+
+    def standby_directory(self, home: Path, replica: int) -> Path:
+        """Where standby containers keep copies of store files; by task, too."""
+        base = self.config.get("job.standbytasks.state.dir") or self.config.get("job.state.dir")
+        return Path(base or home / "jobs") / str(self.job) / f"standby-{replica}"
 
 
 def parse_assignment(document: Mapping[str, Any]) -> Assignment:
@@ -90,6 +102,7 @@ def _task(document: Mapping[str, Any]) -> AssignedTask:
         tuple(sorted(ssps)),
         int(document["changelog_partition"]),
         _pending(document.get("pending", {})),
+        TaskMode(document.get("mode", TaskMode.ACTIVE)),
     )
 
 

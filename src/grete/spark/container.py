@@ -17,10 +17,12 @@ from pathlib import Path
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.errors import JobError
+from grete.spark import setup
 from grete.spark.assignment import Assignment
 from grete.spark.container_life import ContainerLife, OnBatch, leave_word
 from grete.spark.control import Control, Ended
-from grete.spark.job_run import JobRun
+from grete.spark.job_run import JobRun, system_directory
+from grete.spark.standby import StandbyRun
 
 _log = logging.getLogger("grete.container")
 EXIT_FAILED = 1
@@ -39,6 +41,8 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         name = container_name(assignment.container_id)
         with observed(assignment.config, assignment.job, name, home, own_process=own_process):
+            if assignment.is_standby:
+                return _follow(assignment, home, control, until_drained=until_drained)
             run = JobRun(assignment, home, until_drained=until_drained, stop=control)
             run.on_outcome = lambda batch_id, outcome: on_batch(batch_id, outcome.records)
             try:
@@ -47,6 +51,14 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
                 run.close()
 
     return ContainerLife(environment, stop, work).run()
+
+
+def _follow(assignment: Assignment, home: Path, control: Control, *, until_drained: bool) -> Ended:
+    run = StandbyRun(assignment, home, system_directory(assignment, setup.single_system(assignment), home))
+    try:
+        return run.execute(control, until_drained=until_drained)
+    finally:
+        run.close()
 
 
 def main() -> int:

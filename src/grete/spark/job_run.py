@@ -49,7 +49,7 @@ class JobRun:
         self._clock: Clock = SystemClock()
         self._config = assignment.config
         self._system_name = setup.single_system(assignment)
-        self._system = LocalSystem(_system_directory(assignment, self._system_name, home), self._clock)
+        self._system = LocalSystem(system_directory(assignment, self._system_name, home), self._clock)
         self._lineages = LineageDirectory(assignment.state_directory(home) / "lineages")
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
 
@@ -199,5 +199,6 @@ class JobRun:
         return query.run(spark, frame)
 
 
-def _system_directory(assignment: Assignment, system: str, home: Path) -> Path:
+def system_directory(assignment: Assignment, system: str, home: Path) -> Path:
+    """The folder of an embedded system."""
     return Path(assignment.config.get(f"systems.{system}.path", str(home / "local")))

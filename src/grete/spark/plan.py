@@ -40,7 +40,7 @@ class RunnerSpec:
     """Everything a TaskRunner needs that does not change while the container lives.
 
     `incarnation` differs between any two containers ever started, so that state cached in a reused Python worker
-    is never taken for this container's.
+    is never taken for this container's. In `standby_directories` there may be warm copies of the stores.
     """
 
     incarnation: str
@@ -56,6 +56,7 @@ class RunnerSpec:
     system_directory: str
     dead_letter_stream: str | None = None
     telling: Telling | None = None
+    standby_directories: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ def runner_spec(assignment: Assignment, system: LocalSystem, home: Path) -> Runn
     task_class = config.get("task.class")
     if not task_class:
         raise ConfigError("neither task.class nor app.class is set: name the application as module:Class")
+    replicas = int(config.get("job.standbytasks.replication.factor", "1"))
     dead_letters = None
     if config.get("task.poison.policy", "fail") == "dead-letter":
         dead_letters = SystemStream.parse(config["task.poison.dead-letter.stream"]).stream
@@ -101,16 +102,24 @@ def runner_spec(assignment: Assignment, system: LocalSystem, home: Path) -> Runn
         application_path=config.get("job.application.path"),
         ssps=ssps,
         tasks=tasks,
-        stores=_stores(assignment, system),
+        stores=stores(assignment, system),
         store_directory=str(assignment.store_directory(home)),
         default_system=single_system(assignment),
         system_directory=str(system.directory),
         dead_letter_stream=dead_letters,
+        standby_directories=tuple(
+            str(assignment.standby_directory(home, replica)) for replica in range(replicas - 1)
+        ),
         telling=telling_of(config, assignment.job, container_name(assignment.container_id), home),
     )
 
 
-def _stores(assignment: Assignment, system: LocalSystem) -> tuple[StoreSpec, ...]:
+def stores(assignment: Assignment, system: LocalSystem) -> tuple[StoreSpec, ...]:
+    """The job's stores, with the changelog streams as they are now.
+
+    Raises:
+        StreamNotFound: a changelog is not there.
+    """
     specs = []
     for name in store_names(assignment.config):
         stream = changelog_stream(name, assignment.job, assignment.config)

@@ -57,21 +57,26 @@ def _checksum(key: bytes, value: bytes) -> int:
 class StoreFile:
     """One open file. Used by one thread; other processes may open the same file."""
 
-    def __init__(self, path: Path, changelog: str) -> None:
+    def __init__(self, path: Path, changelog: str, *, refill: Callable[[], object] = lambda: None) -> None:
+        """`refill` may put a file of the same changelog in the place of one that is missing or unusable."""
         self._path = path
         self._changelog = changelog
+        self._refill = refill
         self._connection = self._open()
         self._settled: tuple[int, ReadChanges] = (0, lambda start, end: ())
 
     def _open(self) -> apsw.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            connection = self._connect()
-            self._verify(connection)
-        except (apsw.Error, DamagedStore):
-            self._discard()
-            connection = self._connect()
-        return connection
+        for needs_refill in (not self._path.exists(), True):
+            if needs_refill:
+                self._refill()
+            try:
+                connection = self._connect()
+                self._verify(connection)
+                return connection
+            except (apsw.Error, DamagedStore):
+                self._discard()
+        return self._connect()
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(str(self._path))

@@ -7,9 +7,7 @@ is valid only when the attempt that left it so is the one that was committed; th
 from __future__ import annotations
 
 import importlib
-import re
 import sys
-import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +23,9 @@ from grete.serdes import StreamSerdes, store_serdes, stream_serdes
 from grete.spark.outputs import Collector
 from grete.spark.plan import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
 from grete.spark.store_file import StoreFile
+from grete.spark.store_paths import store_identity, store_path
 from grete.spark.task_store import TaskStore
+from grete.spark.warm_copy import take_over
 from grete.systems.local_access import LocalAccess
 
 _OPEN_TASKS_LIMIT = 256
@@ -82,16 +82,6 @@ class Context:
             ) from None
 
 
-def file_name(name: str) -> str:
-    """A task or store name as a file name: readable, and different for different names."""
-    readable = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:80]
-    return (
-        readable
-        if readable == name
-        else f"{readable}-{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
-    )
-
-
 class TaskWorker:
     """One task's instance with its stores."""
 
@@ -112,10 +102,16 @@ class TaskWorker:
         self.instance: StreamTask | None = None
 
     def _open_store(self, store: StoreSpec) -> TaskStore:
-        directory = Path(self._spec.store_directory) / file_name(self.task.name)
-        identity = f"{store.changelog_uid}/{store.changelog_stream}/{self.task.changelog_partition}"
-        file = StoreFile(directory / f"{file_name(store.name)}.db", identity)
+        path, identity = self._place(self._spec.store_directory, store)
+        copies = [self._place(directory, store)[0] for directory in self._spec.standby_directories]
+        file = StoreFile(path, identity, refill=lambda: take_over(path, identity, copies))
         return TaskStore(file, store_serdes(store.name, self._spec.config))
+
+    def _place(self, directory: str, store: StoreSpec) -> tuple[Path, str]:
+        return (
+            store_path(Path(directory), self.task.name, store.name),
+            store_identity(store, self.task.changelog_partition),
+        )
 
     def begin_batch(self, progress: TaskProgress) -> StreamTask:
         """Make stores and instance stand at exactly the committed state, and return the instance."""

@@ -23,9 +23,10 @@ from grete.keyed_log.base import KeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.startpoint_hand_over import StartpointHandOver
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-from grete.model.job import JobModel
+from grete.model.job import JobModel, TaskMode
 from grete.model.startpoint import PendingStart
 from grete.serdes import stream_serdes
+from grete.spark.standby import StandbyRun
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
 from grete.testing.applications import Application
@@ -112,7 +113,9 @@ class JobUnderTest(JobResults):
         def applied() -> dict[TaskName, Mapping[SystemStreamPartition, int]]:
             return {task: one.created_ms for task, one in read_applied(self._checkpoint_log().read()).items()}
 
-        tasks = {task: model.ssps for task, model in self.model.tasks.items()}
+        tasks = {
+            task: model.ssps for task, model in self.model.tasks.items() if model.mode is TaskMode.ACTIVE
+        }
         return StartpointHandOver(self.coordinator_stream(), self.clock, applied).pending(tasks)
 
     def stop(self) -> None:
@@ -138,7 +141,8 @@ class JobUnderTest(JobResults):
         """
         self.kill()
         if lose_stores:
-            shutil.rmtree(self.directory / "jobs", ignore_errors=True)
+            for stores in (self.directory / "jobs").glob("*/stores"):
+                shutil.rmtree(stores)
         if config:
             changed = prepared(None, {**self._config, **config}, ())
             problems = refused_changes(self._config, changed)
@@ -244,6 +248,15 @@ class JobUnderTest(JobResults):
     def advance(self, seconds_s: float) -> None:
         """Let time pass; the next batch calls `window` when `task.window.ms` has passed."""
         self.clock.advance(seconds_s)
+
+    def follow(self) -> None:
+        """Let the standby containers of the model catch up (`job.standbytasks.replication.factor`)."""
+        for assignment in assignments_of(self._running(), self._epoch, {}, TaskMode.STANDBY):
+            follower = StandbyRun(assignment, self.directory, self._system.directory, self.clock)
+            try:
+                follower.catch_up()
+            finally:
+                follower.close()
 
     # --- running ---
 

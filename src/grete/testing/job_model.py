@@ -52,9 +52,12 @@ def write_job_model(stream: CoordinatorStream, system: LocalSystem) -> JobModel:
 
 
 def assignments_of(
-    model: JobModel, epoch: int, pending: Mapping[TaskName, PendingStart]
+    model: JobModel,
+    epoch: int,
+    pending: Mapping[TaskName, PendingStart],
+    mode: TaskMode = TaskMode.ACTIVE,
 ) -> Iterator[Assignment]:
-    """What each container of the model is told."""
+    """What each container of the model is told; containers with tasks of another mode are left out."""
     for container in model.containers.values():
         tasks = [
             AssignedTask(
@@ -62,9 +65,10 @@ def assignments_of(
                 tuple(sorted(task.ssps)),
                 task.changelog_partition,
                 pending.get(task.name, PendingStart()),
+                mode,
             )
             for task in container.tasks.values()
-            if task.mode is TaskMode.ACTIVE
+            if task.mode is mode
         ]
         if tasks:
             yield Assignment(

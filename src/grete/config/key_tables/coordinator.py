@@ -293,7 +293,7 @@ FAULT_DOMAINS = Key(
     "false",
     _CONTAINER,
     "Standby tasks in other racks.",
-    no_effect="there are no standby tasks",
+    no_effect="containers run on one host",
 )
 FAULT_DOMAIN_MANAGER = Key(
     "cluster-manager.fault-domain-manager.factory",
@@ -301,7 +301,7 @@ FAULT_DOMAIN_MANAGER = Key(
     "org.apache.samza.job.yarn.YarnFaultDomainManagerFactory",
     _CONTAINER,
     "Who knows the racks.",
-    no_effect="there are no standby tasks",
+    no_effect="containers run on one host",
 )
 CLUSTER_MANAGER = Key(
     "samza.cluster-manager.factory",

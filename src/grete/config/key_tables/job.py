@@ -207,8 +207,16 @@ STANDBY = Key(
     COUNT,
     "1",
     _CONTAINER,
-    "Copies of a task's state; 1 is none but its own.",
-    no_effect="there are no standby tasks; stores are restored from their changelogs",
+    "Copies of a task's state; 1 is none but its own. For each further one every container gets a standby "
+    "container, which follows the changelogs and keeps copies of the store files.",
+)
+STANDBY_DIR = Key(
+    "job.standbytasks.state.dir",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Folder of those copies: on another disk, so that they survive the first one.",
+    default_doc="`job.state.dir`",
 )
 AUTOSIZING = Key("job.autosizing.enabled", BOOLEAN, "false", _CONTAINER, "Whether the keys below win.")
 AUTOSIZING_COUNT = Key("job.autosizing.container.count", COUNT, None, _CONTAINER, "Containers, when enabled.")

@@ -1,0 +1,83 @@
+"""How fast a lost store is back: from its changelog, and from a standby copy. `python -m benchmarks.standby`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from grete.clock import SystemClock
+from grete.spark.store_file import StoreFile
+from grete.spark.warm_copy import take_over
+from grete.systems.base import SegmentWrite, StreamSpec
+from grete.systems.local import LocalSystem
+from grete.systems.local_access import LocalAccess
+from grete.systems.local_segments import pack
+
+KEYS = 1_000_000
+BEHIND = 10_000
+"""Changes that the copy has not seen when the store is lost: more than half a second of a busy task."""
+VALUE_BYTES = 100
+_CHUNK = 50_000
+
+
+def run(keys: int = KEYS) -> dict[str, float]:
+    """Seconds for a store of `keys` keys, the changelog's MB/s, and how much sooner the copy is there."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        system = LocalSystem(directory / "local", SystemClock())
+        system.create_stream(StreamSpec("changes", 1, compacted=True))
+        for first in range(0, keys + BEHIND, _CHUNK):
+            system.append_segments([_segment(first, min(_CHUNK, keys + BEHIND - first), keys)])
+        access = LocalAccess(str(system.directory))
+
+        def settle(file: StoreFile, end: int) -> None:
+            file.settle(end, "", lambda a, b: access.changes("changes", 0, a, b), access.unpack)
+
+        copy = directory / "standby" / "store.db"
+        standby = StoreFile(copy, "changelog")
+        settle(standby, keys)
+
+        begun = time.perf_counter()
+        cold = StoreFile(directory / "cold" / "store.db", "changelog")
+        settle(cold, keys + BEHIND)
+        cold_s = time.perf_counter() - begun
+
+        lost = directory / "taken" / "store.db"
+        begun = time.perf_counter()
+        taken = StoreFile(lost, "changelog", refill=lambda: take_over(lost, "changelog", [copy]))
+        settle(taken, keys + BEHIND)
+        warm_s = time.perf_counter() - begun
+
+        assert list(taken.scan(b"0", b"01")) == list(cold.scan(b"0", b"01"))
+        size = (directory / "local" / "streams.db").stat().st_size
+        for file in (standby, cold, taken):
+            file.close()
+        access.close()
+        system.close()
+    return {
+        "keys": keys,
+        "changelog_mb": round(size / 1e6, 1),
+        "cold_restore_s": round(cold_s, 2),
+        "cold_restore_mb_per_s": round(size / 1e6 / cold_s, 1),
+        "take_over_s": round(warm_s, 2),
+        "take_over_to_cold_restore": round(warm_s / cold_s, 3),
+    }
+
+
+def _segment(first: int, count: int, keys: int) -> SegmentWrite:
+    records = list(_records(first, count, keys))
+    data = pack([key for key, _ in records], [value for _, value in records], [first] * count)
+    return SegmentWrite("changes", 0, count, data)
+
+
+def _records(first: int, count: int, keys: int) -> Iterator[tuple[bytes, bytes]]:
+    for number in range(first, first + count):
+        yield b"%010d" % (number * 7919 % keys), b"%0*d" % (VALUE_BYTES, number)
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(int(sys.argv[1]) if len(sys.argv) > 1 else KEYS), indent=2))

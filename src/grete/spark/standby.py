@@ -1,0 +1,101 @@
+"""A standby container: keeps warm copies of stores by following their changelogs (Samza's standby tasks).
+
+It reads changelogs and writes its own folder; it has no Spark, raises no fence, and never writes an output, a
+changelog or a checkpoint. All it has is a prefix of what was committed, so it can be stopped, killed or late without
+harm: the task that takes over catches up from where the copy is (`warm_copy`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import apsw
+
+from grete.clock import Clock, SystemClock
+from grete.errors import GreteError
+from grete.grouping.standby import replica_of, task_of_standby
+from grete.model.ids import TaskName
+from grete.spark import setup
+from grete.spark.assignment import AssignedTask, Assignment
+from grete.spark.control import Control, Ended
+from grete.spark.plan import StoreSpec
+from grete.spark.store_file import StoreFile
+from grete.spark.store_paths import store_identity, store_path
+from grete.systems.local import LocalSystem
+from grete.systems.local_access import LocalAccess
+
+_log = logging.getLogger("grete.standby")
+_INTERVAL_S = 0.5
+
+
+class StandbyRun:
+    """Follows the changelogs of the tasks that a standby container was given, until stopped or told something new."""
+
+    def __init__(
+        self, assignment: Assignment, home: Path, system_directory: Path, clock: Clock | None = None
+    ) -> None:
+        clock = SystemClock() if clock is None else clock
+        self._assignment = assignment
+        self._directory = assignment.standby_directory(home, replica_of(assignment.container_id))
+        self._system = LocalSystem(system_directory, clock)
+        self._access = LocalAccess(str(system_directory), clock)
+        self._files: dict[tuple[TaskName, str], StoreFile] = {}
+
+    def execute(self, control: Control, *, until_drained: bool) -> Ended:
+        """Catch up again and again; once, when the job shall end when it is drained.
+
+        What fails is tried again: a standby that is late does no harm, a job that ends because of it would.
+        """
+        while True:
+            try:
+                self.catch_up()
+            except (GreteError, apsw.Error, OSError) as error:
+                _log.warning("standby container %s will try again: %s", self._assignment.container_id, error)
+                self._close_files()
+            if control.is_set():
+                return Ended.INTERRUPTED
+            if until_drained:
+                return Ended.DRAINED
+            control.wait(_INTERVAL_S)
+
+    def catch_up(self) -> Mapping[tuple[TaskName, str], int]:
+        """Bring every copy to the end of its changelog; returns the offset up to which each is, by task and store.
+
+        Raises:
+            StreamNotFound: a changelog is not there yet.
+        """
+        return {
+            (task_of_standby(task.name), store.name): self._follow(task, store)
+            for store in setup.stores(self._assignment, self._system)
+            for task in self._assignment.tasks
+        }
+
+    def _follow(self, task: AssignedTask, store: StoreSpec) -> int:
+        active = task_of_standby(task.name)
+        file = self._files.get((active, store.name))
+        if file is None:
+            path = store_path(self._directory, active, store.name)
+            file = StoreFile(path, store_identity(store, task.changelog_partition))
+            self._files[active, store.name] = file
+        end = int(self._system.offsets(store.changelog_stream)[task.changelog_partition].upcoming)
+        file.settle(
+            end,
+            "",
+            lambda first, last: self._access.changes(
+                store.changelog_stream, task.changelog_partition, first, last
+            ),
+            self._access.unpack,
+        )
+        return end
+
+    def _close_files(self) -> None:
+        while self._files:
+            self._files.popitem()[1].close()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._close_files()
+        self._access.close()
+        self._system.close()

@@ -1,0 +1,65 @@
+"""A job with standby containers, for real: they follow while it runs, end with it, and give a lost store back."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import closing
+from typing import Any
+
+import apsw
+import pytest
+
+from grete.clock import SystemClock
+from grete.systems.local import LocalSystem
+
+pytestmark = pytest.mark.spark
+
+RECORDS = 3_000
+CHANGELOG = "counter-1-counts-changelog"
+
+
+def changelog_ends(job: Any) -> list[int]:
+    with closing(LocalSystem(job.home / "local", SystemClock())) as local:
+        if CHANGELOG not in local.streams():
+            return []
+        return sorted(int(end.upcoming) for end in local.offsets(CHANGELOG).values())
+
+
+def copies(job: Any) -> list[int]:
+    found = []
+    for path in (job.home / "jobs" / "counter-1" / "standby-0").rglob("*.db"):
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            found += [position for (position,) in connection.execute("SELECT position FROM meta")]
+    return sorted(found)
+
+
+def processed(job: Any) -> int:
+    with closing(LocalSystem(job.home / "local", SystemClock())) as local:
+        if "out" not in local.streams():
+            return 0
+    return sum(len(counts) for counts in job.counts().values())
+
+
+def test_a_lost_store_comes_back_from_the_copy_that_a_standby_container_kept(counter_job: Any) -> None:
+    counter_job.fill(RECORDS)
+    with counter_job.config.open("a") as config:
+        config.write("job.standbytasks.replication.factor=2\n")
+    running = subprocess.Popen(
+        counter_job.command("run", "--quiet"), env=counter_job.environment(), stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while processed(counter_job) < RECORDS or copies(counter_job) != changelog_ends(counter_job):
+            assert time.monotonic() < deadline, "the standby container did not catch up"
+            time.sleep(0.1)
+    finally:
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(90) == 0
+    shutil.rmtree(counter_job.home / "jobs" / "counter-1" / "stores")
+    counter_job.fill(RECORDS)
+    assert counter_job.run().returncode == 0
+    counter_job.assert_exactly_once(2 * RECORDS)
+    assert counter_job.log().count("was taken over from the standby copy") == 2
