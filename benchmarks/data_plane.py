@@ -82,8 +82,10 @@ class Bench:
             "task.max.records.per.batch": str(BATCH),
             **SPARK,
         }
-        assignment = Assignment(JobId("bench"), ContainerId("0"), 1, {**base, **config}, tasks)
-        run = JobRun(assignment, home, until_drained=True, stop=threading.Event())
+        assignment = Assignment(
+            JobId("bench"), ContainerId("0"), 1, {**base, **config}, tasks, until_drained=True
+        )
+        run = JobRun(assignment, home, stop=threading.Event())
         started = time.monotonic()
         run.execute()
         seconds = time.monotonic() - started

@@ -159,7 +159,7 @@ def test_config_get_of_a_key_that_is_not_set_says_its_default(job: Path, capsys:
 
 def test_config_set_changes_keys_together_and_says_what_that_touches(job: Path, capsys: Output) -> None:
     assert main(["config", "set", "job.container.count=2", "shop.name=a=b", "--reason", "more"]) == 0
-    assert "job.container.count: (not set) -> 2  (restart-container)" in capsys.readouterr().out
+    assert "job.container.count: (not set) -> 2  (restart-query)" in capsys.readouterr().out
     assert (config()["job.container.count"], config()["shop.name"]) == ("2", "a=b")
     assert main(["config", "history", "-o", "json"]) == 0
     generations = json.loads(capsys.readouterr().out)

@@ -24,7 +24,8 @@ def class_of(key: str, old: str | None, new: str | None) -> ChangeClass:
     [
         ("task.shutdown.ms", ChangeClass.LIVE),
         ("task.window.ms", ChangeClass.RESTART_QUERY),
-        ("job.container.count", ChangeClass.RESTART_CONTAINER),
+        ("job.container.count", ChangeClass.RESTART_QUERY),
+        ("job.launcher", ChangeClass.RESTART_CONTAINER),
         (GROUPER, ChangeClass.SET_ONCE),
         ("app.run.id", ChangeClass.INTERNAL),
         ("spark.executor.memory", ChangeClass.RESTART_CONTAINER),

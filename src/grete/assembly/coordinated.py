@@ -41,7 +41,7 @@ from grete.errors import ConfigError, JobError, StreamError
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.history import History
-from grete.metadata.job_state import REQUEST, read_stop_request
+from grete.metadata.job_state import REQUEST, read_drain_request, read_stop_request
 from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId
@@ -57,7 +57,6 @@ class Surroundings:
     home: Path
     url: str
     token_file: Path
-    until_drained: bool
 
 
 def retry_policy(config: Mapping[str, str]) -> RetryPolicy:
@@ -114,7 +113,7 @@ class CoordinatedJob:
     def _changed_to(self, plan: Plan) -> ModelChanged:
         self._revision += 1
         self._plans[self._revision] = plan
-        mode = "until-drained" if self._surroundings.until_drained else ""
+        mode = "until-drained" if self._view.until_drained else ""
         return ModelChanged(self._revision, container_specs(plan, mode=mode), self._deadline_s())
 
     def _deadline_s(self) -> float:
@@ -132,7 +131,6 @@ class CoordinatedJob:
             "GRETE_HOME": str(around.home),
             "GRETE_COORDINATOR_TOKEN_FILE": str(around.token_file),
             "GRETE_CONTAINER_EPOCH": str(epoch),
-            **({"GRETE_UNTIL_DRAINED": "1"} if around.until_drained else {}),
         }
 
     def fence_off(self, container: ContainerId, epoch: int) -> None:
@@ -232,6 +230,11 @@ class CoordinatedJob:
         stop = read_stop_request(self._stream)
         if stop is not None and stop.epoch == self._epoch:
             yield StopRequested(stop.deadline_s, stop.reason)
+        drain = read_drain_request(self._stream)
+        if drain is not None and drain.epoch == self._epoch and not self._view.until_drained:
+            self._view.until_drained = True
+            History(self._stream).append("drain-requested", reason=drain.reason)
+            self._inputs_changed = True  # the same model again, in another mode
         for request in read_container_requests(self._stream):
             if request.epoch == self._epoch and request.id not in self._obeyed:
                 self._obeyed.add(request.id)

@@ -23,13 +23,27 @@ from grete.keyed_log.base import KeyedLog
 from grete.keyed_log.sqlite import SqliteKeyedLog
 from grete.metadata.access import FILE_NAME
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
-from grete.metadata.coordinator_stream import ConfigChange, CoordinatorStream, config_history, stream_name
+from grete.metadata.container_requests import ContainerRequest, write_container_request
+from grete.metadata.coordinator_stream import (
+    ConfigChange,
+    CoordinatorStream,
+    Generation,
+    config_generations,
+    stream_name,
+)
 from grete.metadata.history import History, HistoryRow
-from grete.metadata.job_state import JobState, StopRequest, read_state, write_stop_request
+from grete.metadata.job_state import (
+    DrainRequest,
+    JobState,
+    StopRequest,
+    read_state,
+    write_drain_request,
+    write_stop_request,
+)
+from grete.metadata.launches import LaunchRecord, read_launches
 from grete.metadata.locality import LocalityManager
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
-from grete.model.messages import CoordinatorMessage
 from grete.sqlite_file import SqliteFile, open_file
 from grete.systems.local import LocalSystem
 
@@ -54,9 +68,9 @@ class JobHandle:
         """The configuration in force."""
         return self.stream.config()
 
-    def config_history(self) -> list[tuple[CoordinatorMessage, list[ConfigChange]]]:
+    def config_generations(self) -> list[Generation]:
         """Every generation that is still in the stream, oldest first."""
-        return list(config_history(self.coordinator_log))
+        return list(config_generations(self.coordinator_log))
 
     def set_config(
         self, changes: Mapping[str, str | None], *, reason: str, force: bool = False
@@ -69,6 +83,32 @@ class JobHandle:
         old = self.config()
         new = {**old, **{key: value for key, value in changes.items() if value is not None}}
         new = {key: value for key, value in new.items() if changes.get(key, "") is not None}
+        return self._write_config(old, new, reason, force)
+
+    def roll_back_config(
+        self, number: int | None, *, reason: str = "", force: bool = False
+    ) -> list[ConfigChange]:
+        """Write an earlier configuration again, as a generation of its own: by default the one before the last.
+
+        Raises:
+            ConfigError: no such generation is in the stream any more, or see `set_config`.
+        """
+        known = self.config_generations()
+        found = [generation for generation in known if generation.number == number]
+        if number is None:
+            found = known[-2:-1]
+        if not found:
+            raise ConfigError(
+                f"there is no generation {number} in the stream; `grete config history` lists them"
+                if number is not None
+                else "there is no generation before this one in the stream"
+            )
+        why = reason or f"rollback to generation {found[0].number}"
+        return self._write_config(self.config(), dict(found[0].config), why, force)
+
+    def _write_config(
+        self, old: Mapping[str, str], new: Mapping[str, str], reason: str, force: bool
+    ) -> list[ConfigChange]:
         if not force:
             problems = refused_changes(old, new)
             if problems:
@@ -168,10 +208,44 @@ class JobHandle:
         Raises:
             JobError: the job is not running.
         """
+        state = self._running()
+        write_stop_request(self.stream, StopRequest(state.epoch, deadline_s, reason))
+        return state
+
+    def request_drain(self, reason: str) -> JobState:
+        """Ask the running coordinator to end the job when what is there is consumed.
+
+        Raises:
+            JobError: the job is not running.
+        """
+        state = self._running()
+        write_drain_request(self.stream, DrainRequest(state.epoch, reason))
+        return state
+
+    def request_container(self, container: ContainerId, what: str, deadline_s: float, reason: str) -> str:
+        """Ask the running coordinator to `stop`, `start` or `restart` one container; returns the request's id.
+
+        Raises:
+            JobError: the job is not running, or has no such container.
+        """
+        state = self._running()
+        known = sorted(set(self.assignments().values()))
+        if container not in known:
+            raise JobError(f"job {self.job} has no container {container!r}; it has {', '.join(known)}")
+        id_ = uuid.uuid4().hex
+        write_container_request(
+            self.stream, ContainerRequest(container, what, state.epoch, deadline_s, id_, reason)
+        )
+        return id_
+
+    def launches(self) -> dict[ContainerId, LaunchRecord]:
+        """The incarnation of each container that was started and has not been seen to end."""
+        return read_launches(self.stream)
+
+    def _running(self) -> JobState:
         state = self.state()
         if state is None or self.holder() is None:
             raise JobError(f"job {self.job} is not running")
-        write_stop_request(self.stream, StopRequest(state.epoch, deadline_s, reason))
         return state
 
 

@@ -111,9 +111,9 @@ class Planner:
 
 
 def container_specs(plan: Plan, *, mode: str) -> dict[ContainerId, ContainerSpec]:
-    """What each container runs, as fingerprints; `mode` is what else its process is started with."""
-    query = fingerprint(plan.config, "query")
-    process = digest([fingerprint(plan.config, "process"), mode])
+    """What each container runs, as fingerprints; `mode` is how its query runs."""
+    query = digest([fingerprint(plan.config, "query"), mode])
+    process = fingerprint(plan.config, "process")
     return {
         id_: ContainerSpec(_tasks(one), query, process, standby=_is_standby(one))
         for id_, one in plan.model.containers.items()

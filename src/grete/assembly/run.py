@@ -28,6 +28,7 @@ from grete.coordination.sqlite import SqliteCoordination
 from grete.coordinator.events import StopRequested
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
+from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import Phase, State
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import JOB_COORDINATOR
@@ -49,6 +50,8 @@ from grete.sqlite_file import open_file
 from grete.systems.local import LocalSystem
 
 _log = logging.getLogger("grete.coordinator")
+_LOOP_PATIENCE_S = 120.0
+"""A model of 100,000 tasks takes some ten seconds to calculate and write; whoever takes this long hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,15 @@ class _Run:
     def _campaign(self) -> Leadership:
         leadership = self._coordination.campaign(job_scope(self._job_id), take_over=self._options.take_over)
         self._log.raise_fence(Fence(job_scope(self._job_id), leadership.epoch))
+        self._renewal = Renewal(
+            self._coordination,
+            leadership,
+            self._clock,
+            every_s=self._ttl_s / 3,
+            patience_s=max(_LOOP_PATIENCE_S, 4 * self._ttl_s),
+        )
+        self._renewal.start()
+        self._stack.callback(self._renewal.close)
         failpoint("submit.elected")
         return leadership
 
@@ -215,6 +227,7 @@ class _Run:
         needs_token = config.get("job.http.auth", "token") == "token"
         token = write_token(token_file)
         view = View(self._job_id, self._stream, metadata.metrics, run_id, leadership.epoch)
+        view.until_drained = self._options.until_drained
         view.checkpoint_log = planner.commit_system(config).checkpoint_log
         server = HttpServer(view, bound, token if needs_token else None)
         server.start()
@@ -230,7 +243,7 @@ class _Run:
             self._stream,
             planner,
             view,
-            Surroundings(self._home, server.url, token_file, self._options.until_drained),
+            Surroundings(self._home, server.url, token_file),
             leadership.epoch,
             self._clock,
             on_change=lambda changed: self._note_change(changed, metadata, run_id),
@@ -241,14 +254,12 @@ class _Run:
         first = job.begin(plan)
         launcher = self._launcher(config, state_dir)
         loop = CoordinatorLoop(
-            coordination=self._coordination,
-            leadership=leadership,
+            renewal=self._renewal,
             launcher=launcher,
             stream=self._stream,
             clock=self._clock,
             state=State(retry_policy(config)),
             job=job,
-            renew_every_s=self._ttl_s / 3,
         )
         view.loop = loop
         loop.on_record = self._observer.event
@@ -306,6 +317,7 @@ class _Run:
         )
         History(self._stream).append(final.phase.value, message=final.message)
         failpoint("coordinator.finished")
+        self._renewal.close()
         self._coordination.release(leadership)
         if final.phase is Phase.FAILED:
             raise JobError(final.message or "a container was given up")

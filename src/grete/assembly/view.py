@@ -62,6 +62,7 @@ class View:
         self.monitors: Monitors | None = None
         self.problem = ""
         self._startpoints = StartpointHandOver(stream, self._clock, self._applied_startpoints)
+        self.until_drained = False
         self.loop: CoordinatorLoop | None = None
         self.checkpoint_log: Callable[[str], KeyedLog] | None = None
 
@@ -98,6 +99,7 @@ class View:
             "epoch": seat.epoch,
             "serial": seat.serial,
             "run_id": self._run_id,
+            "until_drained": self.until_drained,
             "config": dict(config),
             "tasks": [
                 {

@@ -1,4 +1,4 @@
-"""`grete config get|set|unset|diff|history`."""
+"""`grete config get|set|unset|diff|history|rollback`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,22 @@ def declare(parser: argparse.ArgumentParser) -> None:
     diff = actions.add_parser("diff", help="what submitting a file would change")
     diff.add_argument("file", nargs="?", help="by default the files of --config")
     history = actions.add_parser("history", help="who changed what, when and why")
-    for sub, run in ((get, _get), (set_, _set), (unset, _unset), (diff, _diff), (history, _history)):
+    rollback = actions.add_parser("rollback", help="write an earlier configuration again")
+    rollback.add_argument(
+        "--to", type=int, metavar="NUMBER", help="as `config history` numbers them; the one before the last"
+    )
+    commands = (
+        (get, _get),
+        (set_, _set),
+        (unset, _unset),
+        (diff, _diff),
+        (history, _history),
+        (rollback, _rollback),
+    )
+    for sub, run in commands:
         add_job_options(sub)
         sub.set_defaults(run=run)
-    for sub in (set_, unset):
+    for sub in (set_, unset, rollback):
         add_change_options(sub)
 
 
@@ -97,27 +109,35 @@ def _diff(options: argparse.Namespace) -> int:
     return 0
 
 
+def _rollback(options: argparse.Namespace) -> int:
+    with opened_job(options) as handle:
+        done = handle.roll_back_config(options.to, reason=options.reason, force=options.force)
+    print_changes(done, options.output)
+    return 0
+
+
 def _history(options: argparse.Namespace) -> int:
     with opened_job(options) as handle:
-        generations = handle.config_history()
+        generations = handle.config_generations()
     rows: list[dict[str, Any]] = []
-    for message, changes in generations:
-        values, origin = message.values or {}, message.origin
+    for generation in generations:
+        values, origin = generation.message.values or {}, generation.message.origin
         rows.append(
             {
+                "number": generation.number,
                 "when": None if origin is None else when(origin.timestamp_ms),
                 "who": None if origin is None else f"{origin.username}@{values.get('hostname', origin.host)}",
                 "source": None if origin is None else origin.source,
                 "run_id": values.get("run-id"),
                 "reason": values.get("reason", ""),
-                "changes": list(shown_changes(changes)),
+                "changes": list(shown_changes(generation.changes)),
             }
         )
     if options.output == "json":
         print_json(rows)
         return 0
     for row in rows:
-        print("  ".join(str(row[name] or "-") for name in ("when", "who", "source", "reason")))
+        print("  ".join(str(row[name] or "-") for name in ("number", "when", "who", "source", "reason")))
         for change in row["changes"]:
             print(f"    {change['key']}: {or_unset(change['old'])} -> {or_unset(change['new'])}")
     return 0

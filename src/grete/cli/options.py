@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from grete.assembly import JobHandle
     from grete.model.ids import JobId
 
+_LONGEST_S = 86_400
+
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """What every command takes, before or after its name."""
@@ -100,6 +102,13 @@ def count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"write a whole number of one or more, got {text!r}")
     return int(text)
+
+
+def seconds(text: str) -> float:
+    """An option's value that is a number of whole seconds, at most a day."""
+    if text.isdecimal() and int(text) <= _LONGEST_S:
+        return float(text)
+    raise argparse.ArgumentTypeError(f"write whole seconds, at most {_LONGEST_S}, got {text!r}")
 
 
 def warn(message: str) -> None:

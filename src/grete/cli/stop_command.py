@@ -5,30 +5,23 @@ from __future__ import annotations
 import argparse
 import time
 
-from grete.cli.options import add_job_options, job_text, opened_job
+from grete.cli.options import add_job_options, job_text, opened_job, seconds
 from grete.cli.output import print_json
 from grete.errors import JobError
 
 _POLL_S = 0.1
 _GRACE_S = 15.0
-_LONGEST_S = 86_400
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_job_options(parser)
     parser.add_argument(
-        "--deadline", type=_seconds, default=30.0, metavar="S", help="seconds before containers are killed"
+        "--deadline", type=seconds, default=30.0, metavar="S", help="seconds before containers are killed"
     )
     parser.add_argument("--reason", default="grete stop", help="recorded in the history")
     parser.add_argument("--no-wait", action="store_true", help="ask and return")
     parser.set_defaults(run=run)
-
-
-def _seconds(text: str) -> float:
-    if text.isdecimal() and int(text) <= _LONGEST_S:
-        return float(text)
-    raise argparse.ArgumentTypeError(f"write whole seconds, at most {_LONGEST_S}, got {text!r}")
 
 
 def run(options: argparse.Namespace) -> int:

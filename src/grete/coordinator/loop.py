@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Protocol
 
 from grete.clock import Clock
-from grete.coordination.base import Coordination, Leadership
 from grete.coordinator.board import Board, Directive, Seat, Told
 from grete.coordinator.decide import decide
 from grete.coordinator.events import (
@@ -27,8 +26,9 @@ from grete.coordinator.events import (
     Run,
     Tick,
 )
+from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import FINAL, Container, ContainerSpec, State
-from grete.errors import Fenced, GreteError, LeadershipLost
+from grete.errors import Fenced, GreteError
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerStart, Launcher
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -69,25 +69,20 @@ class CoordinatorLoop:
     def __init__(
         self,
         *,
-        coordination: Coordination,
-        leadership: Leadership,
+        renewal: Renewal,
         launcher: Launcher,
         stream: CoordinatorStream,
         clock: Clock,
         state: State,
         job: Job,
-        renew_every_s: float,
     ) -> None:
-        self._coordination = coordination
-        self._leadership: Leadership = leadership
+        self._renewal = renewal
         self._launcher = launcher
         self._stream = stream
         self._history = History(stream)
         self.clock = clock
         self.state = state
         self._job = job
-        self._renew_every_s = renew_every_s
-        self._renewed_s = clock.monotonic_s()
         self._inbox: queue.Queue[Event] = queue.Queue(_INBOX)
         self._launches: dict[int, tuple[ContainerId, int]] = {}
         self._records: dict[ContainerId, LaunchRecord] = {}
@@ -113,8 +108,8 @@ class CoordinatorLoop:
         return self.state
 
     def step(self, event: Event) -> None:
-        """One turn: renew, look at exits and at the stream, then handle the event."""
-        self._renew()
+        """One turn: look at exits and at the stream, then handle the event."""
+        self._renewal.beat()
         for exit_ in self._launcher.exits():
             launch = self._launches.get(exit_.epoch)
             if launch is not None:
@@ -141,7 +136,7 @@ class CoordinatorLoop:
                 self._take_in(container, number, record)
                 continue
             self.state = replace(self.state, launches=number)
-            self._job.fence_off(container, container_epoch(self._leadership.epoch, number))
+            self._job.fence_off(container, container_epoch(self._renewal.epoch, number))
             write_launch(self._stream, container, None)
             _log.info("container %s of an earlier coordinator does not run any more", container)
 
@@ -156,18 +151,6 @@ class CoordinatorLoop:
         self.board.place(container, Seat(record.epoch, number, told, record.serial, self.clock.monotonic_s()))
         self._record("container-adopted", {"container": container, "epoch": str(record.epoch)})
 
-    # --- leadership ---
-
-    def _renew(self) -> None:
-        now_s = self.clock.monotonic_s()
-        if now_s - self._renewed_s < self._renew_every_s:
-            return
-        renewed = self._coordination.renew(self._leadership)
-        if renewed is None:
-            raise LeadershipLost(f"epoch {self._leadership.epoch} of {self._leadership.scope} was taken over")
-        self._leadership = renewed
-        self._renewed_s = now_s
-
     # --- actions ---
 
     def handle(self, event: Event) -> None:
@@ -179,10 +162,8 @@ class CoordinatorLoop:
             self._execute(action)
 
     def _execute(self, action: Action) -> None:
-        """Do it, unless the leadership it was decided under may be over: then renew first or end."""
-        if self.clock.monotonic_s() >= self._leadership.valid_until_s:
-            self._renewed_s = float("-inf")
-            self._renew()
+        """Do it, unless the leadership it was decided under may be over."""
+        self._renewal.prove()
         match action:
             case Grant(revision):
                 self._job.serve(revision)
@@ -196,7 +177,7 @@ class CoordinatorLoop:
                 self.board.tell(container, Directive(Told.STOP, 0))
                 self._launcher.request_stop(container)
             case FenceOff(container, launch):
-                self._job.fence_off(container, container_epoch(self._leadership.epoch, launch))
+                self._job.fence_off(container, container_epoch(self._renewal.epoch, launch))
                 self._forget(container, launch - 1)
             case Kill(container):
                 self._launcher.kill(container)
@@ -204,7 +185,7 @@ class CoordinatorLoop:
                 self._record(event, dict(details))
 
     def _launch(self, container: ContainerId, launch: int) -> None:
-        epoch = container_epoch(self._leadership.epoch, launch)
+        epoch = container_epoch(self._renewal.epoch, launch)
         self._launches[epoch] = (container, launch)
         self._serial += 1
         spec = self.state.containers[container].spec

@@ -230,27 +230,51 @@ def _check_text(values: Mapping[str, str] | None) -> None:
         raise WireError(f"not text: {error}") from error
 
 
-def config_history(log: KeyedLog) -> Iterator[tuple[CoordinatorMessage, list[ConfigChange]]]:
-    """Every generation still in the log, oldest first, with its changes."""
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One configuration that the stream had: `number` is its offset, `config` all of it, `changes` what is new."""
+
+    number: int
+    message: CoordinatorMessage
+    changes: tuple[ConfigChange, ...]
+    config: Mapping[str, str]
+
+
+def config_generations(log: KeyedLog) -> Iterator[Generation]:
+    """Every generation still in the log, oldest first. What foreign writers changed since comes last."""
     config: dict[str, str] = {}
     changes: list[ConfigChange] = []
+    offset = -1
     for record in log.read():
+        offset = record.offset
         try:
             message = codec.decode(record.key, record.value)
         except WireError:
             continue
         if message.type.lower() == SET_CONFIG:
-            new = codec.single_value(SET_CONFIG, None if message.values is None else dict(message.values))
-            changes.append(ConfigChange(message.key, config.get(message.key), new))
-            if new is None:
-                config.pop(message.key, None)
-            else:
-                config[message.key] = new
+            changes.append(_fold(config, message))
         elif message.type == GENERATION:
-            yield message, changes
+            yield Generation(offset, message, tuple(changes), dict(config))
             changes = []
     if changes:
-        yield CoordinatorMessage(GENERATION, "foreign", {"reason": "written by another program"}), changes
+        foreign = CoordinatorMessage(GENERATION, "foreign", {"reason": "written by another program"})
+        yield Generation(offset, foreign, tuple(changes), dict(config))
+
+
+def _fold(config: dict[str, str], message: CoordinatorMessage) -> ConfigChange:
+    new = codec.single_value(SET_CONFIG, None if message.values is None else dict(message.values))
+    change = ConfigChange(message.key, config.get(message.key), new)
+    if new is None:
+        config.pop(message.key, None)
+    else:
+        config[message.key] = new
+    return change
+
+
+def config_history(log: KeyedLog) -> Iterator[tuple[CoordinatorMessage, list[ConfigChange]]]:
+    """Every generation still in the log, oldest first, with its changes."""
+    for generation in config_generations(log):
+        yield generation.message, list(generation.changes)
 
 
 def _host_address() -> str:

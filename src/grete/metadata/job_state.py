@@ -65,3 +65,28 @@ def read_stop_request(stream: CoordinatorStream) -> StopRequest | None:
         )
     except (KeyError, ValueError):
         return None  # somebody else's record under our name asks for nothing
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequest:
+    """Somebody asked the incarnation with this epoch to consume what is there, and to end."""
+
+    epoch: int
+    reason: str
+
+
+def write_drain_request(stream: CoordinatorStream, request: DrainRequest) -> None:
+    """Ask the running coordinator to drain."""
+    values = {"epoch": str(request.epoch), "reason": request.reason}
+    stream.append([stream.entry(REQUEST, "drain", values)])
+
+
+def read_drain_request(stream: CoordinatorStream) -> DrainRequest | None:
+    """The last drain request; the caller compares its epoch with its own."""
+    message = stream.messages(REQUEST).get("drain")
+    if message is None or message.values is None:
+        return None
+    try:
+        return DrainRequest(int(message.values["epoch"]), message.values.get("reason", ""))
+    except (KeyError, ValueError):
+        return None

@@ -34,6 +34,7 @@ class Assignment:
     """The container's share of the job model, with the epoch that fences its commits.
 
     `serial` numbers what the container was told to run; a higher one in the answer to a heartbeat means: read anew.
+    `until_drained` ends the container when what is there is consumed.
     """
 
     job: JobId
@@ -42,6 +43,7 @@ class Assignment:
     config: Mapping[str, str]
     tasks: tuple[AssignedTask, ...]
     serial: int = 0
+    until_drained: bool = False
 
     @property
     def ssps(self) -> tuple[SystemStreamPartition, ...]:
@@ -88,6 +90,7 @@ def parse_assignment(document: Mapping[str, Any]) -> Assignment:
             config=dict(document["config"]),
             tasks=tuple(sorted(tasks, key=lambda task: task.name)),
             serial=int(document.get("serial", 0)),
+            until_drained=bool(document.get("until_drained", False)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise WireError(f"the coordinator's assignment is not understood: {error!r}") from error

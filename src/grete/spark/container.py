@@ -35,15 +35,14 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
     Other grete errors have their own code, anything from Spark is 1. Never raises a GreteError.
     """
     home = Path(environment.get("GRETE_HOME", ".grete")).resolve()
-    until_drained = environment.get("GRETE_UNTIL_DRAINED") == "1"
     own_process = environment.get("GRETE_CONTAINER_IN_PROCESS") != "1"
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         name = container_name(assignment.container_id)
         with observed(assignment.config, assignment.job, name, home, own_process=own_process):
             if assignment.is_standby:
-                return _follow(assignment, home, control, until_drained=until_drained)
-            run = JobRun(assignment, home, until_drained=until_drained, stop=control)
+                return _follow(assignment, home, control)
+            run = JobRun(assignment, home, stop=control)
             run.on_outcome = lambda batch_id, outcome: on_batch(batch_id, outcome.records)
             try:
                 return run.execute()
@@ -53,10 +52,10 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
     return ContainerLife(environment, stop, work).run()
 
 
-def _follow(assignment: Assignment, home: Path, control: Control, *, until_drained: bool) -> Ended:
+def _follow(assignment: Assignment, home: Path, control: Control) -> Ended:
     run = StandbyRun(assignment, home, system_directory(assignment, setup.single_system(assignment), home))
     try:
-        return run.execute(control, until_drained=until_drained)
+        return run.execute(control, until_drained=assignment.until_drained)
     finally:
         run.close()
 

@@ -39,12 +39,9 @@ _log = logging.getLogger("grete.container")
 class JobRun:
     """What one container does between its start and its end."""
 
-    def __init__(
-        self, assignment: Assignment, home: Path, *, until_drained: bool, stop: Interruption
-    ) -> None:
+    def __init__(self, assignment: Assignment, home: Path, *, stop: Interruption) -> None:
         self._assignment = assignment
         self._home = home
-        self._until_drained = until_drained
         self._stop = stop
         self._clock: Clock = SystemClock()
         self._config = assignment.config
@@ -190,7 +187,7 @@ class JobRun:
     ) -> Ended:
         settings = QuerySettings(
             checkpoint=self._lineages.spark_checkpoint(lineage),
-            until_drained=self._until_drained,
+            until_drained=self._assignment.until_drained,
             interval_ms=int(self._config.get("task.trigger.interval.ms", "0")),
             output_mode=mode,
         )

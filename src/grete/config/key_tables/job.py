@@ -64,8 +64,9 @@ CONTAINER_COUNT = Key(
     "job.container.count",
     COUNT,
     "1",
-    _CONTAINER,
-    "Containers, each a Spark application with one query. One scales out by Spark's executors.",
+    _QUERY,
+    "Containers, each a Spark application with one query. One scales out by Spark's executors. A change moves tasks: "
+    "containers whose tasks differ pause and go on, the others do not notice.",
     renamed_from=("yarn.container.count",),
 )
 APPLICATION_PATH = Key(
@@ -218,8 +219,8 @@ STANDBY_DIR = Key(
     "Folder of those copies: on another disk, so that they survive the first one.",
     default_doc="`job.state.dir`",
 )
-AUTOSIZING = Key("job.autosizing.enabled", BOOLEAN, "false", _CONTAINER, "Whether the keys below win.")
-AUTOSIZING_COUNT = Key("job.autosizing.container.count", COUNT, None, _CONTAINER, "Containers, when enabled.")
+AUTOSIZING = Key("job.autosizing.enabled", BOOLEAN, "false", _QUERY, "Whether the keys below win.")
+AUTOSIZING_COUNT = Key("job.autosizing.container.count", COUNT, None, _QUERY, "Containers, when enabled.")
 AUTOSIZING_THREADS = Key(
     "job.autosizing.container.thread.pool.size", NATURAL, None, _CONTAINER, "Threads.", no_effect=_JVM
 )

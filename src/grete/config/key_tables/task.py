@@ -24,12 +24,12 @@ _QUERY = ChangeClass.RESTART_QUERY
 _BATCH = "a commit is part of each micro-batch; see `task.trigger.interval.ms`"
 _CP = "task.checkpoint"
 
-INPUTS = Key("task.inputs", LIST, None, _CONTAINER, "Input streams, `system.stream` separated by commas.")
+INPUTS = Key("task.inputs", LIST, None, _QUERY, "Input streams, `system.stream` separated by commas.")
 BROADCAST = Key(
     "task.broadcast.inputs",
     LIST,
     None,
-    _CONTAINER,
+    _QUERY,
     "Partitions every task reads: `system.stream#0` or `system.stream#[0-3]`, separated by commas.",
 )
 OUTPUTS = Key("task.outputs", LIST, None, _QUERY, "Output streams, created when they do not exist.")

@@ -1,0 +1,72 @@
+"""`grete container list|stop|start|restart`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from grete.cli.options import add_job_options, opened_job, seconds
+from grete.cli.output import print_json, print_table
+from grete.model.ids import ContainerId
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    actions = parser.add_subparsers(dest="action", required=True)
+    list_ = actions.add_parser("list", help="which containers there are, where they run, and their tasks")
+    add_job_options(list_)
+    list_.set_defaults(run=_list)
+    helps = {
+        "stop": "end one at a batch boundary and keep it stopped; its tasks wait",
+        "start": "start one that was stopped or given up",
+        "restart": "end one at a batch boundary and start it again",
+    }
+    for what, text in helps.items():
+        sub = actions.add_parser(what, help=text)
+        sub.add_argument("container", metavar="ID")
+        sub.add_argument(
+            "--deadline", type=seconds, default=30.0, metavar="S", help="seconds before it is killed"
+        )
+        sub.add_argument("--reason", default=f"grete container {what}", help="recorded in the history")
+        add_job_options(sub)
+        sub.set_defaults(run=_request)
+
+
+def _list(options: argparse.Namespace) -> int:
+    with opened_job(options) as handle:
+        assignments, hosts, launches = handle.assignments(), handle.localities(), handle.launches()
+        running = handle.holder() is not None
+    rows: list[dict[str, Any]] = []
+    for id_ in sorted(set(assignments.values())):
+        launch = launches.get(id_)
+        tasks = sorted(task for task, owner in assignments.items() if owner == id_)
+        rows.append(
+            {
+                "container": id_,
+                "state": "not started" if launch is None else "running" if running else "on its own",
+                "host": hosts.get(id_),
+                "epoch": None if launch is None else launch.epoch,
+                "handle": None if launch is None else launch.handle,
+                "tasks": tasks,
+            }
+        )
+    if options.output == "json":
+        print_json(rows)
+        return 0
+    cells = [[row["container"], row["state"], row["host"], ", ".join(row["tasks"])] for row in rows]
+    print_table(("container", "state", "host", "tasks"), cells)
+    return 0
+
+
+def _request(options: argparse.Namespace) -> int:
+    with opened_job(options) as handle:
+        id_ = handle.request_container(
+            ContainerId(options.container), options.action, options.deadline, options.reason
+        )
+    if options.output == "json":
+        print_json({"container": options.container, "requested": options.action, "id": id_})
+    else:
+        print(
+            f"container {options.container}: {options.action} requested; `grete history` shows when it is done"
+        )
+    return 0

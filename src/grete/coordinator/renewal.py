@@ -1,0 +1,109 @@
+"""Keeps a leadership from a thread of its own, so that a long calculation does not cost it.
+
+The loop says that it is alive; when it has not for too long it hangs, and somebody else had better lead: renewing
+stops. Whoever is about to act asks for the proof, and gets an error instead when there is none.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from grete.clock import Clock
+from grete.coordination.base import Coordination, Leadership
+from grete.errors import GreteError, LeadershipLost
+
+_log = logging.getLogger("grete.coordinator")
+_RETRY = 4
+"""A renewal that failed is tried again in this part of the interval."""
+
+
+class Renewal:
+    """Renews every `every_s` while the loop has said within `patience_s` that it is alive."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        leadership: Leadership,
+        clock: Clock,
+        *,
+        every_s: float,
+        patience_s: float,
+    ) -> None:
+        self._coordination = coordination
+        self._leadership = leadership
+        self._clock = clock
+        self._every_s = every_s
+        self._patience_s = patience_s
+        self._alive_s = clock.monotonic_s()
+        self._is_lost = False
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="renewal", daemon=True)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is kept."""
+        return self._leadership.epoch
+
+    def start(self) -> None:
+        """Begin to renew."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop renewing; the leadership stays until it is released or expires."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+
+    def beat(self) -> None:
+        """The loop is alive.
+
+        Raises:
+            LeadershipLost: somebody else leads.
+        """
+        self._alive_s = self._clock.monotonic_s()
+        if self._is_lost:
+            raise self._lost()
+
+    def prove(self) -> Leadership:
+        """The leadership, which holds now; renewed first when its time is over.
+
+        Raises:
+            LeadershipLost: somebody else leads.
+            GreteError: the store did not answer, so that nothing is proven.
+        """
+        if not self._is_lost and self._clock.monotonic_s() >= self._leadership.valid_until_s:
+            self._renew()
+        if self._is_lost:
+            raise self._lost()
+        return self._leadership
+
+    def _lost(self) -> LeadershipLost:
+        return LeadershipLost(f"epoch {self.epoch} of {self._leadership.scope} was taken over")
+
+    def _renew(self) -> None:
+        with self._lock:
+            renewed = None if self._is_lost else self._coordination.renew(self._leadership)
+            if renewed is None:
+                self._is_lost = True
+            else:
+                self._leadership = renewed
+
+    def tick(self) -> bool:
+        """One renewal, if the loop is alive; whether it went well."""
+        hangs_s = self._clock.monotonic_s() - self._alive_s
+        if hangs_s > self._patience_s:
+            _log.error("the coordinator's loop hangs since %.0f s: not renewing its leadership", hangs_s)
+            return True
+        try:
+            self._renew()
+        except GreteError as error:
+            _log.warning("the leadership was not renewed: %s", error)
+            return False
+        return True
+
+    def _run(self) -> None:
+        wait_s = self._every_s
+        while not self._closed.wait(wait_s) and not self._is_lost:
+            wait_s = self._every_s if self.tick() else self._every_s / _RETRY

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from grete.coordination.base import Leadership
+from grete.coordination.memory import MemoryCoordination
+from grete.coordinator.renewal import Renewal
+from grete.errors import LeadershipLost, LogError
+from grete.testing.clock import ManualClock
+
+TTL_S = 15.0
+
+
+class Coordination(MemoryCoordination):
+    """Counts renewals; fails while it is told to."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock, ttl_s=TTL_S)
+        self.renewals = 0
+        self.is_down = False
+
+    def renew(self, leadership: Leadership) -> Leadership | None:
+        self.renewals += 1
+        if self.is_down:
+            raise LogError("the store does not answer")
+        return super().renew(leadership)
+
+
+def made() -> tuple[Renewal, Coordination, ManualClock]:
+    clock = ManualClock()
+    coordination = Coordination(clock)
+    leadership = coordination.campaign("job/a")
+    renewal = Renewal(coordination, leadership, clock, every_s=TTL_S / 3, patience_s=60)
+    return renewal, coordination, clock
+
+
+def test_a_proof_within_its_time_asks_nobody() -> None:
+    renewal, coordination, clock = made()
+    clock.advance(TTL_S / 2)
+    renewal.prove()
+    assert coordination.renewals == 0
+
+
+def test_a_proof_after_its_time_renews_first() -> None:
+    renewal, coordination, clock = made()
+    clock.advance(TTL_S)
+    assert renewal.prove().valid_until_s > clock.monotonic_s()
+    assert coordination.renewals == 1
+
+
+def test_who_was_succeeded_gets_no_proof_and_does_not_ask_again() -> None:
+    renewal, coordination, _clock = made()
+    coordination.campaign("job/a", take_over=True)
+    assert renewal.tick()
+    for act in (renewal.prove, renewal.beat, renewal.prove):
+        with pytest.raises(LeadershipLost, match="epoch 1 of job/a was taken over"):
+            act()
+    assert coordination.renewals == 1
+
+
+def test_a_store_that_does_not_answer_proves_nothing_once_the_time_is_over() -> None:
+    renewal, coordination, clock = made()
+    coordination.is_down = True
+    assert not renewal.tick()
+    renewal.prove()
+    clock.advance(TTL_S)
+    with pytest.raises(LogError):
+        renewal.prove()
+    coordination.is_down = False
+    renewal.prove()
+
+
+def test_a_loop_that_hangs_does_not_keep_its_leadership() -> None:
+    renewal, coordination, clock = made()
+    clock.advance(61)
+    renewal.tick()
+    assert coordination.renewals == 0
+    renewal.beat()
+    renewal.tick()
+    assert coordination.renewals == 1
