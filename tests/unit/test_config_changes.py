@@ -69,7 +69,7 @@ def test_a_changelog_may_not_move_to_another_system_under_its_name() -> None:
 
 
 def test_the_strongest_class_covers_all_changes() -> None:
-    changes = diff({}, {"task.shutdown.ms": "1", "task.window.ms": "5", "job.container.count": "2"})
+    changes = diff({}, {"task.shutdown.ms": "1", "task.window.ms": "5", "job.launcher": "thread"})
     assert strongest(changes) is ChangeClass.RESTART_CONTAINER
     assert strongest([]) is ChangeClass.LIVE
 
