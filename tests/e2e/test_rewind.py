@@ -7,18 +7,26 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
+
+from grete.clock import SystemClock
+from grete.systems.local import LocalSystem
 
 pytestmark = pytest.mark.spark
 RECORDS, KEYS = 1_000, 50
 ONCE = list(range(1, RECORDS // KEYS + 1))
 
 
+def command(job: Any, *words: str) -> subprocess.CompletedProcess[str]:
+    whole = [*job.command()[:3], "checkpoint", "rewind", "--job", "counter", "-o", "json", *words]
+    return subprocess.run(whole, env=job.environment(), capture_output=True, text=True, timeout=60)
+
+
 def rewind(job: Any, *words: str) -> Any:
-    command = [*job.command()[:3], "checkpoint", "rewind", "--job", "counter", "-o", "json", *words]
-    done = subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=60)
+    done = command(job, *words)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -84,3 +92,58 @@ def test_a_running_job_takes_a_rewind_up_between_two_batches_and_goes_on(counter
         assert running.wait(90) == 0
     on = list(range(1, 2 * len(ONCE) + 1))
     assert all(counts == ONCE + on for counts in counter_job.counts().values())
+
+
+PIPELINE = """
+import grete
+from pyspark.sql import functions as F
+
+
+class Counts(grete.DataFramePipeline):
+    output_mode = "update"
+    output = "local.out"
+
+    def build(self, inputs):
+        return inputs["local.in"].groupBy("key").agg(F.count(F.lit(1)).alias("count"))
+"""
+
+
+def test_a_pipeline_starts_over_with_empty_state_and_only_when_that_was_said(counter_job: Any) -> None:
+    (counter_job.config.parent / "pipeline.py").write_text(PIPELINE)
+    lines = counter_job.config.read_text().replace("task.class=counter:Counter", "app.class=pipeline:Counts")
+    counter_job.config.write_text(lines.replace("stores.counts.factory=grete.store.sqlite\n", ""))
+    counter_job.fill(RECORDS)
+    assert all(counts == ONCE[-1:] for counts in run(counter_job).values())
+
+    refused = command(counter_job, "--to", "oldest", "--execute")
+    assert (refused.returncode, "--state discard" in refused.stderr) == (1, True)
+
+    rewind(counter_job, "--to", "oldest", "--state", "discard", "--execute")
+    assert all(counts == ONCE[-1:] * 2 for counts in run(counter_job).values())
+    assert all(counts == ONCE[-1:] * 2 for counts in run(counter_job).values()), "applied once"
+
+
+def test_offsets_that_retention_removed_stop_the_job_with_the_range_until_it_is_rewound(
+    counter_job: Any,
+) -> None:
+    with counter_job.config.open("a") as config:
+        config.write("cluster-manager.container.retry.count=0\n")
+    counter_job.fill(RECORDS)
+    run(counter_job)
+    counter_job.fill(RECORDS)
+    with closing(LocalSystem(counter_job.home / "local", SystemClock())) as local:
+        ends = {number: int(offsets.upcoming) for number, offsets in local.offsets("in").items()}
+        with local.file.transaction() as connection:  # what retention does
+            connection.execute(
+                "UPDATE partitions SET oldest = ? WHERE partition = 0 AND stream = "
+                "(SELECT id FROM streams WHERE name = 'in')",
+                (ends[0] - 1,),
+            )
+    result = counter_job.run()
+    assert result.returncode == 1
+    assert f"the offsets from {ends[0] // 2} to before {ends[0] - 1} are gone" in result.stderr
+    rewound = rewind(counter_job, "--ssp", "local.in.0", "--to", "oldest", "--execute")
+    assert rewound["skipped"] == ends[0] - 1 - ends[0] // 2
+    result = counter_job.run()
+    assert result.returncode == 0, result.stderr + counter_job.log()
+    assert sent(counter_job) == RECORDS + ends[1] // 2 + 1

@@ -90,6 +90,15 @@ def test_a_batch_that_never_was_is_refused_with_the_last_one(log: MemoryKeyedLog
         after(log, 0, "another")
 
 
+def test_a_task_that_has_never_committed_is_left_out(log: MemoryKeyedLog) -> None:
+    commit(log, "first", 0, t0=9)
+    commit(log, "first", 1, t0=19)
+    assert after(log, 0) == {"t0": "9"}
+    commit(log, "first", 2, t1=4)
+    with pytest.raises(JobError, match=r"'t1': .* its first known commit is batch 2 of lineage first"):
+        after(log, 0)
+
+
 def test_a_lineage_is_named_by_its_first_characters(log: MemoryKeyedLog) -> None:
     fill(log)
     history = commit_history(log.read())

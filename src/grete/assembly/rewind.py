@@ -123,6 +123,7 @@ class _Planner:
         rows = [
             RewindRow(task, ssp, self._current(task, ssp), int(self._resolved(ssp, to[ssp, task])))
             for task, ssp in selected
+            if (ssp, task) in to
         ]
         if state is StateChoice.KEEP:
             return RewindPlan(rows, to)
@@ -203,6 +204,8 @@ class _Planner:
         then = self._then = self._commits_after(target, sorted({task for task, _ in selected}))
         found: dict[Where, Startpoint] = {}
         for task, ssp in selected:
+            if task not in then:
+                continue  # it has processed nothing yet: there is nothing to go back from
             if ssp not in then[task].offsets:
                 raise JobError(f"task {task!r} had not read {ssp} by batch {target.batch_id}")
             offset = str(int(then[task].offsets[ssp]) + 1)

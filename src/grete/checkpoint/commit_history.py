@@ -76,7 +76,7 @@ def commits_after_batch(
 ) -> dict[TaskName, TaskCommit]:
     """What each of these tasks had committed when the batch of the lineage was.
 
-    A task without records in that batch stands where it stood then.
+    A task without records in that batch stands where it stood then. One that has never committed is left out.
 
     Raises:
         JobError: the lineage has no such batch, or it is not known any more; names the batches that are.
@@ -89,21 +89,20 @@ def commits_after_batch(
     end = max((one.log_offset for one in batches if one.commit.batch_id <= batch_id), default=-1)
     found = {}
     for task in tasks:
+        if not history.get(task):
+            continue  # compaction always leaves the last commit, so there was none
         then = [one for one in history.get(task, ()) if one.log_offset <= end]
         if not then:
             raise JobError(
                 f"task {task!r}: where it stood after batch {batch_id} of lineage {lineage[:8]} is not known (any "
-                f"more): {_what_is_known(history.get(task, ()))}"
+                f"more): its first known commit is {_named(history[task][0].commit)}"
             )
         found[task] = then[-1].commit
     return found
 
 
-def _what_is_known(commits: Sequence[KnownCommit]) -> str:
-    first = next((one.commit for one in commits if one.commit.lineage), None)
-    if first is None:
-        return "it has not committed a batch"
-    return f"its first known commit is batch {first.batch_id} of lineage {first.lineage[:8]}"
+def _named(commit: TaskCommit) -> str:
+    return f"batch {commit.batch_id} of lineage {commit.lineage[:8]}" if commit.lineage else "of an operator"
 
 
 def ended_at(commit: TaskCommit, next_offsets: Mapping[SystemStreamPartition, int]) -> bool:
