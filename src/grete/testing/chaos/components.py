@@ -1,0 +1,94 @@
+"""What a job consists of, as processes of this machine that can be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from grete.assembly.job_handle import JobHandle
+from grete.launch.processes import parse_name
+from grete.metadata.launches import read_launches
+
+FindPids = Callable[[], Sequence[int]]
+
+
+class Component:
+    """A kind of process. `find` gives those that run now; `after` is done once one was killed."""
+
+    def __init__(self, name: str, find: FindPids, after: Callable[[], None] = lambda: None) -> None:
+        self.name = name
+        self._find = find
+        self._after = after
+
+    def pids(self) -> list[int]:
+        """The processes that run now, sorted."""
+        return sorted(pid for pid in self._find() if is_running(pid))
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL, and what belongs to it: whoever supervises this kind of process starts it again."""
+        os.kill(pid, signal.SIGKILL)
+        self._after()
+
+
+def coordinators(handle: JobHandle) -> list[int]:
+    """The process that coordinates the job, if it runs on this machine."""
+    holder = handle.holder()
+    return [holder.pid] if holder is not None and holder.host == socket.gethostname() else []
+
+
+def containers(handle: JobHandle) -> list[int]:
+    """The job's containers, standby ones too."""
+    names = [parse_name(record.handle) for record in read_launches(handle.stream).values()]
+    return [name.pid for name in names if name is not None]
+
+
+def below_containers(handle: JobHandle, word: str) -> list[int]:
+    """Processes below the containers whose command holds the word: `java`, or `pyspark.daemon` for the workers."""
+    return [pid for one in containers(handle) for pid in descendants(one) if word in command_of(pid)]
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Children, their children and so on, as far as they still run."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    except OSError:
+        return
+    for child in map(int, children):
+        yield child
+        yield from descendants(child)
+
+
+def command_of(pid: int) -> str:
+    """Its command line, empty when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def is_running(pid: int) -> bool:
+    """Whether it runs and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except (OSError, IndexError):
+        return False
+
+
+def broker(pid_file: Path, start: Sequence[str], *, down_s: float = 20.0) -> Component:
+    """A broker that is down for a while and started again, then given twice the time (as the original did)."""
+
+    def find() -> list[int]:
+        text = pid_file.read_text(encoding="ascii").strip() if pid_file.exists() else ""
+        return [int(text)] if text.isdigit() else []
+
+    def start_again() -> None:
+        time.sleep(down_s)
+        subprocess.run(start, check=True)  # noqa: S603 - the operator's own command
+        time.sleep(2 * down_s)
+
+    return Component("broker", find, start_again)

@@ -1,0 +1,140 @@
+"""A job that shows every loss and every repetition: it counts the records of each key and sends each count."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import orjson
+
+import grete
+from grete.clock import SystemClock
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem, Message
+
+JOB = "chaos"
+KEYS = 50
+_PROPERTIES = f"""
+job.name={JOB}
+task.class=grete.testing.chaos.own_job:Count
+task.inputs=local.chaos-in
+task.outputs=local.chaos-out
+job.container.count=2
+task.max.records.per.batch=1000
+job.coordinator.lease.ttl.ms=6000
+systems.local.samza.offset.default=oldest
+systems.local.samza.key.serde=string
+systems.local.samza.msg.serde=json
+stores.counts.factory=grete.store.sqlite
+cluster-manager.container.retry.count=-1
+spark.master=local[1]
+spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
+
+
+class Count(grete.StreamTask):
+    """Counts each key in its store; every output says which count it is."""
+
+    def init(self, context: grete.TaskContext) -> None:
+        """See StreamTask."""
+        self._counts = context.store("counts")
+
+    def process(
+        self,
+        envelope: grete.IncomingMessageEnvelope,
+        collector: grete.MessageCollector,
+        coordinator: grete.TaskCoordinator,
+    ) -> None:
+        """See StreamTask."""
+        count = (self._counts.get(envelope.key) or 0) + 1
+        self._counts.put(envelope.key, count)
+        collector.send("local.chaos-out", count, key=envelope.key)
+
+
+class OwnJob:
+    """The job in a home of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.sent = 0
+        self._log = (home / "coordinator.log").open("ab")
+        self._config = home / "chaos.properties"
+        self._config.write_text(_PROPERTIES, encoding="ascii")
+        self._coordinators: list[subprocess.Popen[bytes]] = []
+
+    def send(self, records: int) -> None:
+        """Append records; the keys take turns."""
+        with closing(LocalSystem(self.home / "local", SystemClock())) as local:
+            local.ensure_stream(StreamSpec("chaos-in", 2))
+            numbers = range(self.sent, self.sent + records)
+            local.append("chaos-in", (Message(b"key%d" % (i % KEYS), b"{}", i) for i in numbers))
+        self.sent += records
+
+    def start(self, *more: str) -> subprocess.Popen[bytes]:
+        """A coordinator; it adopts the containers of one that was killed."""
+        known = (self.home / "local" / "coordinator.db").exists()
+        which = ["--job", JOB] if known else ["--config", str(self._config)]
+        command = [sys.executable, "-m", "grete.cli.main", "run", "--quiet", *which, *more]
+        environment = {**os.environ, "GRETE_HOME": str(self.home)}
+        process = subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log)  # noqa: S603
+        self._coordinators.append(process)
+        return process
+
+    def start_again(self) -> None:
+        """As whoever supervises coordinators would, when one has died."""
+        self._coordinators[-1].wait(60)
+        self.start()
+
+    def stop(self) -> int:
+        """Stop at a batch boundary; the last coordinator's exit code."""
+        last = self._coordinators[-1]
+        if last.poll() is None:
+            last.terminate()
+        return last.wait(120)
+
+    def close(self) -> None:
+        """Nothing of it runs afterwards."""
+        for process in self._coordinators:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(120)
+        self._log.close()
+
+    def counts(self) -> dict[str, list[int]]:
+        """Every count that was sent, by key, in the order of the stream."""
+        found: dict[str, list[int]] = {}
+        with closing(LocalSystem(self.home / "local", SystemClock())) as local:
+            if "chaos-out" not in local.streams():
+                return found
+            for partition in range(local.partition_count("chaos-out")):
+                for _, batch in local.read("chaos-out", partition, 0):
+                    rows = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+                    for key, value in rows:
+                        found.setdefault(key.decode(), []).append(orjson.loads(value))
+        return found
+
+    def wait_until_counted(self, records: int, timeout_s: float) -> bool:
+        """Whether so many records are counted within the time."""
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            if sum(map(len, self.counts().values())) >= records:
+                return True
+            time.sleep(0.2)
+        return False
+
+    def problems(self) -> Iterator[str]:
+        """What was lost, done twice or out of order; nothing when all is well."""
+        counts = self.counts()
+        for number in range(KEYS):
+            key = f"key{number}"
+            expected = list(range(1, len(range(number, self.sent, KEYS)) + 1))
+            seen = counts.get(key, [])
+            if seen != expected:
+                lost, more = sorted(set(expected) - set(seen)), len(seen) - len(set(seen))
+                what = f"{len(lost)} lost {lost[:5]}, {more} done twice" if lost or more else "out of order"
+                yield f"{key}: {len(expected)} records, {what}"

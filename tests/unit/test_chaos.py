@@ -1,0 +1,151 @@
+"""The chaos tool: what it kills, what it says, and that it would notice a loss."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from grete.clock import SystemClock
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem, Message
+from grete.testing.chaos.__main__ import main
+from grete.testing.chaos.components import Component, broker, command_of, descendants, is_running
+from grete.testing.chaos.monkey import Monkey
+from grete.testing.chaos.own_job import KEYS, OwnJob
+
+SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
+
+
+@pytest.fixture
+def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
+    processes = [subprocess.Popen(SLEEP, stdout=subprocess.PIPE) for _ in range(3)]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    yield processes
+    for process in processes:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_one_running_process_is_killed_a_round_until_nobody_is_left(
+    sleepers: list[subprocess.Popen[bytes]],
+) -> None:
+    killed: list[str] = []
+    component = Component("sleeper", lambda: [p.pid for p in sleepers], lambda: killed.append("after"))
+    monkey = Monkey([component, Component("nobody", list)], seed=1, clock=SystemClock())
+    for left in (2, 1, 0):
+        assert monkey.strike() is not None
+        sleepers[[p.pid for p in sleepers].index(monkey.kills[-1].pid)].wait()
+        assert sum(p.poll() is None for p in sleepers) == left
+    assert monkey.strike() is None
+    assert (len(monkey.kills), killed) == (3, ["after"] * 3)
+
+
+def test_a_seed_picks_the_same_victims(sleepers: list[subprocess.Popen[bytes]]) -> None:
+    def victims(seed: int) -> list[int]:
+        class Spared(Component):
+            def kill(self, pid: int) -> None:
+                """Only noted."""
+
+        monkey = Monkey([Spared("a", lambda: [p.pid for p in sleepers])], seed=seed, clock=SystemClock())
+        return [kill.pid for kill in (monkey.strike() for _ in range(20)) if kill is not None]
+
+    assert victims(3) == victims(3) != victims(4)
+
+
+def test_processes_are_found_below_others_by_their_command(tmp_path: Path) -> None:
+    inner = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()", "a-word"]
+    outer = subprocess.Popen(
+        [sys.executable, "-c", f"import subprocess; subprocess.run({inner!r})"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert outer.stdin is not None
+    assert outer.stdout is not None
+    outer.stdout.readline()
+    [child] = [pid for pid in descendants(outer.pid) if "a-word" in command_of(pid)]
+    assert is_running(child)
+    outer.stdin.close()
+    outer.wait()
+    outer.stdout.close()
+    assert not is_running(child)
+    assert command_of(child) == ""
+
+
+def test_a_broker_is_started_again_by_its_command(
+    tmp_path: Path, sleepers: list[subprocess.Popen[bytes]]
+) -> None:
+    pid_file, started = tmp_path / "pid", tmp_path / "started"
+    component = broker(pid_file, ["touch", str(started)], down_s=0)
+    assert component.pids() == []
+    pid_file.write_text(f"{sleepers[0].pid}\n")
+    assert component.pids() == [sleepers[0].pid]
+    component.kill(sleepers[0].pid)
+    assert sleepers[0].wait() == -9
+    assert started.exists()
+
+
+def own_job_with(home: Path, counts: dict[int, list[int]]) -> OwnJob:
+    job = OwnJob(home)
+    job.send(KEYS * 2)
+    with_counts = [(f"key{n}", c) for n in range(KEYS) for c in counts.get(n, [1, 2])]
+    local = LocalSystem(home / "local", SystemClock())
+    local.create_stream(StreamSpec("chaos-out", 1))
+    local.append("chaos-out", [Message(key.encode(), orjson.dumps(count), 1) for key, count in with_counts])
+    local.close()
+    return job
+
+
+@pytest.mark.parametrize(
+    ("counts", "problem"),
+    [
+        ({}, None),
+        ({7: [1]}, "key7: 2 records, 1 lost [2], 0 done twice"),
+        ({7: [1, 1, 2]}, "key7: 2 records, 0 lost [], 1 done twice"),
+        ({7: [2, 1]}, "key7: 2 records, out of order"),
+        ({7: []}, "key7: 2 records, 2 lost [1, 2], 0 done twice"),
+    ],
+)
+def test_a_loss_a_repetition_and_a_wrong_order_are_noticed(
+    tmp_path: Path, counts: dict[int, list[int]], problem: str | None
+) -> None:
+    job = own_job_with(tmp_path, counts)
+    assert list(job.problems()) == ([] if problem is None else [problem])
+    job.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--kill-container"], "--job"),
+        (["--job", "j", "--kill-coordinator"], "--restart"),
+        (["--kill-broker"], "--broker-pid-file"),
+        (["--own-job"], "--rounds"),
+    ],
+)
+def test_a_missing_setting_is_named_and_ends_with_code_1(
+    arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 1
+    assert problem in capsys.readouterr().err
+
+
+def test_without_anything_to_kill_it_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "--kill-container" in capsys.readouterr().out
+
+
+def test_a_job_that_is_not_there_is_said(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = ["--log-file", str(tmp_path / "log")]
+    assert main(["--job", "nothing", "--kill-container", "--rounds", "1", *log]) == 1
+    assert "there is no job nothing" in capsys.readouterr().err
