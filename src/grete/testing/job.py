@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
@@ -25,17 +25,16 @@ from grete.metadata.startpoint_hand_over import StartpointHandOver
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
 from grete.model.startpoint import PendingStart
-from grete.serdes import stream_serdes
 from grete.spark.standby import StandbyRun
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local import LocalSystem
 from grete.testing.applications import Application
 from grete.testing.clock import ManualClock
 from grete.testing.controlled_log import ControlledLog
 from grete.testing.job_config import prepared
-from grete.testing.job_container import BlockedEnds, ContainerUnderTest
+from grete.testing.job_container import ContainerUnderTest
 from grete.testing.job_model import assignments_of, write_job_model
-from grete.testing.job_results import JobResults, stream_name
+from grete.testing.job_world import JobWorld
 
 _MOST_BATCHES = 10_000
 _GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
@@ -49,7 +48,7 @@ class Ran(NamedTuple):
     dead_letters: int
 
 
-class JobUnderTest(JobResults):
+class JobUnderTest(JobWorld):
     """A job that runs in the test's own thread. Use it in a `with`, which starts it and removes its files.
 
     Every system of the configuration is an embedded one in `directory` (a temporary one by default); paths that the
@@ -72,14 +71,13 @@ class JobUnderTest(JobResults):
         clock: ManualClock | None = None,
         coordinator_log: KeyedLog | None = None,
     ) -> None:
-        self.clock = ManualClock() if clock is None else clock
+        clock = ManualClock() if clock is None else clock
         loaded = prepared(application, config or {}, config_files)
         self._partitions = dict(partitions or {})
         self._temporary = directory is None
         self.directory = Path(tempfile.mkdtemp(prefix="grete-test-")) if directory is None else directory
-        super().__init__(loaded, LocalSystem(self.directory / "local", self.clock), self.clock)
-        self._ends = BlockedEnds(self._system)
-        self._log = ControlledLog(self.clock) if coordinator_log is None else coordinator_log
+        super().__init__(loaded, LocalSystem(self.directory / "local", clock), clock)
+        self._log = ControlledLog(clock) if coordinator_log is None else coordinator_log
         self._containers: list[ContainerUnderTest] = []
         self._epoch = 0
         self._create_inputs()
@@ -169,46 +167,6 @@ class JobUnderTest(JobResults):
 
     # --- what the test decides ---
 
-    def send(
-        self,
-        stream: str,
-        message: Any,
-        *,
-        key: Any = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> None:
-        """Append a message to `system.stream`, through its serdes, as any program would."""
-        serdes = stream_serdes(SystemStream.parse(stream), self._config)
-        self.send_bytes(
-            stream,
-            serdes.message.to_bytes(message),
-            key=serdes.key.to_bytes(key),
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
-
-    def send_bytes(
-        self,
-        stream: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> None:
-        """Append raw bytes, such as a message that its serde cannot read."""
-        time_ms = self.clock.wall_ms() if timestamp_ms is None else timestamp_ms
-        self._system.append(stream_name(stream), [Message(key, value, time_ms, partition)])
-
-    def block(self, stream: str, partition: int | None = None) -> None:
-        """Hold back from the job what arrives in a stream (or one partition) from now on."""
-        self._ends.block(stream_name(stream), partition)
-
-    def unblock(self, stream: str, partition: int | None = None) -> None:
-        """Let the job see what was held back."""
-        self._ends.unblock(stream_name(stream), partition)
-
     def replay(self, stream: str, *, offset: int = 0, partition: int | None = None) -> None:
         """Give the job a stream's messages again, from `offset`: its checkpoints are set back and it is restarted.
 
@@ -236,18 +194,6 @@ class JobUnderTest(JobResults):
     def _write_checkpoints(self, commits: Mapping[TaskName, TaskCommit]) -> None:
         grouper = self._config.get("job.systemstreampartition.grouper.factory", _GROUPER)
         self._checkpoint_log().append(commit_entries(commits, grouper=grouper))
-
-    def add_partitions(self, stream: str, count: int) -> None:
-        """Let a stream have `count` partitions; the job sees them when it is restarted.
-
-        Raises:
-            StreamError: it has more already.
-        """
-        self._system.add_partitions(stream_name(stream), count)
-
-    def advance(self, seconds_s: float) -> None:
-        """Let time pass; the next batch calls `window` when `task.window.ms` has passed."""
-        self.clock.advance(seconds_s)
 
     def follow(self) -> None:
         """Let the standby containers of the model catch up (`job.standbytasks.replication.factor`)."""
