@@ -23,6 +23,9 @@ from grete.server.openapi import PATHS, SCHEMAS, document
 TOKEN = "t0ken"  # noqa: S105 - of this test
 HOST = {"host": "127.0.0.1:8080"}
 GOOD = {**HOST, "authorization": f"Bearer {TOKEN}"}
+WRITE_TOKEN = "wr1te"  # noqa: S105 - of this test
+WRITER = {**HOST, "authorization": f"Bearer {WRITE_TOKEN}"}
+WRITES = ("/api/v1/job/stop", "/api/v1/job/drain", "/api/v1/containers/0/request")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 EPOCH = 7
 
@@ -42,6 +45,9 @@ class View:
         if container_id != "0" or body["epoch"] != EPOCH:
             raise Fenced(f"container {container_id}", epoch=body["epoch"], seen=EPOCH)
         return "continue"
+
+    def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> dict[str, Any]:
+        return {"requested": what, "deadline_s": deadline_s}
 
     def job(self) -> dict[str, Any]:
         return {"state": "running"}
@@ -66,7 +72,8 @@ class View:
 
 
 def app(token: str | None = TOKEN) -> Starlette:
-    return build_app(View(), token=token, hosts=frozenset({"127.0.0.1", "localhost", "[::1]"}))
+    hosts = frozenset({"127.0.0.1", "localhost", "[::1]"})
+    return build_app(View(), token=token, hosts=hosts, write_token=WRITE_TOKEN)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +149,8 @@ def test_a_strange_host_or_origin_gets_nothing_even_with_the_token(
 def test_with_the_token_every_route_answers_its_own_methods_and_no_other(client: TestClient) -> None:
     for path, method in CELLS:
         has_body = method in ("POST", "PUT", "PATCH")
-        answer = client.request(method, path, headers=GOOD, json={"epoch": EPOCH} if has_body else None)
+        headers = WRITER if path in WRITES else GOOD
+        answer = client.request(method, path, headers=headers, json={"epoch": EPOCH} if has_body else None)
         expected = {True: 200, False: 405, None: 404}[allowed(path, method)]
         assert answer.status_code == expected, (path, method)
         if answer.status_code >= 400 and method != "HEAD":
@@ -285,3 +293,30 @@ def test_the_document_names_every_parameter_of_a_path() -> None:
         for operation in methods.values():
             named = [parameter["name"] for parameter in operation.get("parameters", [])]
             assert named == re.findall(r"{(\w+)}", path)
+
+
+@pytest.mark.parametrize("path", WRITES)
+def test_what_changes_the_job_needs_the_write_token_whoever_may_read(client: TestClient, path: str) -> None:
+    for headers in (HOST, GOOD):
+        assert client.post(path, headers=headers, json={"what": "stop"}).status_code == 401
+    with TestClient(app(token=None)) as readable_by_all:
+        assert readable_by_all.post(path, headers=HOST, json={"what": "stop"}).status_code == 401
+    answer = client.post(path, headers=WRITER, json={"what": "stop", "deadline_s": 5})
+    assert (answer.status_code, answer.json()["deadline_s"]) == (200, 5)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [],
+        {"deadline_s": "soon"},
+        {"deadline_s": -1},
+        {"deadline_s": 1e9},
+        {"deadline_s": True},
+        {"reason": "x" * 1001},
+    ],
+)
+def test_a_request_that_is_none_is_refused_with_a_reason(client: TestClient, body: Any) -> None:
+    answer = client.post(WRITES[0], headers=WRITER, json=body)
+    assert answer.status_code == 400
+    assert answer.json()["message"]

@@ -229,7 +229,9 @@ class _Run:
         view = View(self._job_id, self._stream, metadata.metrics, run_id, leadership.epoch)
         view.until_drained = self._options.until_drained
         view.checkpoint_log = planner.commit_system(config).checkpoint_log
-        server = HttpServer(view, bound, token if needs_token else None)
+        server = HttpServer(
+            view, bound, token if needs_token else None, write_token(state_dir / "http-write-token")
+        )
         server.start()
         self._stack.callback(server.close)
         failpoint("coordinator.serving")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,10 +25,16 @@ from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.monitors.containers import ContainerFacts
 from grete.coordinator.monitors.watch import Monitors
-from grete.errors import CoordinatorUnavailable, GreteError
+from grete.errors import CoordinatorUnavailable, GreteError, WireError
 from grete.keyed_log.base import KeyedLog
+from grete.metadata.container_requests import (
+    CONTAINER_REQUESTS,
+    ContainerRequest,
+    write_container_request,
+)
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
+from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
 from grete.metadata.startpoint_hand_over import AppliedTimes, StartpointHandOver
 from grete.model.ids import ContainerId, JobId, TaskName
 from grete.model.job import ContainerModel, JobModel
@@ -149,6 +156,23 @@ class View:
             return ()
         tasks = self._startpoints.not_told(active_tasks(model))
         return tuple(sorted(c.id for c in model.containers.values() if tasks.intersection(c.tasks)))
+
+    def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> dict[str, Any]:
+        """See CoordinatorView."""
+        if container is None:
+            if what == "drain":
+                write_drain_request(self._stream, DrainRequest(self._epoch, reason))
+            else:
+                write_stop_request(self._stream, StopRequest(self._epoch, deadline_s, reason))
+            return {"requested": what}
+        if what not in CONTAINER_REQUESTS:
+            raise WireError(f"what is one of {', '.join(CONTAINER_REQUESTS)}, got {what!r}")
+        if ContainerId(container) not in self._serving()[1].containers:
+            raise WireError(f"the job has no container {container!r}")
+        id_ = uuid.uuid4().hex
+        asked = ContainerRequest(ContainerId(container), what, self._epoch, deadline_s, id_, reason)
+        write_container_request(self._stream, asked)
+        return {"requested": what, "container": container, "id": id_}
 
     def progress(self) -> dict[str, dict[str, Any]]:
         """The last heartbeat of each container."""

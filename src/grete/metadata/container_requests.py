@@ -9,6 +9,7 @@ from grete.metadata.job_state import REQUEST
 from grete.model.ids import ContainerId
 
 _PREFIX = "container/"
+CONTAINER_REQUESTS = ("stop", "start", "restart")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ def read_container_requests(stream: CoordinatorStream) -> list[ContainerRequest]
             container = ContainerId(key.removeprefix(_PREFIX))
             epoch, deadline_s = int(values["epoch"]), float(values["deadline-s"])
             reason = values.get("reason", "")
+            if values["what"] not in CONTAINER_REQUESTS:
+                continue
             found.append(ContainerRequest(container, values["what"], epoch, deadline_s, values["id"], reason))
         except (KeyError, ValueError):
             continue

@@ -26,6 +26,8 @@ from grete.wire import strict_json
 from grete.wire.prometheus_text import CONTENT_TYPE
 
 _LARGEST = 2**63
+_LONGEST_S = 86_400
+_LONGEST_REASON = 1_000
 
 
 class CoordinatorView(Protocol):
@@ -39,6 +41,13 @@ class CoordinatorView(Protocol):
 
     def heartbeat(self, container_id: str, body: dict[str, Any]) -> dict[str, Any]:
         """Take a heartbeat; returns what the container is told. Raises Fenced for a stale epoch."""
+
+    def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> dict[str, Any]:
+        """Ask for `stop` or `drain` of the job, or `stop`, `start`, `restart` of a container, through the stream.
+
+        Raises:
+            WireError: there is no such thing to ask for, or no such container.
+        """
 
     def job(self) -> dict[str, Any]:
         """State, epoch, run id, metrics, containers."""
@@ -101,6 +110,21 @@ class _Routes:
             return JSONResponse({"message": str(error), "epoch": error.seen}, status_code=409)
         return _json(told)
 
+    def request(self, what: str | None) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            try:
+                body = _request(await request.body())
+                asked = what if what is not None else str(body.get("what", ""))
+                container = request.path_params.get("id")
+                deadline_s, reason = float(body.get("deadline_s", 30.0)), str(body.get("reason", "over HTTP"))
+                return _json(
+                    await run_in_threadpool(self._view.request, asked, container, deadline_s, reason)
+                )
+            except WireError as error:
+                return _error(400, str(error))
+
+        return endpoint
+
     def document(self, read: Callable[[], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(_: Request) -> Response:
             return _json(await run_in_threadpool(read))
@@ -137,6 +161,24 @@ def _heartbeat(data: bytes) -> dict[str, Any]:
     return body
 
 
+def _request(data: bytes) -> dict[str, Any]:
+    """A request's body.
+
+    Raises:
+        WireError: not an object, or a deadline that is none.
+    """
+    body = strict_json.loads(data)
+    if not isinstance(body, dict):
+        raise WireError("a request is an object with `deadline_s` and `reason`")
+    deadline_s = body.get("deadline_s", 30.0)
+    is_number = isinstance(deadline_s, int | float) and not isinstance(deadline_s, bool)
+    if not is_number or not 0 <= deadline_s <= _LONGEST_S:
+        raise WireError(f"deadline_s is a number of seconds from 0 to {_LONGEST_S}")
+    if len(str(body.get("reason", ""))) > _LONGEST_REASON:
+        raise WireError(f"reason has at most {_LONGEST_REASON} characters")
+    return body
+
+
 async def _on_unavailable(_: Request, error: Exception) -> Response:
     return _error(503, str(error))
 
@@ -150,8 +192,10 @@ async def _on_http_error(_: Request, error: Exception) -> Response:
     return _error(error.status_code, error.detail)
 
 
-def build_app(view: CoordinatorView, *, token: str | None, hosts: frozenset[str]) -> Starlette:
-    """The application; `token` None serves without one (loopback only, by configuration)."""
+def build_app(
+    view: CoordinatorView, *, token: str | None, hosts: frozenset[str], write_token: str | None = None
+) -> Starlette:
+    """The application; `token` None lets everybody read (loopback only, by configuration)."""
     routes = _Routes(view)
     app = Starlette(
         routes=[
@@ -159,7 +203,10 @@ def build_app(view: CoordinatorView, *, token: str | None, hosts: frozenset[str]
             Route("/api/v1/job-model", routes.job_model),
             Route("/api/v1/containers/{id}", routes.container),
             Route("/api/v1/containers/{id}/heartbeat", routes.heartbeat, methods=["POST"]),
+            Route("/api/v1/containers/{id}/request", routes.request(None), methods=["POST"]),
             Route("/api/v1/job", routes.document(view.job)),
+            Route("/api/v1/job/stop", routes.request("stop"), methods=["POST"]),
+            Route("/api/v1/job/drain", routes.request("drain"), methods=["POST"]),
             Route("/api/v1/config", routes.document(view.config)),
             Route("/api/v1/history", routes.document(view.history)),
             Route("/api/v1/checkpoints", routes.document(view.checkpoints)),
@@ -175,5 +222,5 @@ def build_app(view: CoordinatorView, *, token: str | None, hosts: frozenset[str]
             HTTPException: _on_http_error,
         },
     )
-    app.add_middleware(Guard, token=token, hosts=hosts)
+    app.add_middleware(Guard, token=token, hosts=hosts, write_token=write_token)
     return app

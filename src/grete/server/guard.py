@@ -11,6 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 MAX_BODY = 1024 * 1024
 OPEN_PATHS = ("/healthz",)
+WRITE_PATHS = re.compile(r"/api/v1/job/(stop|drain)|/api/v1/containers/[^/]*/request")
+"""What changes the job needs a token of its own: containers and dashboards hold the other one."""
 _HOST = re.compile(rb"(\[[0-9a-fA-F:.]+\]|[^:\[\]]*)(?::[0-9]{1,5})?")
 _ORIGIN = re.compile(rb"https?://([^/@?#]+)")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -27,12 +29,16 @@ class Guard:
 
     A Host that is not served (DNS rebinding) or twice there, an Origin of another site, on any method and path; no
     or a wrong bearer token on every path but `/healthz`; a body without a length, larger than 1 MiB, or not JSON.
-    WebSockets are refused altogether. `token` None lets everybody in who has the right Host and Origin.
+    WebSockets are refused altogether. `token` None lets everybody read who has the right Host and Origin; what
+    changes the job always needs `write_token`, which opens everything else as well.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None, hosts: Iterable[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, token: str | None, hosts: Iterable[str], write_token: str | None = None
+    ) -> None:
         self._app = app
         self._token = None if token is None else token.encode()
+        self._write_token = None if write_token is None else write_token.encode()
         self._hosts = frozenset(host.lower().encode() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,11 +71,17 @@ class Guard:
         return match is not None and match[1].lower() in self._hosts
 
     def _without_token(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> Response | None:
-        if self._token is None or scope["path"] in OPEN_PATHS:
-            return None
         given = headers.get(b"authorization", [])
         scheme, _, credentials = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        if scheme.lower() != b"bearer" or not hmac.compare_digest(credentials.strip(), self._token):
+        token = credentials.strip() if scheme.lower() == b"bearer" else b""
+        may_write = self._write_token is not None and hmac.compare_digest(token, self._write_token)
+        if WRITE_PATHS.fullmatch(scope["path"]):
+            return (
+                None if may_write else error(401, "the write token is needed, in the file http-write-token")
+            )
+        if self._token is None or scope["path"] in OPEN_PATHS or may_write:
+            return None
+        if not hmac.compare_digest(token, self._token):
             return error(401, "a bearer token is needed; its file is named by `grete status`")
         return None
 

@@ -42,6 +42,8 @@ SCHEMAS: dict[str, Any] = {
         job=_JOB_ID,
         container_id=_TEXT,
         epoch=_NUMBER,
+        serial=_NUMBER,
+        until_drained={"type": "boolean"},
         run_id=_TEXT,
         config=_TEXTS,
         tasks=_list(
@@ -53,7 +55,17 @@ SCHEMAS: dict[str, Any] = {
     "Heartbeat": _object(
         "epoch", epoch=_NUMBER, state=_TEXT, batch_id=_NUMBER, records=_NUMBER, message=_TEXT
     ),
-    "HeartbeatAnswer": _object("action", action={"type": "string", "enum": ["continue", "stop"]}),
+    "HeartbeatAnswer": _object(
+        "action number", action={"type": "string", "enum": ["run", "pause", "stop"]}, number=_NUMBER
+    ),
+    "Request": _object(deadline_s={"type": "number"}, reason=_TEXT),
+    "ContainerRequest": _object(
+        "what",
+        what={"type": "string", "enum": ["stop", "start", "restart"]},
+        deadline_s={"type": "number"},
+        reason=_TEXT,
+    ),
+    "Requested": _object("requested", requested=_TEXT, container=_TEXT, id=_TEXT),
     "Job": _object(
         "job state run_id epoch metrics containers quarantined monitor_problems",
         job=_JOB_ID,
@@ -123,6 +135,25 @@ def _text(summary: str, **more: Any) -> dict[str, Any]:
     }
 
 
+def _ask(summary: str, schema: str, **more: Any) -> dict[str, Any]:
+    return {
+        "post": {
+            "summary": summary,
+            "requestBody": {"required": True, "content": _schema(schema)},
+            "responses": {
+                "200": {"description": "it is in the coordinator stream", "content": _schema("Requested")},
+                **_refused(400, "not such a request"),
+                **_refused(401, "not the write token"),
+                **_refused(411, "no Content-Length"),
+                **_refused(413, "more than 1 MiB"),
+                **_refused(415, "not JSON"),
+                **_STRANGER,
+            },
+            **more,
+        }
+    }
+
+
 _UNCHANGED = {"304": {"description": "the client has it already"}}
 _UNKNOWN = _refused(404, "the job has no such container")
 
@@ -153,6 +184,11 @@ PATHS: dict[str, Any] = {
             },
         }
     },
+    "/api/v1/containers/{id}/request": _ask(
+        "Stop, start or restart one container", "ContainerRequest", parameters=[_CONTAINER_ID]
+    ),
+    "/api/v1/job/stop": _ask("Stop the job at a batch boundary", "Request"),
+    "/api/v1/job/drain": _ask("Consume what is there, and end the job", "Request"),
     "/api/v1/job": _get("State, epoch, run, metrics, containers", "Job"),
     "/api/v1/config": _get("The configuration, secrets masked", "Config"),
     "/api/v1/history": _get("What happened", "History"),

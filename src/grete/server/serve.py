@@ -54,10 +54,13 @@ def write_token(path: Path) -> str:
 class HttpServer:
     """Serves a coordinator's view until closed."""
 
-    def __init__(self, view: CoordinatorView, bound: socket.socket, token: str | None) -> None:
+    def __init__(
+        self, view: CoordinatorView, bound: socket.socket, token: str | None, write_token: str | None = None
+    ) -> None:
         host, port = bound.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        app = build_app(view, token=token, hosts=frozenset({host, "localhost", "127.0.0.1", "[::1]"}))
+        hosts = frozenset({host, "localhost", "127.0.0.1", "[::1]"})
+        app = build_app(view, token=token, hosts=hosts, write_token=write_token)
         config = uvicorn.Config(
             app, log_level="warning", lifespan="off", timeout_keep_alive=5, limit_concurrency=1000
         )
