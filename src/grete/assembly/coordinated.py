@@ -99,14 +99,17 @@ class CoordinatedJob:
         self._config: Mapping[str, str] = {}
         self._inputs_changed = False
         self._streams_found = False
+        self._has_to_follow = False
         self._problem = ""
         self._obeyed: set[str] = set()
         self._seen = _Counts.of(stream)
         self._quiet = self._seen
+        self._startpoints = -1  # containers that are adopted may not have been told of any
 
     def begin(self, plan: Plan) -> ModelChanged:
         """The event that starts the job with this plan."""
         self._config = plan.config
+        self._has_to_follow = self._stream.config() != plan.config  # written while we planned
         self._obeyed = {request.id for request in read_container_requests(self._stream)}
         return self._changed_to(plan)
 
@@ -153,13 +156,14 @@ class CoordinatedJob:
         before, self._seen = self._seen, now
         if now.requests != before.requests:
             yield from self._requests()
-        if now.startpoints != before.startpoints:
+        if now.startpoints != self._startpoints and self._view.is_ready():
+            self._startpoints = now.startpoints
             yield from self._rewound()
         if self._streams_found:
             self._streams_found = False
             self._take_in_streams()
-        if self._inputs_changed or self._has_settled(now):
-            self._inputs_changed = False
+        if self._has_settled(now) or self._inputs_changed or self._has_to_follow:
+            self._inputs_changed = self._has_to_follow = False
             yield from self._follow()
 
     # --- monitors ---
@@ -176,7 +180,11 @@ class CoordinatedJob:
             containers=self._view.container_facts,
         )
         self._view.monitors = Monitors(watched, self._clock, self._on_finding)
-        self._view.monitors.start()
+        self._start_monitors(self._view.monitors)
+
+    def _start_monitors(self, monitors: Monitors) -> None:
+        """From a thread of their own; a world with a clock of its own lets them look when it wants."""
+        monitors.start()
 
     def close(self) -> None:
         """End the monitors."""

@@ -15,7 +15,7 @@ from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.lag import JobLag, active_tasks
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
-from grete.clock import SystemClock
+from grete.clock import Clock, SystemClock
 from grete.config.redact import redact
 from grete.config.samza_job import is_startpoint_enabled
 from grete.config.values import Config
@@ -55,6 +55,7 @@ class View:
         metrics: MetadataMetrics,
         run_id: str,
         epoch: int,
+        clock: Clock | None = None,
     ) -> None:
         self._job = job
         self._served: tuple[Mapping[str, str], JobModel] | None = None
@@ -62,7 +63,7 @@ class View:
         self._metrics = metrics
         self._run_id = run_id
         self._epoch = epoch
-        self._clock = SystemClock()
+        self._clock = SystemClock() if clock is None else clock
         self._heartbeats = Heartbeats(self._clock)
         self._home = grete_home()
         self._lag = RecentLag(self._measure_lag, self._clock)
@@ -80,6 +81,15 @@ class View:
     def serve(self, config: Mapping[str, str], model: JobModel) -> None:
         """From now on, this is what containers run."""
         self._served = (config, model)
+
+    @property
+    def served_config(self) -> Mapping[str, str]:
+        """The configuration that containers are told.
+
+        Raises:
+            CoordinatorUnavailable: nothing is served yet.
+        """
+        return self._serving()[0]
 
     def _serving(self) -> tuple[Mapping[str, str], JobModel]:
         if self._served is None:

@@ -24,7 +24,7 @@ class ContainerStart:
 
 @dataclass(frozen=True, slots=True)
 class ContainerExit:
-    """A container ended. `exit_code` is 0 for drained or stopped, negative for a signal; `reason` is for people."""
+    """A container ended. `exit_code` is 0 for drained, negative for a signal; `reason` is for people."""
 
     container_id: ContainerId
     epoch: int

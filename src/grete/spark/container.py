@@ -31,7 +31,7 @@ EXIT_FAILED = 1
 def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
     """Run the container that the environment names until its end; returns the exit code.
 
-    0: drained or stopped. 3: a message could not be processed. 5: fenced, another incarnation has taken over.
+    0: drained. 3: a message could not be processed. 5: fenced, another incarnation has taken over. 6: asked to stop.
     Other grete errors have their own code, anything from Spark is 1. Never raises a GreteError.
     """
     home = Path(environment.get("GRETE_HOME", ".grete")).resolve()

@@ -32,6 +32,11 @@ _log = logging.getLogger("grete.container")
 EXIT_OK = 0
 EXIT_POISON = 3
 EXIT_FENCED = 5
+EXIT_STOPPED = 6
+"""Asked to stop before everything was read, by a coordinator, a signal, or because there was no coordinator.
+
+Not 0: another coordinator than the one that asked may get to see it, and has to start the container again.
+"""
 _WAIT_S = 0.2
 
 OnBatch = Callable[[int, int], None]
@@ -77,7 +82,7 @@ class ContainerLife:
                 if not self._control.is_stopping:
                     ended = self._process(self._assignment())
             self._report(state="stopped" if self._control.is_stopping else "drained")
-            return EXIT_OK
+            return EXIT_STOPPED if ended is Ended.INTERRUPTED else EXIT_OK
         except GreteError as error:
             _log.error("container %s: %s", self._id, error)
             self._report(state="failed", message=str(error)[:2000])

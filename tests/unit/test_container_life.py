@@ -1,0 +1,115 @@
+"""A container's life without Spark: what it does, and with which code it ends, when its coordinator is gone."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grete.spark.assignment import Assignment
+from grete.spark.container_life import EXIT_OK, EXIT_STOPPED, ContainerLife
+from grete.spark.control import Control, Ended
+
+CONFIG = {
+    "yarn.container.heartbeat.retry.count": "1",
+    "yarn.container.heartbeat.retry-sleep-duration.ms": "100",
+}
+
+
+class Coordinator(HTTPServer):
+    """Answers one container until it is told to."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Any] = {"action": "run", "number": 0}
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread.start()
+
+    def end(self) -> None:
+        self.shutdown()
+        self.thread.join()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Coordinator
+
+    def do_GET(self) -> None:
+        job = {"name": "job", "id": "1"}
+        self._answer({"job": job, "container_id": "0", "epoch": 1, "config": CONFIG, "tasks": []})
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self._answer(self.server.told)
+
+    def _answer(self, document: dict[str, Any]) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def coordinator() -> Iterator[Coordinator]:
+    server = Coordinator()
+    yield server
+    if server.thread.is_alive():
+        server.end()
+
+
+def life(coordinator: Coordinator, directory: Path, work: Any) -> ContainerLife:
+    (directory / "token").write_text("secret")
+    environment = {
+        "COORDINATOR_URL": f"http://127.0.0.1:{coordinator.server_port}",
+        "GRETE_COORDINATOR_TOKEN_FILE": str(directory / "token"),
+        "GRETE_CONTAINER_EPOCH": "1",
+        "GRETE_CONTAINER_IN_PROCESS": "1",
+        "GRETE_HOME": str(directory),
+        "SAMZA_CONTAINER_ID": "0",
+        "SAMZA_COORDINATOR_SYSTEM_CONFIG": "{}",
+    }
+    return ContainerLife(environment, threading.Event(), work)
+
+
+def until_told(control: Control) -> Ended:
+    while not control.is_set():
+        control.wait(0.01)
+    return Ended.INTERRUPTED
+
+
+def test_a_container_that_is_asked_to_stop_says_that_it_has_not_read_everything(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    coordinator.told = {"action": "stop", "number": 0}
+
+    def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
+        return until_told(control)
+
+    assert life(coordinator, tmp_path, work).run() == EXIT_STOPPED
+
+
+def test_a_container_without_a_coordinator_ends_so_that_the_next_one_starts_it_again(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
+        coordinator.end()
+        return until_told(control)
+
+    assert life(coordinator, tmp_path, work).run() == EXIT_STOPPED
+
+
+def test_a_container_that_has_read_everything_says_so(coordinator: Coordinator, tmp_path: Path) -> None:
+    def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
+        return Ended.DRAINED
+
+    assert life(coordinator, tmp_path, work).run() == EXIT_OK
