@@ -1,1 +1,1 @@
-"""Shipped test support: conformance suites, the vector checker, fault wrappers, a manual clock."""
+"""Shipped test support: conformance suites, the vector checker, fault wrappers, a manual clock, the simulator."""

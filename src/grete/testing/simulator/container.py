@@ -1,0 +1,154 @@
+"""A container of the simulated world: everything of the real one but Spark's engine, HTTP and threads.
+
+Real are: the assignment's document, what it is told in answer to heartbeats, the fence, starting offsets, lineages on
+disk, the plan of what to read, tasks with their stores on disk, and the commit. What stands for Spark is in
+`simulator.query`.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from grete.errors import CoordinatorUnavailable, Fenced
+from grete.launch.base import ContainerStart
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.job_state import read_state
+from grete.metadata.locality import LocalityManager
+from grete.spark.assignment import Assignment, parse_assignment
+from grete.spark.container_life import EXIT_FENCED, EXIT_OK, EXIT_STOPPED
+from grete.spark.control import Control
+from grete.testing.simulator.query import QueryRun
+from grete.testing.simulator.scheduler import Call, Ended, Process, Script, Server, Sleep
+from grete.testing.simulator.stores import ProcessLog, ProcessSystem
+
+if TYPE_CHECKING:
+    from grete.testing.simulator.world import World
+
+_HEARTBEAT_S = 2.5
+_ORPHAN_S = 50.0
+_TRIES = 20
+
+
+class ContainerProgram:
+    """One incarnation of a container."""
+
+    def __init__(self, world: World, start: ContainerStart, host: str) -> None:
+        self.world = world
+        self.id = start.container_id
+        self.epoch = start.epoch
+        self.host = host
+        self.incarnation = f"container {self.id}#{self.epoch:x}"
+        self.home = Path(world.directory) / host
+        self._url = start.environment["COORDINATOR_URL"]
+        self.process: Process = world.process(self.incarnation)
+        self.log = ProcessLog(world.stream_log, world, self.process)
+        self.system = ProcessSystem(world.system, world, self.process)
+        self.control = Control(threading.Event())
+        self._stream = CoordinatorStream(self.log, self.process.clock, source="SamzaContainer")
+        self._progress: dict[str, Any] = {"state": "starting", "records": 0, "serial": 0, "paused": 0}
+        self._answered_s = self.process.clock.monotonic_s()
+        self.query: QueryRun | None = None
+        self.process.on_end.append(self._release)
+        self.process.spawn(self._main(), 0.1)
+        self.process.spawn(self._heartbeats(), _HEARTBEAT_S / 2)
+
+    def _release(self) -> None:
+        if self.query is not None:
+            self.query.close()
+
+    # --- the thread that runs queries ---
+
+    def _main(self) -> Script:
+        assignment = yield from self._assignment(first=True)
+        yield Sleep()
+        LocalityManager(self._stream).write_locality(self.id, self.host)
+        yield Sleep()
+        interrupted = yield from self._process(assignment)
+        while interrupted and not self.control.is_stopping:
+            yield from self._wait_at_barrier()
+            if not self.control.is_stopping:
+                assignment = yield from self._assignment()
+                interrupted = yield from self._process(assignment)
+        self._progress["state"] = "stopped" if interrupted else "drained"
+        yield self._call({"what": "heartbeat", **self._body()})
+        raise Ended(EXIT_STOPPED if interrupted else EXIT_OK)
+
+    def _assignment(self, *, first: bool = False) -> Any:
+        """What to run, from whichever coordinator answers: one that is gone has a successor."""
+        tries = 0
+        while True:
+            try:
+                answer = yield self._call({"what": "container", "id": self.id})
+            except CoordinatorUnavailable:
+                answer = None
+            if answer is not None:
+                break
+            tries += 1
+            if self.control.is_stopping or (first and tries > _TRIES):
+                raise CoordinatorUnavailable("nobody answers")
+            yield Sleep(1.0)
+        assignment = parse_assignment(orjson.loads(orjson.dumps(answer)))
+        if assignment.epoch != self.epoch:
+            raise Fenced(assignment.fence.scope, epoch=self.epoch, seen=assignment.epoch)
+        self.control.running(assignment.serial)
+        self._progress.update(state="running", serial=assignment.serial, paused=0)
+        return assignment
+
+    def _process(self, assignment: Assignment) -> Any:
+        """Run a query until it is interrupted or drained; says whether it was interrupted."""
+        self.query = QueryRun(self, assignment)
+        try:
+            return (yield from self.query.run())
+        finally:
+            self.query.close()
+
+    def _wait_at_barrier(self) -> Script:
+        """The query has ended and everything of it is committed: say so, and wait until told to run."""
+        while (barrier := self.control.barrier) and not self.control.is_stopping:
+            self._progress.update(state="paused", paused=barrier)
+            yield Sleep(0.5)
+
+    def processed(self, records: int) -> None:
+        """Count what a batch has processed."""
+        self._progress["records"] += records
+
+    # --- the heartbeat's thread ---
+
+    def _heartbeats(self) -> Script:
+        unanswered = 0
+        while True:
+            try:
+                answer = yield self._call({"what": "heartbeat", **self._body()})
+            except Fenced:
+                raise Ended(EXIT_FENCED, "a newer incarnation has taken over") from None
+            except CoordinatorUnavailable:
+                answer = None
+            now_s = self.process.clock.monotonic_s()
+            if answer is None:
+                unanswered += 1
+                if unanswered >= 2:
+                    self._find_coordinator()
+                if now_s - self._answered_s > _ORPHAN_S:
+                    self.control.on_told("stop", 0)
+            else:
+                unanswered, self._answered_s = 0, now_s
+                self.control.on_told(answer["action"], answer["number"])
+            yield Sleep(_HEARTBEAT_S)
+
+    def _body(self) -> dict[str, Any]:
+        return {"id": self.id, "epoch": self.epoch, **self._progress}
+
+    def _call(self, request: dict[str, Any]) -> Call:
+        return Call(self._server, request)
+
+    def _server(self) -> Server | None:
+        return self.world.server(self._url)
+
+    def _find_coordinator(self) -> None:
+        state = read_state(self._stream)
+        if state is not None and state.url:
+            self._url = state.url

@@ -1,0 +1,102 @@
+"""Which faults a seed has, and how often.
+
+Every seed draws a subset of the kinds and a rate for each, so that some seeds have one kind only and others all of
+them. After `calm` nothing goes wrong any more: what is left is to see that the job gets to its end.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+WRITE_KINDS = (
+    "die-before",
+    "die-after",
+    "stall-before",
+    "stall-after",
+    "in-doubt-lost",
+    "in-doubt-written",
+    "refused",
+)
+"""At a write: the process dies, or is paused in the middle of the call, or does not learn of the outcome."""
+NETWORK_KINDS = ("request-lost", "answer-lost", "delayed", "repeated")
+PROCESS_KINDS = (
+    "kill-container",
+    "kill-coordinator",
+    "pause-container",
+    "pause-coordinator",
+    "disk-full",
+    "clock-jump",
+    "compact",
+    "leader-lost",
+)
+OPERATOR_KINDS = (
+    "config",
+    "unset",
+    "set-once",
+    "container-count",
+    "expand",
+    "rewind",
+    "stop-and-run",
+    "take-over",
+    "foreign-record",
+)
+LASTING_KINDS = ("skewed-clocks", "kills-lost", "two-hosts")
+"""These are there for as long as there are faults."""
+_WEIGHTS = {
+    "container-count": 4.0,
+    "config": 2.0,
+    "rewind": 2.0,
+    "pause-container": 3.0,
+    "kill-coordinator": 2.0,
+    "kill-container": 2.0,
+}
+"""What finds more is tried more often."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """The faults of one seed. `rates` has each kind's probability per occasion; absent kinds never happen."""
+
+    chance: random.Random
+    rates: dict[str, float]
+    is_disk_full: bool = False
+
+    @classmethod
+    def draw(cls, chance: random.Random, emphasis: Sequence[str]) -> Faults:
+        """Choose kinds and rates; those of `emphasis` are there in any case."""
+        rates: dict[str, float] = {}
+        groups = (
+            (WRITE_KINDS, 0.006),
+            (NETWORK_KINDS, 0.05),
+            (PROCESS_KINDS, 1.0),
+            (OPERATOR_KINDS, 1.0),
+            (LASTING_KINDS, 1.0),
+        )
+        for kinds, usual in groups:
+            share = chance.choice((0.1, 0.4, 0.7, 1.0))
+            for kind in kinds:
+                strong = kind in emphasis
+                if chance.random() < share or strong:
+                    rates[kind] = usual * (3.0 if strong else chance.choice((0.5, 1.0, 3.0)))
+        return cls(chance, rates)
+
+    def has(self, kind: str) -> bool:
+        """Whether the seed has this kind."""
+        return kind in self.rates
+
+    def strikes(self, kind: str) -> bool:
+        """Whether this kind happens on this occasion."""
+        rate = self.rates.get(kind)
+        return rate is not None and self.chance.random() < rate
+
+    def among(self, kinds: tuple[str, ...]) -> str | None:
+        """One of these kinds, by their rates; None when the seed has none of them."""
+        weights = [self.rates.get(kind, 0.0) * _WEIGHTS.get(kind, 1.0) for kind in kinds]
+        return self.chance.choices(kinds, weights)[0] if any(weights) else None
+
+    def calm(self) -> None:
+        """From now on everything works, and nobody changes anything."""
+        self.rates = {}
+        self.is_disk_full = False

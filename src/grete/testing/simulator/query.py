@@ -1,0 +1,180 @@
+"""What stands for Spark in the simulated world: batches are planned, run and done, and each of these is on disk.
+
+Spark writes the offsets of a batch before it runs, and that it is done afterwards; a batch that was planned and not
+done is run again by whoever continues the lineage. Everything else here is the product's own code.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from grete.checkpoint.offset_manager import resumed, starting_offsets
+from grete.checkpoint.task_commit import TaskCommit
+from grete.model.ids import TaskName
+from grete.spark import setup
+from grete.spark.assignment import Assignment
+from grete.spark.batch_commits import BatchCommits, sort_out
+from grete.spark.lineage import Continue, LineageInfo, decide_lineage
+from grete.spark.lineage_files import LineageDirectory
+from grete.spark.local_plan import LocalPlan, SourceOptions, range_rows, task_groups
+from grete.spark.rewind import apply_startpoints
+from grete.spark.spark_log import SparkProgress, read_batch_end
+from grete.spark.task_rows import rows_of
+from grete.spark.task_runner import run_tasks
+from grete.spark.task_worker import TaskWorkers
+from grete.systems.local_access import LocalAccess
+from grete.testing.simulator.scheduler import Sleep
+
+if TYPE_CHECKING:
+    from grete.testing.simulator.container import ContainerProgram
+
+_TRIGGER_S = 4.0
+_ROWS = 12
+
+
+class QueryRun:
+    """One query of one container: between two barriers, or from start to end."""
+
+    def __init__(self, container: ContainerProgram, assignment: Assignment) -> None:
+        self._container = container
+        self._assignment = assignment
+        self._world = container.world
+        self._system = container.system
+        self._clock = container.process.clock
+        self._lineages: LineageDirectory | None = None
+        self._workers: TaskWorkers | None = None
+
+    def close(self) -> None:
+        """Give files and locks back, as the end of a process does."""
+        if self._workers is not None:
+            for worker in list(self._workers._open.values()):
+                worker.instance = None
+            self._workers.close()
+            self._workers = None
+        if self._lineages is not None:
+            self._lineages.close()
+            self._lineages = None
+
+    def run(self) -> Any:
+        """Run batches until interrupted (returns True) or drained (False)."""
+        container, assignment, system = self._container, self._assignment, self._system
+        commits = yield from self._take_tasks()
+        yield Sleep()
+        target = setup.commit_target(assignment, system, self._clock)
+        self._system.tasks = [task.name for task in assignment.tasks if task.pending.startpoints]
+        commits = apply_startpoints(assignment, system, target, commits)
+        yield Sleep()
+        starting = starting_offsets(
+            {task.name: task.ssps for task in assignment.tasks},
+            {task: commit.offsets for task, commit in commits.items()},
+            assignment.config,
+            {"local": system},
+        )
+        setup.create_outputs(assignment, system)
+        lineage = self._choose_lineage({str(ssp): int(o) for ssp, o in starting.by_ssp.items()})
+        yield Sleep()
+        spec = setup.runner_spec(assignment, system, container.home)
+        positions = setup.store_positions(spec, system)
+        batches = BatchCommits(spec, target, lineage.id, resumed(commits, starting), positions)
+        options = setup.source_options(assignment, system, lineage.starting_offsets, by_task=True)
+        self._workers = TaskWorkers(spec, LocalAccess(str(system.directory), self._clock))
+        return (yield from self._batches(lineage, batches, options))
+
+    def _take_tasks(self) -> Any:
+        """Fence off whoever had the tasks before, then read how far he came: what is read stays true."""
+        self._system.raise_fence([self._assignment.fence])
+        yield Sleep()
+        return self._committed()
+
+    def _committed(self) -> dict[TaskName, TaskCommit]:
+        if not self._world.is_fenced(self._container):
+            for task in self._assignment.tasks:
+                self._world.ledger.takes(task.name, self._container.incarnation)
+        return setup.committed(self._assignment, self._system)
+
+    def _batches(self, lineage: LineageInfo, batches: BatchCommits, options: SourceOptions) -> Any:
+        assert self._lineages is not None
+        log = SparkLog(self._lineages.spark_checkpoint(lineage))
+        plan = LocalPlan(options, self._system, self._clock)
+        if self._assignment.until_drained:
+            plan.stop_at_the_end()
+        progress = self._lineages.progress(lineage)
+        assert isinstance(progress, SparkProgress), progress
+        number = progress.committed + 1
+        start = plan.initial()
+        if progress.committed_end is not None:
+            start = {"offsets": dict(progress.committed_end.next_offsets), "tick": 0}
+        planned = progress.planned > progress.committed
+        while not self._container.control.is_set():
+            if not planned:
+                end = plan.next(start, rows=_ROWS)
+                if end == start:
+                    if self._assignment.until_drained:
+                        return False
+                    yield Sleep(_TRIGGER_S)
+                    continue
+                log.plan(number, end)
+                yield Sleep()
+                if self._container.control.is_set():
+                    return True
+            end = {"offsets": dict(log.end(number)), "tick": 0}
+            yield from self._batch(batches, number, options, start, end)
+            log.done(number)
+            number, start, planned = number + 1, end, False
+            yield Sleep(_TRIGGER_S)
+        return True
+
+    def _batch(self, batches: BatchCommits, number: int, options: SourceOptions, start: Any, end: Any) -> Any:
+        assert self._workers is not None
+        plan = batches.plan(number)
+        rows: list[dict[str, Any]] = []
+        for group in task_groups(options, start, end):
+            ranges = [range_rows(group, tick=False)]
+            read = rows_of(self._workers.access, self._workers.spec.ssps, ranges, plan.skip)
+            rows += run_tasks(self._workers, plan, read).to_pylist()
+        yield Sleep(0.5)
+        reports, segments = sort_out(rows)
+        names = [self._workers.spec.tasks[report.task].name for report in reports]
+        self._system.tasks = names
+        outcome = batches.commit(reports, segments, number)
+        self._container.processed(outcome.records)
+        yield Sleep()
+
+    def _choose_lineage(self, wanted: dict[str, int]) -> LineageInfo:
+        assignment = self._assignment
+        self._lineages = LineageDirectory(assignment.state_directory(self._container.home) / "lineages")
+        plan = ";".join(f"{task.name}={','.join(map(str, task.ssps))}" for task in assignment.tasks)
+        current = self._lineages.current()
+        progress: SparkProgress | str | None = None
+        if current is not None:
+            locked = self._lineages.lock(current)
+            progress = self._lineages.progress(current) if locked else "another process still runs it"
+        decision = decide_lineage(current, progress, wanted, plan)
+        if isinstance(decision, Continue):
+            return decision.lineage
+        return self._lineages.start(wanted, plan)
+
+
+class SparkLog:
+    """Spark's offset log and commit log of one checkpoint location, in its format."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._checkpoint = checkpoint
+        for name in ("offsets", "commits"):
+            (checkpoint / name).mkdir(exist_ok=True)
+
+    def plan(self, batch: int, end: dict[str, Any]) -> None:
+        """The batch will read up to here."""
+        text = b"v1\n{}\n" + orjson.dumps(end)
+        (self._checkpoint / "offsets" / str(batch)).write_bytes(text)
+
+    def done(self, batch: int) -> None:
+        """The batch is done."""
+        (self._checkpoint / "commits" / str(batch)).write_bytes(b'v1\n{"nextBatchWatermarkMs":0}')
+
+    def end(self, batch: int) -> dict[str, int]:
+        """Up to where a planned batch reads."""
+        return dict(read_batch_end(self._checkpoint, batch).next_offsets)

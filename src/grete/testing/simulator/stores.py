@@ -1,0 +1,140 @@
+"""One process's handles on the stores of the world: the real stores, reached through a line that can break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from grete.coordination.base import Coordination, Holder, Leadership
+from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
+from grete.model.ids import TaskName
+from grete.systems.base import CommitGroup
+from grete.systems.local import LocalSystem
+from grete.testing.simulator.scheduler import Process
+
+if TYPE_CHECKING:
+    from grete.testing.simulator.world import World
+
+
+class ProcessLog(KeyedLog):
+    """A process's handle on a keyed log."""
+
+    def __init__(self, log: KeyedLog, world: World, process: Process) -> None:
+        self._log = log
+        self._world = world
+        self._process = process
+
+    def append(
+        self, entries: Sequence[Entry], *, fence: Fence | None = None, append_id: str | None = None
+    ) -> int:
+        """See KeyedLog."""
+        with self._world.write(self._process):
+            self._world.watch.is_dirty = True
+            return self._log.append(entries, fence=fence, append_id=append_id)
+
+    def resolve(self, append_id: str) -> int | None:
+        """See KeyedLog."""
+        return self._log.resolve(append_id)
+
+    def raise_fence(self, fence: Fence) -> None:
+        """See KeyedLog."""
+        with self._world.write(self._process):
+            self._log.raise_fence(fence)
+            self._world.watch.raised(fence.epoch)
+
+    def read(self, after: int = -1) -> Iterator[Record]:
+        """See KeyedLog."""
+        return self._log.read(after)
+
+    def end(self) -> int:
+        """See KeyedLog."""
+        return self._log.end()
+
+    def wait(self, after: int, timeout_s: float) -> bool:
+        """See KeyedLog."""
+        return self._log.end() > after
+
+    def compact(self) -> int:
+        """See KeyedLog."""
+        return self._log.compact()
+
+    def close(self) -> None:
+        """The log belongs to the world."""
+
+
+class ProcessSystem(LocalSystem):
+    """A process's handle on streams and checkpoints. `tasks` are those whose batch is committed next."""
+
+    def __init__(self, system: LocalSystem, world: World, process: Process) -> None:
+        self.__dict__.update(system.__dict__)  # the same open file, with this process's line to it
+        self._world = world
+        self._process = process
+        self.tasks: Sequence[TaskName] = ()
+
+    def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
+        """See TransactionalStore."""
+        with self._world.write(self._process):
+            self._world.ledger.is_dirty = True
+            ends = super().commit(group)
+            for task in self.tasks:
+                self._world.ledger.commits(task, self._process.name)
+            return ends
+
+    def raise_fence(self, fences: Iterable[Fence]) -> None:
+        """See TransactionalStore."""
+        with self._world.write(self._process):
+            super().raise_fence(fences)
+
+    def close(self) -> None:
+        """The file belongs to the world."""
+
+
+class ProcessCoordination(Coordination):
+    """A process's handle on leader election; remembers what it was given last."""
+
+    def __init__(self, coordination: Coordination, world: World, process: Process) -> None:
+        self._coordination = coordination
+        self._world = world
+        self._process = process
+        self.leadership: Leadership | None = None
+        process.on_write.append(self._begins)
+        self._was_valid = False
+
+    def campaign(self, scope: str, *, take_over: bool = False, epoch_floor: int = 0) -> Leadership:
+        """See Coordination."""
+        with self._world.write(self._process):
+            self.leadership = self._coordination.campaign(scope, take_over=take_over, epoch_floor=epoch_floor)
+        return self.leadership
+
+    def renew(self, leadership: Leadership) -> Leadership | None:
+        """See Coordination."""
+        with self._world.write(self._process):
+            self.leadership = self._coordination.renew(leadership)
+        return self.leadership
+
+    def release(self, leadership: Leadership) -> None:
+        """See Coordination."""
+        self._world.conduct.releases(self)
+        self.leadership = None  # who gives up does not act any more
+        with self._world.write(self._process):
+            self._coordination.release(leadership)
+
+    def holder(self, scope: str) -> Holder | None:
+        """See Coordination."""
+        return self._coordination.holder(scope)
+
+    def close(self) -> None:
+        """See Coordination."""
+
+    def _begins(self) -> None:
+        self._was_valid = self.is_valid()
+
+    def may_act(self) -> bool:
+        """Whether it may act now, or might when it began the write that it has just done."""
+        return self.is_valid() or self._was_valid
+
+    def is_valid(self) -> bool:
+        """Whether the process may act now, by its own clock."""
+        return (
+            self.leadership is not None and self._process.clock.monotonic_s() < self.leadership.valid_until_s
+        )

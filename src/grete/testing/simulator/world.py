@@ -1,0 +1,284 @@
+"""The simulated world: stores, clocks, network, processes, and what goes wrong with them, all from one seed."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from grete.coordination.memory import MemoryLeaderships
+from grete.errors import InDoubt, LogError, StorageFull
+from grete.keyed_log.memory import MemoryKeyedLog
+from grete.sqlite_file.fences import seen_epoch
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem
+from grete.testing.simulator.application import OUTPUT, STORE
+from grete.testing.simulator.conduct import JOB, Conduct
+from grete.testing.simulator.container import ContainerProgram
+from grete.testing.simulator.coordinator import CoordinatorProgram
+from grete.testing.simulator.faults import Faults
+from grete.testing.simulator.ledger import INPUT, Ledger
+from grete.testing.simulator.network import Network
+from grete.testing.simulator.operators import Nemesis, Operator, audit, config, produce
+from grete.testing.simulator.scheduler import (
+    Killed,
+    Process,
+    ProcessClock,
+    Scheduler,
+    Script,
+    Server,
+    Sleep,
+)
+from grete.testing.simulator.watch import StreamWatch
+
+CHANGELOG = f"{JOB}-{STORE}-changelog"
+_TRACED = 200
+_SKEW_MS = 3 * 3_600_000
+"""How wrong wall clocks are; with the jumps below twelve hours, after which startpoints expire."""
+_NETWORK_S = 0.01
+_STALLS_AT_ONCE = 2
+
+
+class World:
+    """Everything that outlives a process, and the list of processes that live."""
+
+    def __init__(self, seed: int, directory: Path, emphasis: Sequence[str] = ()) -> None:
+        self.chance = random.Random(seed)  # noqa: S311 - it has to be repeatable
+        self.faults = Faults.draw(self.chance, emphasis)
+        self.directory = directory
+        self.scheduler = Scheduler()
+        store_clock = self._store_clock = ProcessClock(self.scheduler, rate=1.0, wall_offset_ms=0)
+        self.stream_log = MemoryKeyedLog(store_clock)
+        self.leaderships = MemoryLeaderships()
+        self.system = LocalSystem(directory / "local", store_clock)
+        partitions = self.chance.choice((1, 2, 2, 3, 4))
+        self.containers_at_most = min(partitions, 3)
+        self.system.create_stream(StreamSpec(INPUT, partitions))
+        self.system.create_stream(StreamSpec(OUTPUT, self.chance.choice((1, 3))))
+        self.system.create_stream(StreamSpec(CHANGELOG, partitions, compacted=True))
+        self.ledger = Ledger(self.system, JOB, CHANGELOG)
+        self.watch = StreamWatch(self.stream_log, store_clock, self.ledger)
+        self.servers: dict[str, Server] = {}
+        self.trace: deque[str] = deque(maxlen=_TRACED)
+        self.digest = sha256()
+        self.hosts = ["a", "b"] if self.faults.has("two-hosts") else ["a"]
+        self.coordinators: list[CoordinatorProgram] = []
+        self.containers: dict[str, ContainerProgram] = {}
+        self.is_busy = True
+        self.kills_reach = not self.faults.has("kills-lost")
+        self._asked_to_stop = -1
+        self.processes: list[Process] = []
+        self.conduct = Conduct(self)
+        self._network = Network(self)
+        self._submits = 0
+        self._stalls = 0
+        self.operator = Operator(self)
+
+    def begin(self) -> None:
+        """Submit the job, with a standby or two, and let everybody loose."""
+        self.submit()
+        for _ in range(self.chance.choice((0, 1, 1, 2))):
+            self._coordinate(None, take_over=False)
+        scripts = (produce(self), audit(self), self.operator.script(), Nemesis(self).script())
+        for script in scripts:
+            self.process("somebody").spawn(script)
+
+    def close(self) -> None:
+        """Release what the stores hold."""
+        self.system.close()
+
+    def calm(self) -> None:
+        """From now on nothing goes wrong, nobody changes anything, and no more messages come."""
+        self.note("calm")
+        self.is_busy = False
+        self.faults.calm()
+        self.kills_reach = True
+        for process in self.processes:
+            process.resume()
+
+    def go_on(self) -> None:
+        """Run the job if it does not run, as an operator would who wants it to."""
+        if self.watch.ended is not None and self.ledger.missing():
+            self.submit()
+
+    def follows(self) -> bool:
+        """Whether whoever leads serves the configuration that is in force."""
+        state = self.watch.state
+        leader = None if state is None else self.server(state.url)
+        return isinstance(leader, CoordinatorProgram) and leader.served == self.watch.config
+
+    def stops(self) -> bool:
+        """Whether the job has stopped; asks whoever leads now, unless he was asked already."""
+        state = self.watch.state
+        if state is not None and state.epoch != self._asked_to_stop:
+            self._asked_to_stop = state.epoch
+            self.operator.stop()
+        return self.watch.ended is not None
+
+    def alive(self) -> list[str]:
+        """The containers that run, or are paused."""
+        return sorted(name for name, program in self.containers.items() if program.process.is_alive)
+
+    def wall_ms(self) -> int:
+        """What a clock says that is right."""
+        return self._store_clock.wall_ms()
+
+    def note(self, text: str) -> None:
+        """Add a line to the trace, which is the same for the same seed and commit."""
+        line = f"{self.scheduler.now_s:9.3f} {text}"
+        self.trace.append(line)
+        self.digest.update(line.encode())
+
+    # --- processes ---
+
+    def process(self, name: str) -> Process:
+        """A new process with clocks of its own."""
+        skewed = self.faults.strikes("skewed-clocks")
+        rate = self.chance.uniform(0.85, 1.15) if skewed else 1.0
+        offset_ms = round(self.chance.uniform(-_SKEW_MS, _SKEW_MS)) if skewed else 0
+        clock = ProcessClock(self.scheduler, rate=rate, wall_offset_ms=offset_ms)
+        process = Process(self.scheduler, name, clock, self._network.deliver)
+        process.on_end.append(lambda: self.note(f"{name} ends: {process.exit_code} {process.reason}"))
+        self.processes.append(process)
+        self.note(f"{name} begins")
+        return process
+
+    def server(self, url: str) -> Server | None:
+        """Whoever listens there, if his process lives."""
+        server = self.servers.get(url)
+        return server if server is not None and server.process.is_alive else None
+
+    def pause(self, process: Process) -> None:
+        """Stop a process, and let it go on some time later as if nothing had happened."""
+        process.pause()
+        self.scheduler.after(self.chance.choice((3.0, 12.0, 30.0)), process.resume)
+
+    def pause_a_container(self) -> None:
+        """Stop one of those that run."""
+        running = [program for program in self.containers.values() if program.process.is_running]
+        if running:
+            self.pause(self.chance.choice(running).process)
+
+    # --- coordinators and containers ---
+
+    def submit(self, *, take_over: bool = False) -> None:
+        """Somebody runs `grete run` with a configuration."""
+        self._submits += 1
+        submitted = (f"run-{self._submits}", config(self))
+        self._coordinate(submitted, take_over=take_over)
+
+    def submit_when_stopped(self) -> None:
+        """Run the job again once it has stopped; whoever waits for nothing gives up."""
+        self.process("somebody").spawn(self._wait_and_submit())
+
+    def _wait_and_submit(self) -> Script:
+        for _ in range(20):
+            yield Sleep(3.0)
+            if self.watch.ended is not None:
+                self.submit()
+                return
+
+    def _coordinate(self, submitted: tuple[str, dict[str, str]] | None, *, take_over: bool) -> None:
+        number = len(self.coordinators)
+        program = CoordinatorProgram(self, self.chance.choice(self.hosts), number, submitted, take_over)
+        if take_over:
+            self.conduct.excuse_leaders()
+        self.coordinators.append(program)
+        program.process.on_end.append(lambda: self._supervise(program))
+
+    def _supervise(self, ended: CoordinatorProgram) -> None:
+        """Start another one in place of one that ended before the job did."""
+        self.scheduler.after(self.chance.uniform(0.5, 6.0), lambda: self._succeed(ended))
+
+    def _succeed(self, ended: CoordinatorProgram) -> None:
+        submitted = ended.submitted
+        if submitted is not None and (
+            submitted[0] != f"run-{self._submits}" or self.watch.run_id == submitted[0]
+        ):
+            submitted = None  # it was written, or somebody has submitted another one since
+        if self.watch.ended is None or submitted is not None:
+            self._coordinate(submitted, take_over=False)
+
+    def is_fenced(self, program: ContainerProgram) -> bool:
+        """Whether the stores refuse what this incarnation writes."""
+        with self.system.file.reading() as connection:
+            seen = seen_epoch(connection, f"container/{JOB}/{program.id}")
+        return seen is not None and seen > program.epoch
+
+    # --- time ---
+
+    def step(self) -> bool:
+        """The next step, and a look at everything afterwards.
+
+        Raises:
+            Violation: a promise is broken.
+        """
+        went = self.scheduler.step()
+        self.watch.check()
+        self.ledger.check()
+        return went
+
+    def run_until(self, time_s: float) -> None:
+        """Let everything happen up to this time."""
+        while (due_s := self.scheduler.due_s()) is not None and due_s <= time_s:
+            self.step()
+        self.scheduler.now_s = max(self.scheduler.now_s, time_s)
+
+    # --- stores ---
+
+    @contextmanager
+    def write(self, process: Process) -> Iterator[None]:
+        """Around each write of a process to a store: what can go wrong before and after it does.
+
+        Raises:
+            Killed, InDoubt, StorageFull, LogError: it went wrong; only of the first two nobody knows how far.
+        """
+        for action in process.on_write:
+            action()
+        if self.faults.is_disk_full:
+            raise StorageFull("the disk is full")
+        if self.faults.rates:
+            self._before(process)
+        yield
+        if self.faults.rates:
+            self._after(process)
+
+    def _before(self, process: Process) -> None:
+        faults = self.faults
+        if faults.strikes("die-before"):
+            raise Killed
+        if faults.strikes("stall-before"):
+            self.stall(process, faults.chance.expovariate(0.1))
+        if faults.strikes("in-doubt-lost"):
+            raise InDoubt("simulated", "the request was lost")
+        if faults.strikes("refused"):
+            raise LogError("the store refused")
+
+    def _after(self, process: Process) -> None:
+        faults = self.faults
+        if faults.strikes("die-after"):
+            raise Killed
+        if faults.strikes("stall-after"):
+            self.stall(process, faults.chance.expovariate(0.1))
+        if faults.strikes("in-doubt-written"):
+            raise InDoubt("simulated", "the answer was lost")
+
+    def stall(self, process: Process, seconds_s: float) -> None:
+        """Pause a process in the middle of a call: the world goes on, and then it does.
+
+        Raises:
+            Killed: it was killed meanwhile.
+        """
+        if self._stalls >= _STALLS_AT_ONCE or not process.is_running:
+            return
+        self.note(f"{process.name} stalls for {seconds_s:.1f} s")
+        process.pause()
+        self._stalls += 1
+        self.run_until(self.scheduler.now_s + seconds_s)
+        self._stalls -= 1
+        process.resume()
+        if not process.is_alive:
+            raise Killed

@@ -1,0 +1,113 @@
+"""Mistakes around the commit of a batch: fences, atomicity, what is done twice and what is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from grete.errors import InDoubt, LogError
+from grete.spark.batch_commits import BatchCommits, BatchOutcome
+from grete.spark.task_runner import TaskRun
+from grete.systems import local
+from grete.systems.base import CommitGroup
+from grete.systems.local import LocalSystem
+from grete.testing.simulator.plants import Plant, Replaced
+from grete.testing.simulator.stores import ProcessSystem
+
+
+def _fence_not_checked(replaced: Replaced) -> None:
+    replaced(local, "check_fences", lambda connection, fences: None)
+
+
+def _fence_not_raised(replaced: Replaced) -> None:
+    replaced(LocalSystem, "raise_fence", lambda self, fences: None)
+
+
+def _in_two(replaced: Replaced, first: str, second: str) -> None:
+    """Commit a group in two transactions, the first without what `second` names and the other way round."""
+    commit = ProcessSystem.commit
+
+    def torn(self: ProcessSystem, group: CommitGroup) -> dict[tuple[str, int], int]:
+        ends = commit(self, replace(group, **{second: ()}))
+        return {**ends, **commit(self, replace(group, **{first: ()}))}
+
+    replaced(ProcessSystem, "commit", torn)
+
+
+def _changelog_first(replaced: Replaced) -> None:
+    _in_two(replaced, "segments", "checkpoint_entries")
+
+
+def _checkpoint_first(replaced: Replaced) -> None:
+    _in_two(replaced, "checkpoint_entries", "segments")
+
+
+def _retry_in_doubt(replaced: Replaced) -> None:
+    commit = ProcessSystem.commit
+
+    def again(self: ProcessSystem, group: CommitGroup) -> dict[tuple[str, int], int]:
+        try:
+            return commit(self, group)
+        except InDoubt:
+            return commit(self, group)
+
+    replaced(ProcessSystem, "commit", again)
+
+
+def _swallow(replaced: Replaced) -> None:
+    commit = BatchCommits.commit
+
+    def swallowed(self: BatchCommits, *batch: Any) -> BatchOutcome:
+        try:
+            return commit(self, *batch)
+        except LogError:
+            return BatchOutcome()
+
+    replaced(BatchCommits, "commit", swallowed)
+
+
+def _no_dedup(replaced: Replaced) -> None:
+    replaced(BatchCommits, "_covered", lambda self, batch_id: set())
+    replaced(TaskRun, "_above_checkpoint", lambda self, ssp_index, rows: rows)
+
+
+def _skip_one(replaced: Replaced) -> None:
+    replaced(
+        LocalSystem,
+        "offsets_after",
+        lambda self, offsets: {ssp: str(int(offset) + 2) for ssp, offset in offsets.items()},
+    )
+
+
+def _repeat_one(replaced: Replaced) -> None:
+    replaced(LocalSystem, "offsets_after", lambda self, offsets: dict(offsets))
+    replaced(TaskRun, "_above_checkpoint", lambda self, ssp_index, rows: rows)
+
+
+PLANTS = {
+    "commit-fence-not-checked": Plant(
+        "a fenced container's batch is committed",
+        _fence_not_checked,
+        ("pause-container", "kills-lost", "take-over"),
+    ),
+    "no-fence-raised": Plant(
+        "a container starts, and nobody has fenced off the one before",
+        _fence_not_raised,
+        ("pause-container", "kills-lost", "take-over"),
+    ),
+    "outputs-before-checkpoint": Plant(
+        "changelog and outputs are visible before their checkpoint", _changelog_first
+    ),
+    "checkpoint-before-outputs": Plant("a checkpoint is written before its outputs", _checkpoint_first),
+    "commit-retried-in-doubt": Plant(
+        "a commit in doubt is made again", _retry_in_doubt, ("in-doubt-written",)
+    ),
+    "commit-error-swallowed": Plant(
+        "a batch that could not be committed counts as done", _swallow, ("refused", "disk-full")
+    ),
+    "batch-dedup-off": Plant(
+        "a batch that is run again is processed again", _no_dedup, ("die-after", "kill-container")
+    ),
+    "starts-one-too-late": Plant("the offset after a checkpoint is one too high", _skip_one),
+    "starts-one-too-early": Plant("a container starts at its checkpoint instead of after it", _repeat_one),
+}

@@ -1,0 +1,161 @@
+"""Mistakes in what the coordinator decides, and in how it hands containers over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from grete.assembly.coordinated import CoordinatedJob
+from grete.coordinator import decide as deciding
+from grete.coordinator import reconfigure
+from grete.coordinator.events import Kill, Launch
+from grete.coordinator.loop import CoordinatorLoop
+from grete.coordinator.state import Container, State
+from grete.metadata import launches
+from grete.model.ids import ContainerId
+from grete.testing.simulator import container as container_program
+from grete.testing.simulator import coordinator as program
+from grete.testing.simulator.launcher import SimulatedLauncher
+from grete.testing.simulator.plants import Plant, Replaced
+
+
+def _granted_too_early(replaced: Replaced) -> None:
+    replaced(reconfigure, "_still_holds", lambda container: False)
+
+
+def _never_adopted(replaced: Replaced) -> None:
+    replaced(SimulatedLauncher, "adopt", lambda self, container, handle: False)
+
+
+def _adopted_as_wanted(replaced: Replaced) -> None:
+    """Believe that an adopted container runs whatever the new model wants of it."""
+    handle = CoordinatorLoop.handle
+
+    def believing(self: CoordinatorLoop, event: Any) -> None:
+        if isinstance(event, reconfigure.ModelChanged) and event.revision == 1:
+            containers = {
+                id_: replace(one, spec=event.specs.get(id_, one.spec))
+                for id_, one in self.state.containers.items()
+            }
+            self.state = replace(self.state, containers=containers)
+        handle(self, event)
+
+    replaced(CoordinatorLoop, "handle", believing)
+
+
+def _lost_not_fenced(replaced: Replaced) -> None:
+    """Forget containers of an earlier coordinator that can not be found, without fencing them off."""
+
+    def adopt(self: CoordinatorLoop) -> None:
+        for container, record in launches.read_launches(self._stream).items():
+            start = program_start(container, record.epoch)
+            if record.handle and self._launcher.adopt(start, record.handle):
+                self._serial = max(self._serial, record.serial)
+                self._take_in(container, self.state.launches + 1, record)
+
+    replaced(CoordinatorLoop, "adopt", adopt)
+
+
+def program_start(container: ContainerId, epoch: int) -> Any:
+    from grete.launch.base import ContainerStart
+
+    return ContainerStart(container, epoch, {})
+
+
+def _any_incarnation(replaced: Replaced) -> None:
+    exited = deciding._exited
+
+    def unchecked(state: State, event: Any, now_s: float) -> Any:
+        container = state.containers.get(event.container)
+        if container is not None:
+            event = replace(event, launch=container.launch)
+        return exited(state, event, now_s)
+
+    replaced(deciding, "_exited", unchecked)
+
+
+def _launch_number_reused(replaced: Replaced) -> None:
+    launch = reconfigure.launch
+
+    def again(state: State, id_: ContainerId) -> tuple[State, Launch]:
+        before = state.containers.get(id_, Container())
+        if before.launch == 0:
+            return launch(state, id_)
+        state, _ = launch(state, id_)
+        state = reconfigure.fields(state, id_, launch=before.launch)
+        return state, Launch(id_, before.launch)
+
+    replaced(reconfigure, "launch", again)
+    replaced(deciding, "launch", again)
+
+
+def _killed_without_fence(replaced: Replaced) -> None:
+    def cut_off(state: State, id_: ContainerId) -> Any:
+        return state, (Kill(id_),)
+
+    replaced(reconfigure, "cut_off", cut_off)
+    replaced(deciding, "cut_off", cut_off)
+
+
+def _resurrected(replaced: Replaced) -> None:
+    replaced(program, "FINAL", ())
+    replaced(deciding, "FINAL", ())
+
+
+def _stopped_counts_as_drained(replaced: Replaced) -> None:
+    replaced(container_program, "EXIT_STOPPED", container_program.EXIT_OK)
+
+
+def _not_told_when_adopted(replaced: Replaced) -> None:
+    begin = CoordinatedJob.begin
+
+    def forget(self: CoordinatedJob, plan: Any) -> Any:
+        self._startpoints = self._seen.startpoints
+        return begin(self, plan)
+
+    replaced(CoordinatedJob, "begin", forget)
+
+
+PLANTS = {
+    "granted-before-let-go": Plant(
+        "a task is given away before its container has let go of it", _granted_too_early, ("container-count",)
+    ),
+    "never-adopted": Plant(
+        "a new coordinator starts everything anew",
+        _never_adopted,
+        ("kill-coordinator",),
+    ),
+    "adopted-without-comparing": Plant(
+        "an adopted container is believed to run the new model",
+        _adopted_as_wanted,
+        ("container-count", "kill-coordinator"),
+    ),
+    "lost-container-not-fenced": Plant(
+        "a container that can not be found is forgotten",
+        _lost_not_fenced,
+        ("kill-coordinator", "pause-container", "container-count", "two-hosts"),
+        seeds=300,
+    ),
+    "exit-of-another-incarnation": Plant(
+        "the exit of a replaced incarnation counts", _any_incarnation, ("container-count", "pause-container")
+    ),
+    "launch-number-reused": Plant("a container is started again under its old epoch", _launch_number_reused),
+    "killed-without-fence": Plant(
+        "a container that does not pause is killed and not fenced off",
+        _killed_without_fence,
+        ("container-count", "pause-container", "kills-lost"),
+    ),
+    "stopped-counts-as-drained": Plant(
+        "a container that was asked to stop says that everything is read",
+        _stopped_counts_as_drained,
+        ("kill-coordinator", "pause-coordinator", "stop-and-run"),
+    ),
+    "startpoint-before-adoption-forgotten": Plant(
+        "adopted containers are not told of startpoints from before",
+        _not_told_when_adopted,
+        ("rewind", "kill-coordinator"),
+    ),
+    "terminal-not-final": Plant(
+        "a job that has ended is run on by the next coordinator", _resurrected, ("stop-and-run",)
+    ),
+}

@@ -1,0 +1,101 @@
+"""Mistakes in leader election and in what a leader does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grete.coordination.base import Leadership
+from grete.coordination.memory import MemoryCoordination
+from grete.coordination.patience import Patience
+from grete.coordinator.renewal import Renewal
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.testing.simulator.coordinator import CoordinatorProgram
+from grete.testing.simulator.plants import Plant, Replaced
+from grete.testing.simulator.scheduler import Script
+
+
+def _reuse_epoch(replaced: Replaced) -> None:
+    campaign = MemoryCoordination.campaign
+
+    def again(self: MemoryCoordination, scope: str, **how: Any) -> Leadership:
+        before = self._shared.rows.get(scope)
+        epoch = None if before is None else before.epoch
+        won = campaign(self, scope, **how)
+        if epoch is None:
+            return won
+        self._shared.rows[scope].epoch = epoch
+        return Leadership(won.scope, epoch, won.incarnation, won.valid_until_s)
+
+    replaced(MemoryCoordination, "campaign", again)
+
+
+def _wall_clock(replaced: Replaced) -> None:
+    class Wall:
+        def __init__(self, clock: Any) -> None:
+            self._clock = clock
+
+        def monotonic_s(self) -> float:
+            return float(self._clock.wall_ms() / 1000)
+
+    before = Patience.__init__
+
+    def init(self: Patience, clock: Any, *, ttl_s: float) -> None:
+        before(self, Wall(clock), ttl_s=ttl_s)  # type: ignore[arg-type] # all that patience asks of a clock
+
+    replaced(Patience, "__init__", init)
+
+
+def _no_margin(replaced: Replaced) -> None:
+    replaced(Patience, "until_s", lambda self, asked_s: asked_s + self._ttl_s * 1.5)
+
+
+def _no_patience(replaced: Replaced) -> None:
+    replaced(Patience, "is_over", lambda self, scope, epoch, renewals: True)
+
+
+def _never_lost(replaced: Replaced) -> None:
+    renew = MemoryCoordination.renew
+
+    def kept(self: MemoryCoordination, leadership: Leadership) -> Leadership | None:
+        return renew(self, leadership) or leadership
+
+    replaced(MemoryCoordination, "renew", kept)
+
+
+def _expired_leader_acts(replaced: Replaced) -> None:
+    replaced(Renewal, "prove", lambda self: self._leadership)
+
+
+def _released_too_early(replaced: Replaced) -> None:
+    finish = CoordinatorProgram._finish
+
+    def early(
+        self: CoordinatorProgram, stream: CoordinatorStream, leadership: Leadership, run_id: str
+    ) -> Script:
+        self.coordination.release(leadership)
+        yield from finish(self, stream, leadership, run_id)
+
+    replaced(CoordinatorProgram, "_finish", early)
+
+
+PLANTS = {
+    "epoch-reused": Plant("a new leader gets the epoch of the one before", _reuse_epoch),
+    "wall-clock-lease": Plant(
+        "patience with a leader is measured on the wall clock", _wall_clock, ("clock-jump", "skewed-clocks")
+    ),
+    "lease-without-margin": Plant("a leader acts for longer than others wait", _no_margin),
+    "no-patience": Plant("a leader that lives is succeeded at once", _no_patience),
+    "lost-leadership-ignored": Plant(
+        "a leader that can not renew goes on", _never_lost, ("take-over", "leader-lost")
+    ),
+    "expired-leader-acts": Plant(
+        "queued actions are done after the leadership is over",
+        _expired_leader_acts,
+        ("stall-after", "take-over"),
+    ),
+    "released-before-the-end": Plant(
+        "the leadership is given up before the terminal state is written",
+        _released_too_early,
+        ("stop-and-run",),
+    ),
+}

@@ -1,0 +1,97 @@
+"""Whole jobs in a seeded world full of faults: every promise is kept, and whoever breaks one is found out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grete.testing.simulator.__main__ import main
+from grete.testing.simulator.plants import NoPlants, load_plants
+from grete.testing.simulator.run import simulate, simulate_many
+
+SEEDS = 20_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 2_000
+BLOCKS = 20
+ROOT = Path(__file__).parents[2]
+PLANTS = load_plants(ROOT)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """What the product logs of its faults is not worth reading: a violation is replayed with its trace."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_every_promise_is_kept_in_every_seed(block: int) -> None:
+    report = simulate_many(range(block, SEEDS, BLOCKS))
+    found = [f"seed {outcome.seed}: {outcome.violation}" for outcome in report.violations]
+    assert not found, "\n".join(found)
+    assert report.outputs > report.seeds * 10, "jobs in which nothing happens keep every promise"
+
+
+@pytest.mark.parametrize("name", sorted(PLANTS))
+def test_a_planted_bug_is_found(name: str) -> None:
+    plant = PLANTS[name]
+    with plant.planted():
+        report = simulate_many(range(plant.seeds), emphasis=plant.emphasis, stop_at_violation=True)
+    assert report.violations, f"{plant.what}: not found in {report.seeds} seeds"
+
+
+def test_a_plant_leaves_the_product_as_it_was() -> None:
+    before = simulate(3).digest
+    for plant in PLANTS.values():
+        with plant.planted():
+            pass
+    assert simulate(3).digest == before
+
+
+def test_a_seed_does_the_same_in_every_process() -> None:
+    program = (
+        "from grete.testing.simulator.run import simulate; print([simulate(s).digest for s in range(6)])"
+    )
+    outcomes = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outcomes) == 1
+
+
+def test_the_command_says_what_it_ran(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "2"]) == 0
+    assert "seeds 2, steps " in capsys.readouterr().out
+
+
+def test_the_command_fails_at_a_violation_and_says_how_to_replay_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--seeds", "2", "--plant", "checkpoint-before-outputs"]) == 1
+    assert "replay: python -m grete.testing.simulator --seed " in capsys.readouterr().out
+
+
+def test_the_command_lists_plants(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list-plants"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(PLANTS)
+
+
+def test_an_unknown_plant_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--plant", "nothing"]) == 2
+    assert "--list-plants" in capsys.readouterr().err
+
+
+def test_plants_need_the_test_tree(tmp_path: Path) -> None:
+    with pytest.raises(NoPlants, match="test tree"):
+        load_plants(tmp_path)
