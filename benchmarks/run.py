@@ -8,7 +8,7 @@ import platform
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import data_plane, job_model, log
+from benchmarks import data_plane, http_job_model, job_model, log
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -20,6 +20,7 @@ def main() -> None:
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
         "log": log.run(),
         "job_model": job_model.run(),
+        "http_job_model": http_job_model.run(),
         "data_plane": data_plane.run(),
     }
     text = json.dumps(figures, indent=2)

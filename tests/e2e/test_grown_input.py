@@ -7,10 +7,9 @@ import subprocess
 from typing import Any
 
 import pytest
-from tests.conftest import CounterJob
 
 
-def grete(job: CounterJob, *words: str) -> Any:
+def grete(job: Any, *words: str) -> Any:
     """What a command prints with `-o json`."""
     done = subprocess.run(
         [*job.command(*words), "-o", "json"],
@@ -24,7 +23,7 @@ def grete(job: CounterJob, *words: str) -> Any:
 
 
 @pytest.mark.spark
-def test_a_stateful_job_goes_on_counting_when_its_input_has_grown(counter_job: CounterJob) -> None:
+def test_a_stateful_job_goes_on_counting_when_its_input_has_grown(counter_job: Any) -> None:
     counter_job.fill(1_000)
     assert counter_job.run().returncode == 0
     grown = grete(counter_job, "stream", "grow", "local.in", "--partitions", "4")

@@ -77,6 +77,15 @@ def test_a_pipeline_says_what_becomes_of_its_state_and_force_does_it(
     assert system.partition_count("in") == 8
 
 
+def test_a_stateful_job_that_does_not_follow_its_keys_is_asked_for(
+    system: LocalSystem, capsys: Output
+) -> None:
+    submitted("orders", **STATEFUL, **{"job.systemstreampartition.input.expansion.enabled": "false"})
+    assert main(["stream", "grow", "local.in", "--partitions", "8"]) == 1
+    assert "leave their state behind" in capsys.readouterr().err
+    assert system.partition_count("in") == 4
+
+
 def test_shrinking_is_refused_with_the_way_out_even_by_force(system: LocalSystem, capsys: Output) -> None:
     assert main(["stream", "grow", "local.in", "--partitions", "2", "--force"]) == 1
     assert "Create another stream with 2 partitions" in capsys.readouterr().err

@@ -72,6 +72,14 @@ def test_creating_again_is_fine_and_with_another_shape_is_not(system: LocalSyste
     assert sorted(system.offsets("s")) == [0, 1, 2, 3]
 
 
+def test_a_system_is_opened_and_looked_at_while_another_program_writes(system: LocalSystem) -> None:
+    system.create_stream(StreamSpec("s", 2))
+    with system.file.transaction():
+        other = LocalSystem(system.directory, SystemClock())
+        assert sorted(other.offsets("s")) == [0, 1]
+        other.close()
+
+
 def test_partitions_are_added_and_know_where_their_keys_were(system: LocalSystem) -> None:
     system.create_stream(StreamSpec("s", 2))
     system.append("s", [Message(None, b"v", 1, partition=0)] * 3)

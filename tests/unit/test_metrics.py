@@ -83,14 +83,16 @@ def test_numbers_that_are_none_are_written_as_prometheus_writes_them() -> None:
     ]
 
 
+COMMITS = {"commits": 4, "commit_seconds": 1.25, "last_commit_seconds": 0.5}
 SSP = SystemStreamPartition("local", 'in"\\', 3)
 
 
 def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
     clock = ManualClock()
     heartbeats = Heartbeats(clock)
+    heartbeats.take("0", {"epoch": 6})
     for batch in range(5):
-        heartbeats.take("0", {"epoch": 7, "records": 100 * batch, "batch_id": batch})
+        heartbeats.take("0", {"epoch": 7, "records": 100 * batch, "batch_id": batch, **COMMITS})
         clock.advance(2)
     state = State(
         RetryPolicy(),
@@ -115,13 +117,16 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
         ("grete_running_containers", ()): 1,
         ("grete_needed_containers", ()): 1,
         ("grete_failed_containers", ()): 2,
-        ("grete_container_restarts_total", ()): 2,
         ("grete_job_healthy", ()): 0,
         ("grete_quarantined_records", ()): 2,
         ("grete_history_events", (("event", "a"),)): 2,
         ("grete_process_envelopes_total", zero): 400,
         ("grete_process_envelopes_per_second", zero): 50,
         ("grete_batch_id", zero): 4,
+        ("grete_commit_calls_total", zero): 4,
+        ("grete_commit_seconds_total", zero): 1.25,
+        ("grete_last_commit_seconds", zero): 0.5,
+        ("grete_container_restarts_total", zero): 1,
         ("grete_heartbeat_age_seconds", zero): 2,
         ("grete_messages_behind_high_watermark", ssp): 8,
         ("grete_checkpointed_offset", ssp): 41,
@@ -166,6 +171,16 @@ def test_a_coordinator_measures_lag_from_checkpoints_and_streams(view: View) -> 
     samples = parse(view.metrics())
     assert samples["grete_lag_messages", ()] == 8
     assert samples["grete_history_events", (("event", "deployment"),)] == 1
+
+
+def test_a_job_model_is_encoded_once_and_served_anew_when_it_changes(view: View) -> None:
+    first = view.job_model_document()
+    assert view.job_model_document() is first
+    config = {"job.name": "orders", "task.inputs": "local.in", "db.password": "hunter2hunter2"}
+    view.serve(config, calculate(config, {SystemStream("local", "in"): 4}, Remembered()).model)
+    second = view.job_model_document()
+    assert b"Partition 3" in second
+    assert b"hunter2" not in second
 
 
 def test_without_a_stream_the_lag_is_unknown_and_the_other_metrics_are_there(view: View, home: Path) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
+import httpx
 import pytest
 from starlette.testclient import TestClient
 
 from grete.errors import CoordinatorUnavailable, Fenced
 from grete.http_client import Backoff, JobCoordinatorClient
 from grete.server.app import build_app
-from grete.server.serve import bind, write_token
+from grete.server.serve import HttpServer, bind, write_token
 
 TOKEN = "t0ken"  # noqa: S105 - of this test
 HOST = {"host": "127.0.0.1"}
@@ -102,6 +105,7 @@ def test_an_unchanged_model_is_not_sent_again(client: TestClient) -> None:
         (b'{"epoch":"7"}', {"content-type": "application/json"}, 400),
         (b'{"epoch":true}', {"content-type": "application/json"}, 400),
         (b'{"epoch":1' + b"0" * 5000 + b"}", {"content-type": "application/json"}, 400),
+        (b'{"epoch":7,"commit_seconds":1e999}', {"content-type": "application/json"}, 400),
         (b'{"epoch":7,"records":"many"}', {"content-type": "application/json"}, 400),
         (b'{"epoch":NaN}', {"content-type": "application/json"}, 400),
         (b'{"epoch":7,"epoch":7}', {"content-type": "application/json"}, 400),
@@ -136,6 +140,31 @@ def test_a_port_in_use_or_an_open_address_is_refused_before_anything_happens() -
     with pytest.raises(ConfigError, match="loopback"):
         bind("0.0.0.0", 0)  # noqa: S104 - refused, which is the point
     taken.close()
+
+
+@pytest.fixture
+def served() -> Iterator[str]:
+    server = HttpServer(View(), bind("127.0.0.1", 0), TOKEN)
+    server.start()
+    yield server.url
+    server.close()
+
+
+def test_fifty_readers_at_once_all_get_the_whole_model(served: str) -> None:
+    def read(_: int) -> tuple[int, bytes]:
+        with httpx.Client(headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False) as reader:
+            answer = reader.get(served)
+            return answer.status_code, answer.content
+
+    with ThreadPoolExecutor(50) as pool:
+        assert set(pool.map(read, range(100))) == {(200, b'{"containers":{}}')}
+
+
+def test_a_request_whose_headers_have_no_end_is_refused(served: str) -> None:
+    host, port = served.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nx: " + b"x" * 17_000)
+        assert connection.recv(100).startswith(b"HTTP/1.1 400")
 
 
 class Answers(BaseHTTPRequestHandler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -207,7 +208,10 @@ def test_a_coordinator_that_cannot_say_yet_is_temporarily_unavailable(client: Te
 
 # --- fuzz: whatever is sent, no 5xx (RELIABILITY G20) ---
 
-FUZZ = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CASES = 10_000 if os.environ.get("GRETE_NIGHTLY") else 400
+FUZZ = settings(
+    max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.just("\\ud800"),

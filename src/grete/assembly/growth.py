@@ -14,6 +14,8 @@ from grete.grouping.expansion import refused_count
 from grete.metadata.assignments import TaskAssignments
 from grete.model.ids import JobId, SystemStream
 
+_EXPANSION = "job.systemstreampartition.input.expansion.enabled"
+
 
 @dataclass(frozen=True, slots=True)
 class Reader:
@@ -48,4 +50,6 @@ def _problem(handle: JobHandle, stream: SystemStream, partitions: int) -> str | 
         )
     if not is_stateful(config):
         return None
+    if config.get(_EXPANSION, "true").lower() != "true":
+        return f"{_EXPANSION}=false: keys that move to new partitions leave their state behind"
     return refused_count(stream, previous_count=before, current_count=partitions)

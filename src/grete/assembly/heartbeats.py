@@ -15,12 +15,16 @@ _WINDOW_S = 60.0
 
 @dataclass(slots=True)
 class Heard:
-    """The last heartbeat of an incarnation, and how many records it had processed in the last minute."""
+    """The last heartbeat of an incarnation, and how many records it had processed in the last minute.
+
+    `restarts` counts the incarnations that were heard of before it.
+    """
 
     epoch: int
     at_s: float
     body: Mapping[str, Any]
     samples: deque[tuple[float, int]] = field(default_factory=deque)
+    restarts: int = 0
 
     @property
     def records_per_s(self) -> float:
@@ -42,17 +46,19 @@ class Heartbeats:
         now_s, epoch = self._clock.monotonic_s(), int(body["epoch"])
         with self._lock:
             before = self._heard.get(container)
-            samples = before.samples if before is not None and before.epoch == epoch else deque()
+            is_new = before is None or before.epoch != epoch
+            samples = deque() if before is None or is_new else before.samples
+            restarts = 0 if before is None else before.restarts + is_new
             samples.append((now_s, int(body.get("records", 0))))
             while samples[0][0] < now_s - _WINDOW_S and len(samples) > 1:
                 samples.popleft()
-            self._heard[container] = Heard(epoch, now_s, dict(body), samples)
+            self._heard[container] = Heard(epoch, now_s, dict(body), samples, restarts)
 
     def heard(self) -> dict[str, Heard]:
         """The last heartbeat of each container."""
         with self._lock:
             return {
-                id_: Heard(h.epoch, h.at_s, h.body, deque((h.samples[0], h.samples[-1])))
+                id_: Heard(h.epoch, h.at_s, h.body, deque((h.samples[0], h.samples[-1])), h.restarts)
                 for id_, h in self._heard.items()
             }
 

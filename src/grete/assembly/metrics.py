@@ -64,7 +64,6 @@ def _coordinator(facts: MetricFacts) -> Iterator[Family]:
     ended = sum(c.done for c in containers)
     given_up = sum(c.given_up for c in containers)
     needed = max(0, facts.container_count - running - ended - given_up)
-    launches = facts.state.launches if facts.state is not None else 0
     failures = sum(len(c.failures) for c in containers)
     gauge = "gauge"
     yield _single("grete_leader_epoch", gauge, "Epoch of this coordinator's leadership.", facts.epoch)
@@ -75,8 +74,6 @@ def _coordinator(facts: MetricFacts) -> Iterator[Family]:
     yield _single("grete_failed_containers", gauge, "Failures of containers in the retry window.", failures)
     healthy = int(needed == 0 and given_up == 0)
     yield _single("grete_job_healthy", gauge, "1 when no container is missing or given up.", healthy)
-    restarts = max(0, launches - sum(c.launch > 0 for c in containers))
-    yield _single("grete_container_restarts_total", "counter", "Launches after the first.", restarts)
     yield _single("grete_quarantined_records", gauge, "Records not understood.", facts.quarantined)
     events = Family("grete_history_events", gauge, "Rows of the history that is kept, by event.")
     for event, count in sorted(Counter(facts.events).items()):
@@ -90,13 +87,21 @@ def _containers(facts: MetricFacts) -> Iterator[Family]:
     )
     rate = Family("grete_process_envelopes_per_second", "gauge", "Messages a second over the last minute.")
     batch = Family("grete_batch_id", "gauge", "Last batch of the streaming query that was committed.")
+    commits = Family("grete_commit_calls_total", "counter", "Batches committed since the container started.")
+    seconds = Family("grete_commit_seconds_total", "counter", "Seconds that these commits took.")
+    last = Family("grete_last_commit_seconds", "gauge", "Seconds that the last commit took.")
+    restarts = Family("grete_container_restarts_total", "counter", "Incarnations before the present one.")
     age = Family("grete_heartbeat_age_seconds", "gauge", "Seconds since the container's last heartbeat.")
     for container, heard in sorted(facts.heard.items()):
         processed.add(int(heard.body.get("records", 0)), container=container)
         rate.add(round(heard.records_per_s, 3), container=container)
         batch.add(int(heard.body.get("batch_id", -1)), container=container)
+        commits.add(int(heard.body.get("commits", 0)), container=container)
+        seconds.add(round(float(heard.body.get("commit_seconds", 0)), 6), container=container)
+        last.add(round(float(heard.body.get("last_commit_seconds", 0)), 6), container=container)
+        restarts.add(heard.restarts, container=container)
         age.add(round(max(0.0, facts.now_s - heard.at_s), 3), container=container)
-    return iter((processed, rate, batch, age))
+    return iter((processed, rate, batch, commits, seconds, last, restarts, age))
 
 
 def _lag(lag: JobLag | None) -> Iterator[Family]:

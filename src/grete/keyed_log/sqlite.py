@@ -26,7 +26,6 @@ from grete.keyed_log.sqlite_rows import (
     read_chunk,
 )
 from grete.keyed_log.sqlite_rows import append_in as append_in
-from grete.keyed_log.sqlite_rows import create_schema as create_schema
 from grete.sqlite_file import SqliteFile, check_fences
 
 _POLL_S = (0.002, 0.1)

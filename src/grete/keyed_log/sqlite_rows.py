@@ -76,11 +76,6 @@ def new_append_id() -> str:
     return f"{_incarnation}-{next(_sequence)}"
 
 
-def create_schema(connection: apsw.Connection) -> None:
-    """Create the tables; harmless when they exist."""
-    connection.execute(SCHEMA).fetchall()
-
-
 def find_log(connection: apsw.Connection, name: str) -> LogRow | None:
     """The log of this name.
 

@@ -79,9 +79,12 @@ def _json(document: Any) -> Response:
     return Response(body, media_type="application/json")
 
 
-def _cached(request: Request, body: bytes) -> Response:
+def _tag(body: bytes) -> str:
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
+def _cached(request: Request, body: bytes, tag: str) -> Response:
     """The body with an ETag; 304 when the client has it."""
-    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"etag": tag})
     return Response(body, media_type="application/json", headers={"etag": tag})
@@ -90,15 +93,20 @@ def _cached(request: Request, body: bytes) -> Response:
 class _Routes:
     def __init__(self, view: CoordinatorView) -> None:
         self._view = view
+        self._tagged = (b"", _tag(b""))  # the job model last served; large, and mostly the same
 
     async def job_model(self, request: Request) -> Response:
-        return _cached(request, await run_in_threadpool(self._view.job_model_document))
+        body = await run_in_threadpool(self._view.job_model_document)
+        if self._tagged[0] is not body:
+            self._tagged = (body, _tag(body))
+        return _cached(request, *self._tagged)
 
     async def container(self, request: Request) -> Response:
         document = await run_in_threadpool(self._view.assignment, request.path_params["id"])
         if document is None:
             return _error(404, f"the job has no container {request.path_params['id']!r}")
-        return _cached(request, orjson.dumps(document))
+        body = orjson.dumps(document)
+        return _cached(request, body, _tag(body))
 
     async def heartbeat(self, request: Request) -> Response:
         try:
@@ -154,10 +162,14 @@ def _heartbeat(data: bytes) -> dict[str, Any]:
     body = strict_json.loads(data)
     if not isinstance(body, dict) or "epoch" not in body:
         raise WireError("a heartbeat is an object with a whole number `epoch`")
-    for name in ("epoch", "batch_id", "records"):
+    for name in ("epoch", "batch_id", "records", "commits"):
         value = body.get(name, 0)
         if not isinstance(value, int) or isinstance(value, bool) or not -_LARGEST <= value < _LARGEST:
             raise WireError(f"{name} is a whole number of 64 bits")
+    for name in ("commit_seconds", "last_commit_seconds"):
+        value = body.get(name, 0)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _LARGEST:
+            raise WireError(f"{name} is a number of zero or more")
     return body
 
 

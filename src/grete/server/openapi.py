@@ -8,6 +8,7 @@ from grete import __version__
 
 _TEXT = {"type": "string"}
 _NUMBER = {"type": "integer", "format": "int64"}
+_AMOUNT = {"type": "number"}
 _MAYBE_NUMBER = {"type": ["integer", "null"], "format": "int64"}
 _NUMBERS = {"type": "object", "additionalProperties": _NUMBER}
 _TEXTS = {"type": "object", "additionalProperties": _TEXT}
@@ -53,7 +54,15 @@ SCHEMAS: dict[str, Any] = {
         ),
     ),
     "Heartbeat": _object(
-        "epoch", epoch=_NUMBER, state=_TEXT, batch_id=_NUMBER, records=_NUMBER, message=_TEXT
+        "epoch",
+        epoch=_NUMBER,
+        state=_TEXT,
+        batch_id=_NUMBER,
+        records=_NUMBER,
+        message=_TEXT,
+        commits=_NUMBER,
+        commit_seconds=_AMOUNT,
+        last_commit_seconds=_AMOUNT,
     ),
     "HeartbeatAnswer": _object(
         "action number", action={"type": "string", "enum": ["run", "pause", "stop"]}, number=_NUMBER

@@ -15,6 +15,8 @@ from grete.server.app import CoordinatorView, build_app
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _START_TIMEOUT_S = 10.0
+_MAX_HEAD = 16 * 1024
+"""Bytes of a request's line and headers, with which it is refused."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -62,7 +64,13 @@ class HttpServer:
         hosts = frozenset({host, "localhost", "127.0.0.1", "[::1]"})
         app = build_app(view, token=token, hosts=hosts, write_token=write_token)
         config = uvicorn.Config(
-            app, log_level="warning", lifespan="off", timeout_keep_alive=5, limit_concurrency=1000
+            app,
+            http="h11",
+            log_level="warning",
+            lifespan="off",
+            timeout_keep_alive=5,
+            limit_concurrency=1000,
+            h11_max_incomplete_event_size=_MAX_HEAD,
         )
         self._server = uvicorn.Server(config)
         self._bound = bound

@@ -35,9 +35,10 @@ class CommitTarget:
 
 @dataclass(slots=True)
 class BatchOutcome:
-    """What a batch did, for progress and shutdown."""
+    """What a batch did, for progress and shutdown. `commit_s` is how long its transaction took."""
 
     records: int = 0
+    commit_s: float = 0.0
     dead_letters: int = 0
     shutdown_tasks: set[int] = field(default_factory=set)
     shutdown_all: bool = False

@@ -43,7 +43,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
             if assignment.is_standby:
                 return _follow(assignment, home, control)
             run = JobRun(assignment, home, stop=control)
-            run.on_outcome = lambda batch_id, outcome: on_batch(batch_id, outcome.records)
+            run.on_outcome = on_batch
             try:
                 return run.execute()
             finally:

@@ -23,6 +23,7 @@ from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import read_state
 from grete.model.ids import JobId
 from grete.spark.assignment import Assignment, parse_assignment
+from grete.spark.batch_commits import BatchOutcome
 from grete.spark.control import Control, Ended
 from grete.spark.heartbeat import ContainerProgress, Heartbeat, Reactions
 from grete.spark.locality import write_locality
@@ -39,7 +40,7 @@ Not 0: another coordinator than the one that asked may get to see it, and has to
 """
 _WAIT_S = 0.2
 
-OnBatch = Callable[[int, int], None]
+OnBatch = Callable[[int, BatchOutcome], None]
 """Called after each batch with its id and its number of records."""
 Work = Callable[[Assignment, Control, OnBatch], Ended]
 """Runs one query until it is drained, interrupted, or shut down by a task."""
@@ -113,8 +114,15 @@ class ContainerLife:
     def _process(self, assignment: Assignment) -> Ended:
         return self._work(assignment, self._control, self._on_batch)
 
-    def _on_batch(self, batch_id: int, records: int) -> None:
-        self._report(batch_id=batch_id, records=self._progress.records + records)
+    def _on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
+        before = self._progress
+        self._report(
+            batch_id=batch_id,
+            records=before.records + outcome.records,
+            commits=before.commits + 1,
+            commit_seconds=before.commit_seconds + outcome.commit_s,
+            last_commit_seconds=outcome.commit_s,
+        )
 
     def _wait_at_barrier(self) -> None:
         """The query has ended and everything of it is committed: say so, and wait until told to run."""

@@ -21,7 +21,8 @@ _LOOK_AFTER = 2
 class ContainerProgress:
     """What a container reports of itself. `records` counts messages processed since it started.
 
-    `serial` is the number of what it runs; `paused` the barrier at which it waits, 0 when at none.
+    `serial` is the number of what it runs; `paused` the barrier at which it waits, 0 when at none. `commits` counts
+    the batches that were committed, `commit_seconds` is the time that took in all, `last_commit_seconds` the last.
     """
 
     state: str = "starting"
@@ -30,6 +31,9 @@ class ContainerProgress:
     message: str = ""
     serial: int = 0
     paused: int = 0
+    commits: int = 0
+    commit_seconds: float = 0.0
+    last_commit_seconds: float = 0.0
 
 
 class CoordinatorClient(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,10 +68,12 @@ class PipelineBatch:
             checkpoint_entries=commit_entries(commits, grouper=self._target.grouper),
         )
         failpoint("commit.before")
+        started_s = time.monotonic()
         self._target.store.commit(group)
+        commit_s = time.monotonic() - started_s
         failpoint("commit.after")
         self._commits.update(commits)
-        return BatchOutcome(records=read)
+        return BatchOutcome(records=read, commit_s=commit_s)
 
     def _is_committed(self, batch_id: int) -> bool:
         """Whether this batch of this lineage is in our checkpoints."""

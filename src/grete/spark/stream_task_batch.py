@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
@@ -44,7 +45,9 @@ class StreamTaskBatch:
         result = batch.mapInArrow(run_tasks, RESULT_SCHEMA).toArrow()
         failpoint("batch.after-run")
         reports, segments = sort_out(result.to_pylist())
+        started_s = time.monotonic()
         outcome = self._commits.commit(reports, segments, batch_id)
+        outcome.commit_s = time.monotonic() - started_s
         failpoint("batch.after-commit")
         return outcome
 

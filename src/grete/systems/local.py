@@ -20,7 +20,8 @@ import apsw
 from grete.clock import Clock
 from grete.errors import LogCorrupted, OffsetOutOfRange, StreamError, StreamNotFound
 from grete.failpoints import failpoint
-from grete.keyed_log.sqlite import SqliteKeyedLog, append_in, create_schema
+from grete.keyed_log.sqlite import SqliteKeyedLog, append_in
+from grete.keyed_log.sqlite_rows import LAST_TABLE, SCHEMA
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.sqlite_file import SqliteFile, check_fences, open_file
@@ -83,9 +84,8 @@ class LocalSystem(SystemAdmin, TransactionalStore):
         self.directory = directory
         self._clock = clock
         self._file: SqliteFile = open_file(directory / FILE_NAME)
-        with self._file.transaction() as connection:
-            create_schema(connection)
-            connection.execute(_SCHEMA + local_growth.SCHEMA)
+        self._file.ensure_schema(LAST_TABLE, SCHEMA)
+        self._file.ensure_schema("origins", _SCHEMA + local_growth.SCHEMA)
 
     @property
     def file(self) -> SqliteFile:

@@ -19,7 +19,7 @@ from grete.coordinator.monitors.containers import (
 from grete.coordinator.monitors.findings import Finding, LagMeasured
 from grete.coordinator.monitors.inputs import InputRegexMonitor, PartitionCountMonitor, input_regexes
 from grete.coordinator.monitors.thread import MonitorThread, Poll
-from grete.errors import StreamNotFound
+from grete.errors import ConfigError, StreamNotFound
 from grete.model.ids import ContainerId, SystemStream, TaskName
 from grete.model.job import JobModel
 from grete.systems.base import PartitionOffsets, SystemAdmin
@@ -110,7 +110,15 @@ class Monitors:
 
     def _look_at_streams(self, now_s: float) -> Sequence[Finding]:
         systems = {regex.system for regex in self.inputs.regexes}
-        return self.inputs.observe({s: self._watched.systems[s].streams() for s in systems}, now_s)
+        return self.inputs.observe({s: self._system(s).streams() for s in systems}, now_s)
+
+    def _system(self, name: str) -> SystemAdmin:
+        try:
+            return self._watched.systems[name]
+        except KeyError:
+            raise ConfigError(
+                f"an input regex names the system {name!r}, of which the job has no input"
+            ) from None
 
     def _look_at_lag(self, now_s: float) -> Sequence[Finding]:
         config = self._watched.config()
