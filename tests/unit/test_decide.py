@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from grete.coordinator.decide import decide
 from grete.coordinator.events import (
     ContainerExited,
@@ -74,8 +76,9 @@ def test_a_retry_count_of_zero_fails_at_once_and_a_negative_one_never() -> None:
     assert state.phase is Phase.RUNNING
 
 
-def test_a_configuration_error_is_not_tried_again() -> None:
-    assert exited(started(), 2)[0].phase is Phase.FAILED
+@pytest.mark.parametrize("exit_code", [2, 7])
+def test_a_configuration_error_and_lost_offsets_are_not_tried_again(exit_code: int) -> None:
+    assert exited(started(), exit_code)[0].phase is Phase.FAILED
 
 
 def test_failing_kills_the_other_containers() -> None:

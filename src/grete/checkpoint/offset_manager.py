@@ -175,8 +175,8 @@ def _after(
         offsets,
         admin,
         f"task {task!r} has processed {ssp} up to offset {last}",
-        f"To go on without what is lost: grete checkpoint rewind --task {task!r} --ssp {ssp} --to oldest, or set "
-        f"streams.{ssp.stream}.samza.reset.offset=true for one run",
+        f"To go on without what is lost: grete checkpoint rewind --task {task!r} --ssp {ssp} --to oldest --execute, "
+        f"or set streams.{ssp.stream}.samza.reset.offset=true for one run",
     )
     return next_offset
 

@@ -31,9 +31,18 @@ from grete.model.ids import ContainerId
 
 EXIT_CONFIG = 2
 EXIT_FENCED = 5
+EXIT_OFFSETS_GONE = 7
+_FOR_GOOD = (EXIT_CONFIG, EXIT_OFFSETS_GONE)
+"""Nothing would differ if it was tried again: somebody has to do something."""
 _DISMISSAL_S = 30.0
 """Seconds a standby container has to end when the job has."""
-_MEANING = {0: "ended", EXIT_CONFIG: "configuration error", 3: "poison message", EXIT_FENCED: "fenced"}
+_MEANING = {
+    0: "ended",
+    EXIT_CONFIG: "configuration error",
+    3: "poison message",
+    EXIT_FENCED: "fenced",
+    EXIT_OFFSETS_GONE: "offsets are gone",
+}
 
 
 def decide(state: State, event: Event, now_s: float) -> Decision:
@@ -97,12 +106,12 @@ def _launch_or_wait(state: State, event: ContainerExited, now_s: float) -> Decis
 
 
 def _failed(state: State, event: ContainerExited, now_s: float) -> Decision:
-    """Restart within the retry window; configuration errors are not tried again, since nothing would differ."""
+    """Restart within the retry window, unless somebody has to do something first."""
     id_ = event.container
     recent = tuple(t for t in state.containers[id_].failures if now_s - t < state.retry.window_s)
     state = fields(state, id_, failures=(*recent, now_s))
     exhausted = 0 <= state.retry.count < len(recent) + 1
-    if event.exit_code != EXIT_CONFIG and not exhausted:
+    if event.exit_code not in _FOR_GOOD and not exhausted:
         return _launch_or_wait(state, event, now_s)
     state = fields(state, id_, given_up=True)
     if _is_standby(state, id_) or (not state.retry.fail_job and event.exit_code != EXIT_CONFIG):

@@ -32,6 +32,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
     """Run the container that the environment names until its end; returns the exit code.
 
     0: drained. 3: a message could not be processed. 5: fenced, another incarnation has taken over. 6: asked to stop.
+    7: an input does not hold the offsets that are to be read next.
     Other grete errors have their own code, anything from Spark is 1. Never raises a GreteError.
     """
     home = Path(environment.get("GRETE_HOME", ".grete")).resolve()

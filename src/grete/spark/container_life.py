@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from grete.errors import CoordinatorUnavailable, Fenced, GreteError, ProcessingError
+from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetOutOfRange, ProcessingError
 from grete.failpoints import failpoint
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.access import open_coordinator_stream
@@ -38,6 +38,7 @@ EXIT_STOPPED = 6
 
 Not 0: another coordinator than the one that asked may get to see it, and has to start the container again.
 """
+EXIT_OFFSETS_GONE = 7
 _WAIT_S = 0.2
 
 OnBatch = Callable[[int, BatchOutcome], None]
@@ -87,7 +88,7 @@ class ContainerLife:
         except GreteError as error:
             _log.error("container %s: %s", self._id, error)
             self._report(state="failed", message=str(error)[:2000])
-            return EXIT_POISON if isinstance(error, ProcessingError) else error.exit_code
+            return _exit_code(error)
         finally:
             self._heartbeat.close()
 
@@ -158,6 +159,13 @@ def _orphan_s(config: Mapping[str, str]) -> float:
         return -1.0
     retries = int(config.get("yarn.container.heartbeat.retry.count", "5"))
     return retries * int(config.get("yarn.container.heartbeat.retry-sleep-duration.ms", "10000")) / 1000
+
+
+def _exit_code(error: GreteError) -> int:
+    """What tells the coordinator whether to try again."""
+    if isinstance(error, ProcessingError):
+        return EXIT_POISON
+    return EXIT_OFFSETS_GONE if isinstance(error, OffsetOutOfRange) else error.exit_code
 
 
 def _end_process_when_fenced(environment: Mapping[str, str]) -> Callable[[], None]:
