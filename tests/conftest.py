@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,12 +66,32 @@ spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 KEYS = 50
 
 
+COUNTING_PIPELINE = '''
+import grete
+
+class Counting(grete.DataFramePipeline):
+    """Counts each key in Spark's state; every batch sends the counts that changed."""
+
+    output = "local.out"
+    output_mode = "update"
+
+    def build(self, inputs):
+        [frame] = inputs.values()
+        return frame.groupBy(frame["key"].cast("string").alias("key")).count()
+'''
+
+
 @dataclass
 class CounterJob:
     """A job that counts the keys of `local.in`, run by the real command line in a home of its own."""
 
     home: Path
     config: Path
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Add settings to the configuration."""
+        with self.config.open("a") as file:
+            file.writelines(f"{key}={value}\n" for key, value in settings.items())
 
     def fill(self, records: int) -> None:
         """Append records; the keys take turns."""
@@ -86,8 +106,25 @@ class CounterJob:
             env=self.environment(**environment),
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
         )
+
+    def run_through(self, kills: Sequence[tuple[str, int]], died: Path) -> None:
+        """Run to the end while the container dies at the nth pass of each point, each of them once.
+
+        `died` is where those that were reached leave their mark; one that was not fails the test.
+        """
+        died.mkdir()
+        settings = {
+            "GRETE_FAILPOINT": ",".join(f"{point}:kill:{nth}" for point, nth in kills),
+            "GRETE_FAILPOINT_ONCE": str(died),
+            "GRETE_FAILPOINT_CONTAINER": "0",
+        }
+        result = self.run(**settings)
+        assert result.returncode == 0, result.stderr + self.log()
+        reached = {path.name for path in died.iterdir()}
+        missed = [kill for place, kill in enumerate(kills) if f"{place}-{kill[0]}" not in reached]
+        assert not missed, f"never reached, so this shows nothing about them: {missed}"
 
     def command(self, *words: str) -> list[str]:
         """A grete command that names this job's configuration."""
@@ -122,9 +159,23 @@ class CounterJob:
 @pytest.fixture
 def counter_job(tmp_path: Path) -> CounterJob:
     """The counting job, not yet filled."""
-    application = tmp_path / "application"
-    application.mkdir()
-    (application / "counter.py").write_text(COUNTER)
+    return make_job(tmp_path, COUNTER, COUNTER_PROPERTIES)
+
+
+@pytest.fixture
+def counting_pipelines(tmp_path: Path) -> tuple[CounterJob, CounterJob]:
+    """Two homes with the same counting pipeline, not yet filled: one to be killed, one to compare it with."""
+    properties = COUNTER_PROPERTIES.replace("task.class=counter:Counter", "app.class=counter:Counting")
+    properties = properties.replace("stores.counts.factory=grete.store.sqlite\n", "")
+    one, other = (make_job(tmp_path / name, COUNTING_PIPELINE, properties) for name in ("killed", "unharmed"))
+    return one, other
+
+
+def make_job(directory: Path, application_text: str, properties: str) -> CounterJob:
+    """A home in `directory`, and the application and its configuration beside it."""
+    application = directory / "application"
+    application.mkdir(parents=True)
+    (application / "counter.py").write_text(application_text)
     config = application / "counter.properties"
-    config.write_text(COUNTER_PROPERTIES)
-    return CounterJob(tmp_path / "home", config)
+    config.write_text(properties)
+    return CounterJob(directory / "home", config)

@@ -1,9 +1,12 @@
 """Named points at which a test can make the process die, stop, fail or wait. Off, a point costs a dict look-up.
 
-`GRETE_FAILPOINT=name:action[:nth]` arms one point: the nth pass (1 by default) performs the action: `kill` (SIGKILL
-to ourselves), `stop` (SIGSTOP), `raise` (LogError), `delay` (one second). With `GRETE_FAILPOINT_ONCE=file` it acts
-in one process only, the one that creates the file, so that whoever is started instead gets past it. `POINTS` lists
-every name, so that a campaign can go through all of them and a misspelt one is an error.
+`GRETE_FAILPOINT=name:action[:nth]` arms a point: the nth pass of a process (1 by default) performs the action:
+`kill` (SIGKILL to ourselves), `stop` (SIGSTOP), `raise` (LogError), `delay` (one second). Several, separated by
+commas, are armed side by side, the same point more than once too. With `GRETE_FAILPOINT_ONCE=folder` each of them
+acts in one process only, the one that creates a file for it in that folder, so that whoever is started instead gets
+past it; the file's name is its place in the list and the point's name. With `GRETE_FAILPOINT_CONTAINER=id` only the
+processes of that container are armed, its coordinator is not. `POINTS` lists every name, so that a campaign
+can go through all of them and a misspelt one is an error.
 """
 
 from __future__ import annotations
@@ -12,78 +15,118 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from grete.errors import ConfigError, LogError
 
 POINTS: dict[str, str] = {
     "submit.config-loaded": "the configuration is validated, nothing is written",
+    "submit.claiming": "inside the transaction that registers the job as its stream's owner",
+    "submit.claimed": "the job is registered, its stream is empty",
+    "leader.locked": "our lock file is held, no epoch is minted",
+    "leader.elected": "inside the transaction that mints the epoch",
     "submit.elected": "we lead, nothing is written",
     "submit.config-written": "the generation is in the stream",
     "coordinator.bootstrapped": "the stream is read",
     "coordinator.model-calculated": "the job model exists in memory",
+    "model.mapping-written": "the changelog mapping is written, the assignments are not",
     "coordinator.model-persisted": "assignments and changelog mapping are written",
     "coordinator.streams-created": "changelog and output streams exist",
     "coordinator.metadata-written": "JobCoordinatorMetadata is written",
+    "history.written": "a row of the history is written",
+    "coordinator.token-created": "the token's file exists and is empty",
     "coordinator.serving": "the HTTP server answers, no container runs",
+    "state.written": "running or the terminal state is written",
+    "launch.started": "a container's process runs, the launcher does not know it yet",
     "coordinator.launched": "containers were launched",
     "coordinator.finishing": "all containers have ended, the terminal state is not written",
     "coordinator.finished": "the terminal state is written, leadership not released",
+    "leader.released": "leadership is released, our lock file still held",
+    "log.row-written": "inside a transaction: some records of an append are written, others not",
+    "log.rows-written": "inside a transaction: every record is written, the append's id is not",
+    "file.before-commit": "a transaction is complete and numbered, COMMIT not begun",
+    "file.committed": "COMMIT has returned, the file's mark does not know",
+    "file.marked": "the mark is written, nobody has heard of the commit",
     "container.locality-written": "the container has its assignment and wrote its locality",
     "container.fence-raised": "older incarnations are fenced",
     "startpoint.resolved": "a container knows its new offsets, nothing of them is written",
     "startpoint.applied": "new offsets and their acknowledgement are committed, no query runs",
+    "container.outputs-created": "output streams exist, Spark does not run",
+    "lineage.locked": "a new lineage's folder exists and is locked, nothing names it",
+    "lineage.described": "its description is synced under a temporary name",
+    "lineage.current": "it is the current one, its predecessors not pruned",
     "container.lineage-decided": "the lineage is chosen, the query not started",
     "container.session-started": "Spark runs",
     "batch.before-run": "Spark has planned the batch, no task has run",
     "batch.after-run": "tasks have run, nothing is committed",
     "commit.before": "the commit group is built, its transaction not begun",
+    "commit.begun": "inside the transaction, the fences not checked",
+    "commit.fences-checked": "inside the transaction, nothing written",
+    "commit.segment-written": "a segment is inserted, its partition's end not moved",
+    "commit.outputs-written": "outputs and changelog are written, no checkpoint",
     "commit.in-transaction": "everything is written inside the transaction, not committed",
     "commit.after": "the transaction is committed, Spark does not know",
     "batch.after-commit": "the batch callback is about to return to Spark",
+    "container.drained": "the query has ended, the container has not said so",
     "task.before-init": "executor: the task's stores are settled, init() not called",
+    "task.after-init": "executor: init() has returned, no message is processed",
     "task.after-process": "executor: all messages are processed, nothing is handed back",
     "store.before-pending": "executor: the pending changes are not in the store's file",
+    "store.pending-written": "executor: inside the transaction that keeps the pending changes",
     "store.after-pending": "executor: the pending changes are in the store's file, the report is not sent",
     "store.settling": "executor: inside the transaction that applies proven changes",
+    "store.applied": "executor: proven changes are applied inside the transaction, the position is not moved",
+    "store.settled": "executor: the proven changes are part of the file",
+    "store.created": "executor: a new file has its tables, nothing says which changelog it is of",
     "store.rebuilding": "executor: the damaged file is gone, the changelog not replayed",
+    "store.refilled": "executor: inside the transaction that replays it, everything applied",
 }
 
 
 @dataclass(slots=True)
 class _Armed:
+    place: int
     name: str
     action: str
     left: int
 
 
-def _parse(text: str) -> _Armed | None:
-    if not text:
-        return None
-    name, _, rest = text.partition(":")
-    action, _, nth = rest.partition(":")
-    if name not in POINTS or action not in ("kill", "stop", "raise", "delay"):
-        raise ConfigError(f"GRETE_FAILPOINT={text!r}: write name:kill|stop|raise|delay[:nth], see POINTS")
-    return _Armed(name, action, int(nth or 1))
+def _parse(text: str) -> dict[str, list[_Armed]]:
+    armed: dict[str, list[_Armed]] = {}
+    for place, one in enumerate(filter(None, text.split(","))):
+        name, _, rest = one.partition(":")
+        action, _, nth = rest.partition(":")
+        if name not in POINTS or action not in ("kill", "stop", "raise", "delay"):
+            raise ConfigError(f"GRETE_FAILPOINT={one!r}: write name:kill|stop|raise|delay[:nth], see POINTS")
+        armed.setdefault(name, []).append(_Armed(place, name, action, int(nth or 1)))
+    return armed
 
 
-_armed = _parse(os.environ.get("GRETE_FAILPOINT", ""))
+def _is_meant() -> bool:
+    container = os.environ.get("GRETE_FAILPOINT_CONTAINER")
+    return container is None or container == os.environ.get("SAMZA_CONTAINER_ID")
+
+
+_armed = _parse(os.environ.get("GRETE_FAILPOINT", "")) if _is_meant() else {}
 
 
 def failpoint(name: str) -> None:
     """Pass the point `name`."""
-    if _armed is None or _armed.name != name:
+    if not _armed:
         return
-    _armed.left -= 1
-    if _armed.left == 0 and _first_process():
-        _act(_armed)
+    for armed in _armed.get(name, ()):
+        armed.left -= 1
+        if armed.left == 0 and _first_process(armed):
+            _act(armed)
 
 
-def _first_process() -> bool:
+def _first_process(armed: _Armed) -> bool:
     once = os.environ.get("GRETE_FAILPOINT_ONCE")
     if once is None:
         return True
     try:
-        os.close(os.open(once, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        path = Path(once) / f"{armed.place}-{armed.name}"
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
         return False
     return True

@@ -1,7 +1,15 @@
-"""kill -9 at every named point of the data plane: each record is still counted exactly once."""
+"""kill -9 at every named point of the data plane: each record is still counted exactly once.
+
+Many kills share one job's life, since a start of Spark costs more than all the rest. Every point is met twice or
+more: those of a start and of an executor by a StreamTask job, those of a batch by a StreamTask job and by a DataFrame
+pipeline, those of the transaction by `test_kill_commit.py` too, without Spark. `make nightly` meets a batch's points
+at three passes each, and has pipelines meet all of the driver's.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,35 +17,89 @@ import pytest
 
 from grete.failpoints import POINTS
 
-DATA_PLANE = [
-    name for name in POINTS if name.split(".")[0] in ("container", "batch", "commit", "task", "store")
-]
-NEEDS_DAMAGE = "store.rebuilding"
-RECORDS = 4_000
-
 pytestmark = [pytest.mark.fault, pytest.mark.spark]
 
+NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
+RECORDS = 4_000
+REBUILDING = ["store.rebuilding", "store.refilled"]  # met by test_kill_rebuild.py
+NEW_LINEAGE = ["lineage.locked", "lineage.described", "lineage.current"]
+PIPELINE = [
+    "lineage.locked",
+    "lineage.current",
+    "container.lineage-decided",
+    "batch.before-run",
+    "batch.after-run",
+    "commit.before",
+    "commit.fences-checked",
+    "commit.outputs-written",
+    "commit.in-transaction",
+    "file.committed",
+    "commit.after",
+    "batch.after-commit",
+    "container.drained",
+]
 
-@pytest.mark.parametrize("point", [name for name in DATA_PLANE if name != NEEDS_DAMAGE])
-def test_killed_at_a_point_the_job_ends_with_every_record_counted_once(
-    counter_job: Any, tmp_path: Path, point: str
+
+def points(*families: str) -> list[str]:
+    return [name for name in POINTS if name.split(".")[0] in families]
+
+
+def passes(names: Iterable[str], *nths: int) -> list[tuple[str, int]]:
+    return [(name, nth) for nth in nths for name in names]
+
+
+DRIVER = points("container", "lineage", "batch", "commit", "log", "file")
+EXECUTOR = [name for name in points("task", "store") if name not in REBUILDING]
+
+
+def every_driver_point() -> list[tuple[str, int]]:
+    """What happens once a start, in two processes each; what happens every batch, nightly at later passes too."""
+    per_start = points("container") + NEW_LINEAGE
+    per_batch = [name for name in DRIVER if name not in per_start]
+    again = [name for name in per_start if name != "lineage.current"]  # once in a lineage's life
+    return passes(per_start, 1) + passes(again, 1) + passes(per_batch, *((1, 2, 3) if NIGHTLY else (1,)))
+
+
+RETRY_FOR_EVER = {"cluster-manager.container.retry.count": "-1"}
+SMALL_BATCHES = {"task.max.records.per.batch": "50" if NIGHTLY else "200", **RETRY_FOR_EVER}
+
+
+def test_every_point_is_met_by_one_campaign_or_another() -> None:
+    control = points("submit", "leader", "coordinator", "model", "history", "state", "launch", "log", "file")
+    assert set(POINTS) == {*DRIVER, *EXECUTOR, *REBUILDING, *control}
+    assert set(PIPELINE) <= set(DRIVER)
+
+
+def test_killed_at_every_point_of_the_driver_every_record_is_counted_once(
+    counter_job: Any, tmp_path: Path
 ) -> None:
     counter_job.fill(RECORDS)
-    first = 1 if point.startswith("container") else 2
-    died = tmp_path / "died"
-    result = counter_job.run(GRETE_FAILPOINT=f"{point}:kill:{first}", GRETE_FAILPOINT_ONCE=str(died))
-    assert result.returncode == 0, result.stderr + counter_job.log()
-    assert died.exists(), "the point was never reached, so this test showed nothing"
+    counter_job.configure(SMALL_BATCHES)
+    counter_job.run_through(every_driver_point(), tmp_path / "died")
     counter_job.assert_exactly_once(RECORDS)
 
 
-def test_killed_while_a_damaged_store_is_rebuilt(counter_job: Any, tmp_path: Path) -> None:
-    counter_job.fill(RECORDS // 2)
-    assert counter_job.run().returncode == 0
-    for store in (counter_job.home / "jobs" / "counter-1" / "stores").rglob("*.db"):
-        store.write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
-    counter_job.fill(RECORDS // 2)
-    died = tmp_path / "died"
-    result = counter_job.run(GRETE_FAILPOINT=f"{NEEDS_DAMAGE}:kill", GRETE_FAILPOINT_ONCE=str(died))
-    assert result.returncode == 0, result.stderr + counter_job.log()
+def test_killed_at_every_point_of_an_executor_every_record_is_counted_once(
+    counter_job: Any, tmp_path: Path
+) -> None:
+    counter_job.fill(RECORDS)
+    # a lost Python worker is a failed task, tried four times
+    counter_job.configure({**SMALL_BATCHES, "spark.master": "local[2,4]"})
+    every_batch = [name for name in EXECUTOR if name != "store.created"]
+    kills = passes(every_batch, 1, 3) + passes(["store.created"], 1, 1)
+    counter_job.run_through(kills + (passes(EXECUTOR, 1, 2) if NIGHTLY else []), tmp_path / "died")
     counter_job.assert_exactly_once(RECORDS)
+
+
+def test_a_pipeline_killed_everywhere_sends_what_it_sends_unharmed(
+    counting_pipelines: tuple[Any, Any], tmp_path: Path
+) -> None:
+    """Counts in Spark's state and the records sent, batch by batch: nothing lost, nothing twice, nothing else."""
+    killed, unharmed = counting_pipelines
+    for job in counting_pipelines:
+        job.fill(RECORDS)
+        job.configure(SMALL_BATCHES)
+    assert unharmed.run().returncode == 0
+    killed.run_through(every_driver_point() if NIGHTLY else passes(PIPELINE, 1), tmp_path / "died")
+    assert killed.counts() == unharmed.counts()
+    assert {counts[-1] for counts in killed.counts().values()} == {RECORDS // 50}

@@ -24,7 +24,11 @@ from grete.systems.local import LocalSystem
 
 pytestmark = pytest.mark.fault
 
-CONTROL_PLANE = [name for name in POINTS if name.split(".")[0] in ("submit", "coordinator")]
+_CONTROL = ("submit", "leader", "coordinator", "model", "history", "state", "launch")
+PASSES = [(name, 1) for name in POINTS if name.split(".")[0] in _CONTROL]
+PASSES += [(name, nth) for name in POINTS if name.split(".")[0] in ("log", "file") for nth in (1, 3, 6)]
+ONCE_IN_A_JOBS_LIFE = "model.mapping-written"
+OLD, NEW = {"a": "1", "b": "1"}, {"b": "2", "c": "2"}
 CONTAINER = """
 import os, signal, sys, time
 from pathlib import Path
@@ -130,18 +134,26 @@ def test_a_job_runs_to_its_end_and_says_so(job: Job) -> None:
     assert state() == "finished"
 
 
-@pytest.mark.parametrize("point", CONTROL_PLANE)
-def test_killed_anywhere_in_a_submit_the_next_one_works_and_nothing_is_mixed(job: Job, point: str) -> None:
-    old, new = job.config("old", a="1", b="1"), job.config("new", b="2", c="2")
-    assert job.run(old)[0] == 0
-    code, _ = job.run(new, GRETE_FAILPOINT=f"{point}:kill")
-    assert code == -signal.SIGKILL, "the point was never reached"
-    with open_job(JobId("job")) as handle:
-        found = {key: value for key, value in handle.config().items() if key in "abc"}
-        assert found in ({"a": "1", "b": "1"}, {"b": "2", "c": "2"})
+def letters() -> dict[str, str]:
+    with open_job(JobId("job"), must_exist=False) as handle:
+        return {key: value for key, value in handle.config().items() if key in "abc"}
+
+
+@pytest.mark.parametrize(("point", "nth"), PASSES)
+def test_killed_anywhere_in_a_submit_the_next_one_works_and_nothing_is_mixed(
+    job: Job, point: str, nth: int
+) -> None:
+    """Killed twice: in the job's very first submit, and when a changed configuration is submitted."""
+    old, new = job.config("old", **OLD), job.config("new", **NEW)
+    kill = {"GRETE_FAILPOINT": f"{point}:kill:{nth}"}
+    assert job.run(old, **kill)[0] == -signal.SIGKILL, "the point was never reached"
+    assert letters() in ({}, OLD)
+    assert job.run(old) == (0, "")
+    assert job.run(new, **kill)[0] == (0 if point == ONCE_IN_A_JOBS_LIFE else -signal.SIGKILL)
+    assert letters() in (OLD, NEW)
     assert job.run(new) == (0, "")
+    assert letters() == NEW
     with open_job(JobId("job")) as handle:
-        assert {k: v for k, v in handle.config().items() if k in "abc"} == {"b": "2", "c": "2"}
         assert handle.changelog_mapping() == {f"Partition {i}": i for i in range(4)}
         generations = [m for m, _ in config_history(handle.coordinator_log)]
         assert all(m.key == "current" for m in generations)

@@ -25,6 +25,7 @@ from grete.coordination.base import Coordination, Holder, Leadership
 from grete.coordination.locks import Life, LifeLocks
 from grete.coordination.patience import Patience
 from grete.errors import Fenced, HeldByOther, LogCorrupted
+from grete.failpoints import failpoint
 from grete.model.fence import Fence
 from grete.sqlite_file import SqliteFile, check_fences, seen_epoch
 
@@ -64,6 +65,7 @@ class SqliteCoordination(Coordination):
         self._locks.hold(
             scope, me.incarnation
         )  # before the row names us: a row without a lock looks like a loss
+        failpoint("leader.locked")
         try:
             epoch = self._file.urgently(
                 lambda connection: _elect(connection, scope, before, me, take_over, epoch_floor),
@@ -106,6 +108,7 @@ class SqliteCoordination(Coordination):
             ).fetchall(),
             busy_timeout_s=self._timeout_s,
         )
+        failpoint("leader.released")
         self._locks.drop(leadership.scope, leadership.incarnation)
 
     def holder(self, scope: str) -> Holder | None:
@@ -138,6 +141,7 @@ def _elect(
         "INSERT OR REPLACE INTO leaderships VALUES (?, ?, ?, 0)",
         (scope, epoch, orjson.dumps(asdict(me)).decode()),
     )
+    failpoint("leader.elected")
     return epoch
 
 

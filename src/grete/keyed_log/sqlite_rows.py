@@ -11,12 +11,13 @@ import itertools
 import os
 import struct
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import apsw
 
 from grete.errors import LogCorrupted, LogError
+from grete.failpoints import failpoint
 from grete.keyed_log.base import Entry, Record
 from grete.keyed_log.hash_chain import genesis, link, seal
 
@@ -144,13 +145,10 @@ def append_in(
     if not entries:
         return end.offset
     tag = None if append_id is None else append_id.encode()
-    chain, last = end.chain, end.offset + len(entries)
-    rows = []
-    for offset, entry in enumerate(entries, end.offset + 1):
-        mine = tag if offset == last else None
-        chain = link(chain, offset, entry.key, entry.value, now_ms, epoch, mine)
-        rows.append((log.row_id(offset), entry.key, entry.value, now_ms, epoch, mine, chain))
+    last = end.offset + len(entries)
+    rows = _chained(log, end, entries, now_ms, epoch, tag)
     connection.executemany("INSERT INTO keyed_log_records VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+    failpoint("log.rows-written")
     if tag is not None:
         connection.execute("INSERT INTO keyed_log_appends VALUES (?, ?, ?)", (log.number, tag, last))
         if last // _FORGET_EVERY != end.offset // _FORGET_EVERY:
@@ -159,6 +157,18 @@ def append_in(
                 (log.number, last - _REMEMBERED),
             )
     return last
+
+
+def _chained(
+    log: LogRow, end: Position, entries: Sequence[Entry], now_ms: int, epoch: int | None, tag: bytes | None
+) -> Iterator[tuple[int, bytes, bytes | None, int, int | None, bytes | None, bytes]]:
+    """The rows of an append that begins after `end`; the append's id goes with the last one."""
+    chain, last = end.chain, end.offset + len(entries)
+    for offset, entry in enumerate(entries, end.offset + 1):
+        mine = tag if offset == last else None
+        chain = link(chain, offset, entry.key, entry.value, now_ms, epoch, mine)
+        yield log.row_id(offset), entry.key, entry.value, now_ms, epoch, mine, chain
+        failpoint("log.row-written")
 
 
 def find_append(connection: apsw.Connection, log: LogRow, append_id: str) -> int | None:

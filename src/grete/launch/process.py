@@ -15,6 +15,7 @@ from pathlib import Path
 
 import orjson
 
+from grete.failpoints import failpoint
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.launch.processes import OtherProcess, name_of, parse_name
 from grete.model.ids import ContainerId
@@ -79,6 +80,7 @@ class ProcessLauncher(Launcher):
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        failpoint("launch.started")
         self._running[container.container_id] = _Running(container, process)
 
     def _log(self, container_id: ContainerId) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from grete.errors import WireError
+from grete.failpoints import failpoint
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
@@ -34,6 +35,7 @@ class ChangelogMapping:
         }
         if changed:
             self._stream.put(SET_CHANGELOG, changed)
+            failpoint("model.mapping-written")
 
 
 class TaskAssignments:

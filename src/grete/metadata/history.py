@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from grete.failpoints import failpoint
 from grete.metadata.coordinator_stream import CoordinatorStream
 
 HISTORY = "grete-history"
@@ -37,6 +38,7 @@ class History:
             self._stream.entry(HISTORY, str(old), None) for old in rows[: max(0, len(rows) + 1 - _KEPT)]
         ]
         self._stream.append(entries)
+        failpoint("history.written")
 
     def _numbers(self) -> list[int]:
         return sorted(int(key) for key in self._stream.messages(HISTORY) if key.isdigit())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from grete.errors import JobError
+from grete.failpoints import failpoint
 from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId
 from grete.sqlite_file import SqliteFile, open_file
@@ -29,6 +30,8 @@ def claim_stream(file: SqliteFile, job: JobId) -> None:
                 f"job {job} would share the coordinator stream {stream} with job {JobId(*row)}, since `_` becomes "
                 f"`-` in its name; choose another job.name or job.id"
             )
+        failpoint("submit.claiming")
+    failpoint("submit.claimed")
 
 
 def indexed_jobs(path: Path) -> list[JobId]:

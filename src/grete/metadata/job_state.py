@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from grete.failpoints import failpoint
 from grete.metadata.coordinator_stream import CoordinatorStream
 
 STATE = "grete-job-state"
@@ -26,6 +27,7 @@ def write_state(stream: CoordinatorStream, state: JobState) -> None:
     """Make it the job's state. Durable on return, refused when a newer leader exists."""
     values = {name: str(getattr(state, name)) for name in JobState.__slots__}
     stream.append([stream.entry(STATE, "job", values)])
+    failpoint("state.written")
 
 
 def read_state(stream: CoordinatorStream) -> JobState | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import uvicorn
 
 from grete.errors import ConfigError, JobError
+from grete.failpoints import failpoint
 from grete.server.app import CoordinatorView, build_app
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -48,6 +49,7 @@ def write_token(path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    failpoint("coordinator.token-created")
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(token)
     return token

@@ -69,14 +69,18 @@ class JobRun:
             {self._system_name: self._system},
         )
         setup.create_outputs(assignment, self._system)
+        failpoint("container.outputs-created")
         path = self._config.get("job.application.path")
         if path and path not in sys.path:
             sys.path.insert(0, path)
         spark = build_session(f"grete {assignment.job} container {assignment.container_id}", self._config)
         failpoint("container.session-started")
         if "app.class" in self._config:
-            return self._run_pipeline(spark, starting, commits)
-        return self._run_stream_task(spark, starting, commits)
+            ended = self._run_pipeline(spark, starting, commits)
+        else:
+            ended = self._run_stream_task(spark, starting, commits)
+        failpoint("container.drained")
+        return ended
 
     def close(self) -> None:
         """Release files and locks; Spark is stopped when the process ends."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import orjson
 
+from grete.failpoints import failpoint
 from grete.spark.lineage import LineageInfo
 from grete.spark.spark_log import SparkLogUnreadable, SparkProgress, read_progress
 
@@ -72,8 +73,10 @@ class LineageDirectory:
         locked = self.lock(lineage)
         assert locked, "a lineage nobody knows of yet can not be locked by anybody"
         self.spark_checkpoint(lineage).mkdir()
+        failpoint("lineage.locked")
         document = {"id": lineage.id, "starting_offsets": lineage.starting_offsets, "plan": plan}
         _write_durably(self._directory / "current.json", orjson.dumps(document))
+        failpoint("lineage.current")
         self._prune(keep=lineage.id)
         return lineage
 
@@ -97,6 +100,7 @@ def _write_durably(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+    failpoint("lineage.described")
     temporary.replace(path)
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:

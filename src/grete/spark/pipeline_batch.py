@@ -73,6 +73,7 @@ class PipelineBatch:
         commit_s = time.monotonic() - started_s
         failpoint("commit.after")
         self._commits.update(commits)
+        failpoint("batch.after-commit")
         return BatchOutcome(records=read, commit_s=commit_s)
 
     def _is_committed(self, batch_id: int) -> bool:

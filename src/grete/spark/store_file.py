@@ -84,6 +84,7 @@ class StoreFile:
             connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
             connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16384")
             connection.execute(_SCHEMA)
+            failpoint("store.created")
             connection.execute("INSERT OR IGNORE INTO meta VALUES (0, ?, 0)", (self._changelog,))
         except apsw.Error:
             connection.close(True)
@@ -153,8 +154,10 @@ class StoreFile:
                 self._apply(unpack(pending[3]))
             elif base < position:
                 self._apply(read_changes(base, position))
+            failpoint("store.applied")
             self._connection.execute("DELETE FROM pending")
             self._connection.execute("UPDATE meta SET position = ?", (position,))
+        failpoint("store.settled")
 
     def rebuild(self) -> None:
         """Throw the file away and fill it from the changelog's start, up to where it was settled last."""
@@ -165,6 +168,7 @@ class StoreFile:
         self._connection = self._connect()
         with self._transaction():
             self._apply(read_changes(0, position))
+            failpoint("store.refilled")
             self._connection.execute("UPDATE meta SET position = ?", (position,))
 
     def _apply(self, changes: Iterable[Change]) -> None:
@@ -193,6 +197,7 @@ class StoreFile:
                 "INSERT OR REPLACE INTO pending VALUES (0, ?, ?, ?, ?)",
                 (token, position, zlib.crc32(changes), changes),
             )
+            failpoint("store.pending-written")
         failpoint("store.after-pending")
 
     def get(self, key: bytes) -> bytes | None:

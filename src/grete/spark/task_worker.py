@@ -132,6 +132,7 @@ class TaskWorker:
             self.control = TaskControl()
             self.instance = load_task(self._spec)
             self.instance.init(Context(self._spec, self.task, self.stores))
+            failpoint("task.after-init")
         self.token = ""  # until this attempt has ended well, nothing in memory can be trusted
         return self.instance
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 import apsw
 
 from grete.errors import IllegalStateError, InDoubt, LogCorrupted, LogError, StorageFull
+from grete.failpoints import failpoint
 from grete.sqlite_file import fences
 from grete.sqlite_file.connection import Connection
 from grete.sqlite_file.machine import check_file, make_directory, sync_directory, write_lock_holder
@@ -173,10 +174,13 @@ class SqliteFile:
                 changes = connection.db.total_changes()
                 yield connection.db
                 commit = self._number(connection.db) if connection.db.total_changes() > changes else None
+            failpoint("file.before-commit")
             self._commit(connection)
+            failpoint("file.committed")
             if commit is not None:
                 self._last = commit.number
                 self._mark.write(commit)
+            failpoint("file.marked")
             self._after_commit(connection)
 
     @contextmanager

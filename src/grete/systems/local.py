@@ -221,8 +221,11 @@ class LocalSystem(SystemAdmin, TransactionalStore):
     def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
         """See TransactionalStore."""
         with self._file.transaction() as connection:
+            failpoint("commit.begun")
             check_fences(connection, group.fences)
+            failpoint("commit.fences-checked")
             ends = self._append_segments_in(connection, group.segments)
+            failpoint("commit.outputs-written")
             if group.checkpoint_entries:
                 append_in(
                     connection,
@@ -395,6 +398,7 @@ def _append_segment(connection: apsw.Connection, info: StreamInfo, segment: Segm
             segment.data,
         ),
     )
+    failpoint("commit.segment-written")
     connection.execute(
         "UPDATE partitions SET upcoming = ? WHERE stream = ? AND partition = ?",
         (upcoming, info.id, segment.partition),
