@@ -65,6 +65,8 @@ POINTS: dict[str, str] = {
     "commit.segment-written": "a segment is inserted, its partition's end not moved",
     "commit.outputs-written": "outputs and changelog are written, no checkpoint",
     "commit.in-transaction": "everything is written inside the transaction, not committed",
+    "commit.after-transaction": "outputs, changelog and checkpoints are there, the checkpoint store has no copy",
+    "checkpoint.file-written": "a task's checkpoint file is written, what proves it a copy is not",
     "commit.after": "the transaction is committed, Spark does not know",
     "batch.after-commit": "the batch callback is about to return to Spark",
     "container.drained": "the query has ended, the container has not said so",

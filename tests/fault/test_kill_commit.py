@@ -1,85 +1,120 @@
-"""kill -9 at every step of the commit's transaction, again and again: all of a batch is there once, or nothing of it.
+"""kill -9 at every step of the commit, again and again: all of a batch is there once, or nothing of it.
 
 The committer is a program of its own that does what a container's driver does with a batch, without Spark: outputs,
-changelog and checkpoint of two tasks in one commit group, from where the checkpoint log says that it stopped.
+changelog and checkpoints of two tasks in one transaction, then the copy to the checkpoint store if there is one, from
+where log and store say that it stopped.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from grete.checkpoint.store import CheckpointStore, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
 from grete.failpoints import POINTS
+from grete.model.ids import TaskName
+from grete.spark import setup
+from grete.spark.assignment import parse_assignment
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
 
 pytestmark = pytest.mark.fault
 
 BATCHES = 40
-STEPS = [
-    name
-    for name in POINTS
-    if name.split(".")[0] in ("commit", "log", "file") and name not in ("commit.before", "commit.after")
+LOG, FILES, STREAM = (
+    "grete.checkpoint.log",
+    "grete.checkpoint.file-system",
+    "grete.checkpoint.coordinator-stream",
+)
+STEPS = [(name, LOG) for name in POINTS if name.split(".")[0] in ("commit", "log", "file")]
+STEPS += [(name, FILES) for name in ("commit.after-transaction", "checkpoint.file-written", "commit.after")]
+STEPS += [
+    (name, STREAM)
+    for name in ("commit.after-transaction", "log.row-written", "file.committed", "commit.after")
 ]
 COMMITTER = """
-import sys
+import json, sys
 from pathlib import Path
-from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
+from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import SystemClock
-from grete.model.fence import Fence
-from grete.model.ids import SystemStreamPartition, TaskName
-from grete.systems.base import CommitGroup, SegmentWrite
+from grete.spark import setup
+from grete.spark.assignment import parse_assignment
+from grete.systems.base import SegmentWrite
 from grete.systems.local import LocalSystem
 from grete.systems.local_segments import pack
 
-system = LocalSystem(Path(sys.argv[1]), SystemClock())
-tasks = [TaskName(f"Partition {number}") for number in range(2)]
-found = read_commits(system.checkpoint_log("checkpoints").read())
-first = 1 + max((commit.batch_id for commit in found.values()), default=-1)
-for batch in range(first, int(sys.argv[2])):
+home, batches, clock = Path(sys.argv[1]), int(sys.argv[2]), SystemClock()
+assignment = parse_assignment(json.loads(sys.argv[3]))
+system = LocalSystem(home / "local", clock)
+store = setup.checkpoint_store(assignment, clock, home)
+target = setup.commit_target(assignment, system, clock, store)
+found = setup.settled(assignment, system, target)
+first = 1 + max((int(offset) for commit in found.values() for offset in commit.offsets.values()), default=-1)
+for batch in range(first, batches):
     data = pack([b"batch"], [b"%d" % batch], [0])
     segments = [SegmentWrite(name, number, 1, data) for name in ("out", "changelog") for number in range(2)]
-    commits = {
-        task: TaskCommit({SystemStreamPartition("local", "in", number): str(batch)}, "lineage", batch)
-        for number, task in enumerate(tasks)
-    }
-    entries = commit_entries(commits, grouper="g")
-    system.commit(CommitGroup([Fence("container", 1)], segments, "checkpoints", entries))
+    commits = {task.name: TaskCommit({task.ssps[0]: str(batch)}, "lineage", batch) for task in assignment.tasks}
+    target.commit(segments, commits)
 """
 
 
-def committed(directory: Path) -> tuple[dict[tuple[str, int], list[int]], dict[str, TaskCommit]]:
-    with closing(LocalSystem(directory, SystemClock())) as system:
-        written = {
-            (stream, partition): [
-                int(value)
-                for _, batch in system.read(stream, partition, 0)
-                for value in batch.column(1).to_pylist()
-            ]
-            for stream in ("out", "changelog")
-            for partition in range(2)
-        }
-        checkpoints = read_commits(system.checkpoint_log("checkpoints").read())
-    return written, {str(task): commit for task, commit in checkpoints.items()}
+def document(home: Path, factory: str) -> dict[str, Any]:
+    """What a coordinator would tell the container."""
+    ssps = [{"system": "local", "stream": "in", "partition": number} for number in range(2)]
+    tasks = [
+        {"name": f"Partition {number}", "ssps": [ssp], "changelog_partition": number}
+        for number, ssp in enumerate(ssps)
+    ]
+    config = {"task.checkpoint.factory": factory, "task.checkpoint.path": str(home)}
+    return {
+        "job": {"name": "j", "id": "1"},
+        "container_id": "0",
+        "epoch": 1,
+        "config": config,
+        "tasks": tasks,
+    }
 
 
-@pytest.mark.parametrize("step", STEPS)
+def written(system: LocalSystem) -> dict[tuple[str, int], list[int]]:
+    return {
+        (stream, partition): [
+            int(value)
+            for _, batch in system.read(stream, partition, 0)
+            for value in batch.column(1).to_pylist()
+        ]
+        for stream in ("out", "changelog")
+        for partition in range(2)
+    }
+
+
+def state(
+    home: Path, factory: str
+) -> tuple[dict[tuple[str, int], list[int]], dict[TaskName, TaskCommit], CheckpointStore | None]:
+    assignment = parse_assignment(document(home, factory))
+    with closing(LocalSystem(home / "local", SystemClock())) as system:
+        target = setup.commit_target(assignment, system, SystemClock())
+        log = read_commits(system.checkpoint_log(target.checkpoint_log).read())
+        return written(system), log, setup.checkpoint_store(assignment, SystemClock(), home)
+
+
+@pytest.mark.parametrize(("step", "factory"), STEPS)
 def test_killed_again_and_again_at_a_step_of_the_commit_batches_are_there_once_and_whole(
-    tmp_path: Path, step: str
+    tmp_path: Path, step: str, factory: str
 ) -> None:
-    program = tmp_path / "committer.py"
+    program, died, home = tmp_path / "committer.py", tmp_path / "died", tmp_path / "home"
     program.write_text(COMMITTER)
-    died, directory = tmp_path / "died", tmp_path / "system"
     died.mkdir()
-    with closing(LocalSystem(directory, SystemClock())) as system:
+    with closing(LocalSystem(home / "local", SystemClock())) as system:
         for name in ("out", "changelog"):
             system.create_stream(StreamSpec(name, 2, compacted=name == "changelog"))
     kills = [1, 2, 3, 7]
@@ -88,14 +123,19 @@ def test_killed_again_and_again_at_a_step_of_the_commit_batches_are_there_once_a
         "GRETE_FAILPOINT": ",".join(f"{step}:kill:{nth}" for nth in kills),
         "GRETE_FAILPOINT_ONCE": str(died),
     }
+    command = [sys.executable, str(program), str(home), str(BATCHES), json.dumps(document(home, factory))]
     codes = []
     while not codes or codes[-1] != 0:
-        command = [sys.executable, str(program), str(directory), str(BATCHES)]
         codes.append(subprocess.run(command, env=environment, timeout=60).returncode)
         assert codes[-1] in (0, -signal.SIGKILL)
-        written, checkpoints = committed(directory)
-        last = max((commit.batch_id for commit in checkpoints.values()), default=-1)
-        assert {commit.batch_id for commit in checkpoints.values()} <= {last}
-        assert all(batches == list(range(last + 1)) for batches in written.values())
+        batches, log, store = state(home, factory)
+        last = max((commit.batch_id for commit in log.values()), default=-1)
+        assert {commit.batch_id for commit in log.values()} <= {last}
+        assert all(numbers == list(range(last + 1)) for numbers in batches.values())
+        if store is not None:
+            with closing(store):
+                resolved = resolve(log, store.read(set(log)))
+            assert resolved.commits == log, "an old or half-written copy was taken for an operator's wish"
     assert codes == [-signal.SIGKILL] * len(kills) + [0]
     assert last == BATCHES - 1
+    assert store is None or not resolved.stale

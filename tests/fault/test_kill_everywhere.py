@@ -65,7 +65,8 @@ SMALL_BATCHES = {"task.max.records.per.batch": "50" if NIGHTLY else "200", **RET
 
 
 def test_every_point_is_met_by_one_campaign_or_another() -> None:
-    control = points("submit", "leader", "coordinator", "model", "history", "state", "launch", "log", "file")
+    control = points("submit", "leader", "coordinator", "model", "history", "state", "launch")
+    control += points("checkpoint", "log", "file")
     assert set(POINTS) == {*DRIVER, *EXECUTOR, *REBUILDING, *control}
     assert set(PIPELINE) <= set(DRIVER)
 
@@ -84,7 +85,8 @@ def test_killed_at_every_point_of_an_executor_every_record_is_counted_once(
 ) -> None:
     counter_job.fill(RECORDS)
     # a lost Python worker is a failed task, tried four times
-    counter_job.configure({**SMALL_BATCHES, "spark.master": "local[2,4]"})
+    checkpoints = {"task.checkpoint.factory": "grete.checkpoint.coordinator-stream"}
+    counter_job.configure({**SMALL_BATCHES, **checkpoints, "spark.master": "local[2,4]"})
     every_batch = [name for name in EXECUTOR if name != "store.created"]
     kills = passes(every_batch, 1, 3) + passes(["store.created"], 1, 1)
     counter_job.run_through(kills + (passes(EXECUTOR, 1, 2) if NIGHTLY else []), tmp_path / "died")

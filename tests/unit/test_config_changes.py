@@ -87,7 +87,6 @@ def test_another_grouper_on_a_stateful_job_is_refused_with_the_way_out() -> None
         {"stores.s.changelog": "local.other"},
         {"stores.s.key.serde": "json"},
         {"job.systemstreampartition.input.expansion.enabled": "false"},
-        {"task.checkpoint.factory": "grete.checkpoint.coordinator-stream"},
     ],
 )
 def test_what_decides_over_state_is_set_once(change: dict[str, str]) -> None:

@@ -152,3 +152,4 @@ def _write(handle: JobHandle, new: Checkpoints, *, replace: bool) -> None:
     grouper = handle.config().get("job.systemstreampartition.grouper.factory", _DEFAULT_GROUPER)
     with handle.system() as system:
         system.checkpoint_log(handle.checkpoint_log_name).append(commit_entries(commits, grouper=grouper))
+    handle.copy_checkpoints(commits)

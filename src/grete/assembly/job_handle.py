@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from grete.assembly.home import grete_home, state_directory, system_directory
@@ -13,6 +13,8 @@ from grete.checkpoint.applied_startpoints import Applied, read_applied
 from grete.checkpoint.commit_history import KnownCommit, commit_history
 from grete.checkpoint.lag import JobLag
 from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.open_store import open_store
+from grete.checkpoint.store import CheckpointStore, StoreContext, copies, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
 from grete.config.validate import refused_changes, validate
@@ -156,9 +158,24 @@ class JobHandle:
             system.close()
 
     def checkpoints(self) -> dict[TaskName, TaskCommit]:
-        """The last commit of each task."""
+        """What each task has committed, as its next start sees it: log and checkpoint store together."""
         with self.system() as system:
-            return read_commits(system.checkpoint_log(checkpoint_log_name(self.job)).read())
+            logged = read_commits(system.checkpoint_log(checkpoint_log_name(self.job)).read())
+        store = self._checkpoint_store()
+        if store is None:
+            return logged
+        with closing(store):
+            return dict(resolve(logged, store.read({*logged, *self.assignments()})).commits)
+
+    def copy_checkpoints(self, commits: Mapping[TaskName, TaskCommit]) -> None:
+        """Give the job's checkpoint store, if it has one, its copy of what was written to the log."""
+        store = self._checkpoint_store()
+        if store is not None:
+            with closing(store):
+                store.write(copies(commits))
+
+    def _checkpoint_store(self) -> CheckpointStore | None:
+        return open_store(StoreContext(self.job, self.config(), self.home, self._clock))
 
     def lag(self) -> JobLag:
         """How far behind its inputs the job is, by task and SSP."""

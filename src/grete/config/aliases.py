@@ -28,11 +28,11 @@ ALIASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "SingleContainerGrouperFactory": (f"{_TASK}SingleContainerGrouperFactory",),
     },
     CHECKPOINTS: {
-        "grete.checkpoint.log": (
-            "org.apache.samza.checkpoint.kafka.KafkaCheckpointManagerFactory",
+        "grete.checkpoint.log": ("org.apache.samza.checkpoint.kafka.KafkaCheckpointManagerFactory",),
+        "grete.checkpoint.coordinator-stream": (),
+        "grete.checkpoint.file-system": (
             "org.apache.samza.checkpoint.file.FileSystemCheckpointManagerFactory",
         ),
-        "grete.checkpoint.coordinator-stream": (),
         "grete.checkpoint.azure-table": ("org.apache.samza.checkpoint.azure.AzureCheckpointManagerFactory",),
     },
     STORES: {

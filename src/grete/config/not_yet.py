@@ -11,14 +11,11 @@ from grete.config.stores import store_names
 def not_yet(config: Mapping[str, str]) -> Iterator[str]:
     """What the configuration asks for and this version cannot do, each with the way out."""
     yield from _standby(config)
-    checkpoints = config.get("task.checkpoint.factory")
-    if (
-        checkpoints is not None
-        and aliases.canonical(aliases.CHECKPOINTS, checkpoints) != "grete.checkpoint.log"
-    ):
+    checkpoints = config.get("task.checkpoint.factory", "")
+    if aliases.canonical(aliases.CHECKPOINTS, checkpoints) == "grete.checkpoint.azure-table":
         yield (
-            f"task.checkpoint.factory={checkpoints!r}: only the checkpoint log of the job's own system is available "
-            f"in this version, because outputs and checkpoints commit in one transaction there; remove the key"
+            f"task.checkpoint.factory={checkpoints!r}: Azure tables are not available in this version; remove it "
+            f"to keep checkpoints in the checkpoint log"
         )
     if _launcher(config) == "thread" and config.get("job.container.count", "1").strip() != "1":
         yield (

@@ -221,6 +221,15 @@ def _stores(config: Mapping[str, str]) -> Iterator[str]:
             yield f"stores.{store}.changelog: {stream!r} is the changelog of the store {other!r}; name another stream"
 
 
+def _checkpoints(config: Mapping[str, str]) -> Iterator[str]:
+    factory = aliases.canonical(aliases.CHECKPOINTS, config.get("task.checkpoint.factory", ""))
+    if factory == "grete.checkpoint.file-system" and not config.get("task.checkpoint.path"):
+        yield (
+            "Missing required config: task.checkpoint.path. Set it to the folder of the checkpoint files, or remove "
+            "task.checkpoint.factory to keep checkpoints in the checkpoint log"
+        )
+
+
 def _serdes(config: Mapping[str, str]) -> Iterator[str]:
     built_in = aliases.known_names(aliases.SERDES)
     for key, value in sorted(config.items()):
@@ -258,6 +267,7 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     _streams,
     _systems,
     _stores,
+    _checkpoints,
     _serdes,
     _regexes,
     telling_problems,

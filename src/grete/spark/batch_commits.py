@@ -7,12 +7,13 @@ so that the seeded simulator can stop the world between any two of these steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
+from grete.checkpoint.store import CheckpointStore, copies
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.errors import LogCorrupted
 from grete.failpoints import failpoint
@@ -24,13 +25,41 @@ from grete.systems.base import CommitGroup, SegmentWrite, TransactionalStore
 
 @dataclass(frozen=True, slots=True)
 class CommitTarget:
-    """Where a container's batches are committed, and under which fences."""
+    """Where a container's batches are committed, and under which fences; `copy_to` gets the checkpoints after."""
 
     store: TransactionalStore
     fences: tuple[Fence, ...]
     checkpoint_log: str
     grouper: str
     now_ms: Callable[[], int]
+    copy_to: CheckpointStore | None = None
+
+    def commit(
+        self, segments: Sequence[SegmentWrite], commits: Mapping[TaskName, TaskCommit]
+    ) -> dict[tuple[str, int], int]:
+        """Commit in one transaction, then copy; returns the upcoming offset of every (stream, partition) written.
+
+        Raises:
+            Fenced, InDoubt, StorageFull: see TransactionalStore.commit; or the copy was not made, and the container
+                has to end: its next start knows the copy for an old one.
+        """
+        group = CommitGroup(
+            fences=self.fences,
+            segments=segments,
+            checkpoint_log=self.checkpoint_log,
+            checkpoint_entries=commit_entries(commits, grouper=self.grouper),
+        )
+        failpoint("commit.before")
+        ends = self.store.commit(group)
+        failpoint("commit.after-transaction")
+        self.copy(commits)
+        failpoint("commit.after")
+        return ends
+
+    def copy(self, commits: Mapping[TaskName, TaskCommit]) -> None:
+        """Give the checkpoint store its copy of what is committed."""
+        if self.copy_to is not None and commits:
+            self.copy_to.write(copies(commits))
 
 
 @dataclass(slots=True)
@@ -118,15 +147,7 @@ class BatchCommits:
             self._spec.tasks[index].name: self._task_commit(index, after, batch_id)
             for index, after in progress.items()
         }
-        group = CommitGroup(
-            fences=self._target.fences,
-            segments=segments,
-            checkpoint_log=self._target.checkpoint_log,
-            checkpoint_entries=commit_entries(commits, grouper=self._target.grouper),
-        )
-        failpoint("commit.before")
-        ends = self._target.store.commit(group)
-        failpoint("commit.after")
+        ends = self._target.commit(segments, commits)
         self._check_changelogs(progress, ends)
         self._progress.update(progress)
         self._commits.update(commits)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from grete.api import DataFramePipeline
 from grete.checkpoint.offset_manager import StartingOffsets, resumed, starting_offsets
+from grete.checkpoint.store import CheckpointStore
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock, SystemClock
 from grete.errors import ConfigError
@@ -48,6 +49,7 @@ class JobRun:
         self._system_name = setup.single_system(assignment)
         self._system = LocalSystem(system_directory(assignment, self._system_name, home), self._clock)
         self._lineages = LineageDirectory(assignment.state_directory(home) / "lineages")
+        self._checkpoints: CheckpointStore | None = None
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
 
     def execute(self) -> Ended:
@@ -59,8 +61,10 @@ class JobRun:
         assignment = self._assignment
         self._system.raise_fence([assignment.fence])
         failpoint("container.fence-raised")
+        self._checkpoints = setup.checkpoint_store(assignment, self._clock, self._home)
+        target = self._target()
         commits = apply_startpoints(
-            assignment, self._system, self._target(), setup.committed(assignment, self._system)
+            assignment, self._system, target, setup.settled(assignment, self._system, target)
         )
         starting = starting_offsets(
             {task.name: task.ssps for task in assignment.tasks},
@@ -84,11 +88,13 @@ class JobRun:
 
     def close(self) -> None:
         """Release files and locks; Spark is stopped when the process ends."""
+        if self._checkpoints is not None:
+            self._checkpoints.close()
         self._lineages.close()
         self._system.close()
 
     def _target(self) -> CommitTarget:
-        return setup.commit_target(self._assignment, self._system, self._clock)
+        return setup.commit_target(self._assignment, self._system, self._clock, self._checkpoints)
 
     # --- StreamTasks ---
 

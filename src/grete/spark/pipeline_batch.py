@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from grete.checkpoint.task_commit import TaskCommit, commit_entries
+from grete.checkpoint.task_commit import TaskCommit
 from grete.errors import ConfigError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.spark.spark_log import SourceOffsets
 from grete.spark.stream_task_batch import BatchOutcome, CommitTarget
-from grete.systems.base import CommitGroup, SegmentWrite
+from grete.systems.base import SegmentWrite
 from grete.systems.local_segments import pack
 from grete.systems.partitioner import partition_of
 from grete.wire import compact_json
@@ -61,17 +61,10 @@ class PipelineBatch:
         if self._is_committed(batch_id):
             return BatchOutcome()
         commits = {task: self._task_commit(task, end, batch_id) for task in self._tasks}
-        group = CommitGroup(
-            fences=self._target.fences,
-            segments=self._segments(rows),
-            checkpoint_log=self._target.checkpoint_log,
-            checkpoint_entries=commit_entries(commits, grouper=self._target.grouper),
-        )
-        failpoint("commit.before")
+        segments = self._segments(rows)
         started_s = time.monotonic()
-        self._target.store.commit(group)
+        self._target.commit(segments, commits)
         commit_s = time.monotonic() - started_s
-        failpoint("commit.after")
         self._commits.update(commits)
         failpoint("batch.after-commit")
         return BatchOutcome(records=read, commit_s=commit_s)

@@ -146,6 +146,7 @@ class _Rewind:
         failpoint("startpoint.resolved")
         self._target.store.commit(group)
         failpoint("startpoint.applied")
+        self._target.copy(commits)
         for step in steps:
             _log.info("task %s starts after %s", step.task.name, dict(step.offsets))
         return commits

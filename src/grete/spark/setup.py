@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
 from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.open_store import open_store
+from grete.checkpoint.store import CheckpointStore, StoreContext, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
 from grete.config.stores import changelog_stream, store_names
@@ -20,6 +23,7 @@ from grete.spark.plan import RunnerSpec, StoreSpec, TaskSpec
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
 
+_log = logging.getLogger("grete.container")
 _DEFAULT_GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 
 
@@ -39,13 +43,43 @@ def single_system(assignment: Assignment) -> str:
 
 
 def committed(assignment: Assignment, system: LocalSystem) -> dict[TaskName, TaskCommit]:
-    """What is committed of the container's tasks."""
+    """What the checkpoint log has of the container's tasks."""
     log = system.checkpoint_log(checkpoint_log_name(assignment.job))
     mine = {task.name for task in assignment.tasks}
     return {task: commit for task, commit in read_commits(log.read()).items() if task in mine}
 
 
-def commit_target(assignment: Assignment, system: LocalSystem, clock: Clock) -> CommitTarget:
+def settled(assignment: Assignment, system: LocalSystem, target: CommitTarget) -> dict[TaskName, TaskCommit]:
+    """What counts of the container's tasks, after log and checkpoint store were brought to say the same.
+
+    An offset that somebody else wrote into the store becomes the log's, under the fence, and what the store has is a
+    copy of the log again: so from here on the log is all there is to know.
+
+    Raises:
+        Fenced: another incarnation has taken over.
+        LogCorrupted: the store has a checkpoint that cannot be read, and the log has none.
+    """
+    logged = committed(assignment, system)
+    if target.copy_to is None:
+        return logged
+    resolved = resolve(logged, target.copy_to.read({task.name for task in assignment.tasks}))
+    moved = {task: resolved.commits[task] for task in sorted(resolved.moved)}
+    for task, commit in moved.items():
+        _log.info("somebody moved task %s in the checkpoint store, to %s", task, dict(commit.offsets))
+    if moved:
+        target.commit([], moved)
+    target.copy({task: resolved.commits[task] for task in resolved.stale})
+    return dict(resolved.commits)
+
+
+def checkpoint_store(assignment: Assignment, clock: Clock, home: Path) -> CheckpointStore | None:
+    """The store that `task.checkpoint.factory` names, None when the checkpoint log is all there is."""
+    return open_store(StoreContext(assignment.job, assignment.config, home, clock, assignment.fence))
+
+
+def commit_target(
+    assignment: Assignment, system: LocalSystem, clock: Clock, store: CheckpointStore | None = None
+) -> CommitTarget:
     """Where the container's batches are committed, under its fence."""
     return CommitTarget(
         store=system,
@@ -53,6 +87,7 @@ def commit_target(assignment: Assignment, system: LocalSystem, clock: Clock) -> 
         checkpoint_log=checkpoint_log_name(assignment.job),
         grouper=assignment.config.get("job.systemstreampartition.grouper.factory", _DEFAULT_GROUPER),
         now_ms=clock.wall_ms,
+        copy_to=store,
     )
 
 

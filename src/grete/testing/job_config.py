@@ -13,6 +13,9 @@ from grete.config.validate import validate
 from grete.errors import ConfigError
 from grete.testing.applications import Application, name_of
 
+_PATHS = ("job.state.dir", "task.checkpoint.factory", "task.checkpoint.path")
+"""Not used in a test: checkpoints are in the checkpoint log, which every job has."""
+
 
 def prepared(
     application: Application | None, config: Mapping[str, str], files: Sequence[str | Path]
@@ -32,7 +35,7 @@ def prepared(
         )
     rewritten = apply_rewriters(loaded)
     validate(rewritten)
-    kept = {key: value for key, value in in_current_words(rewritten).items() if key != "job.state.dir"}
+    kept = {key: value for key, value in in_current_words(rewritten).items() if key not in _PATHS}
     for system in system_names(kept):
         kept.pop(f"systems.{system}.path", None)
         kept[f"systems.{system}.samza.factory"] = "local"

@@ -83,8 +83,9 @@ CHECKPOINT_FACTORY = Key(
     f"{_CP}.factory",
     TEXT,
     "grete.checkpoint.log",
-    _SET_ONCE,
-    "Where checkpoints are kept.",
+    _CONTAINER,
+    "Where checkpoints are kept. The log always has them; another store gets a copy after a commit and is read at "
+    "the start. A change takes the checkpoints along.",
     aliases=aliases.CHECKPOINTS,
 )
 CHECKPOINT_SYSTEM = Key(
@@ -105,7 +106,12 @@ CHECKPOINT_MESSAGE = Key(
     f"{_CP}.max.message.bytes", BYTES, "1000012", _SET_ONCE, "Largest record of it.", unit="bytes"
 )
 CHECKPOINT_PATH = Key(
-    f"{_CP}.path", TEXT, None, _SET_ONCE, "Samza's folder.", no_effect="see `systems.%s.path`"
+    f"{_CP}.path",
+    TEXT,
+    None,
+    _CONTAINER,
+    "The folder of checkpoints in files; it must exist. Needed by `grete.checkpoint.file-system`, without effect for "
+    "the others.",
 )
 WRITE_VERSIONS = Key(f"{_CP}.write.versions", CHECKPOINT_VERSIONS, "1,2", _QUERY, "Versions to write.")
 READ_VERSIONS = Key(f"{_CP}.read.versions", CHECKPOINT_VERSIONS, "1", _QUERY, "Versions to read, best first.")

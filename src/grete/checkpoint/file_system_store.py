@@ -1,0 +1,147 @@
+"""Checkpoints as files, where Samza's FileSystemCheckpointManager keeps them (S2-112).
+
+`<task.checkpoint.path>/<job name>-<task>-checkpoints` holds a CheckpointV1. The file beside it, `….grete`, names the
+commit that it is a copy of, with a digest. Samza overwrote its file in place; here each is written under another
+name, synced and renamed. A file per task and a sync per file: for jobs of few tasks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import orjson
+
+from grete.checkpoint.store import CheckpointStore, StoreContext, StoredCheckpoint, digest
+from grete.errors import ConfigError, LogError, StorageFull, WireError
+from grete.failpoints import failpoint
+from grete.model.ids import TaskName
+from grete.wire import checkpoint_json
+
+_NO_SPACE = 28
+_LONGEST_NAME = 255  # bytes of a file's name, whatever the file system
+
+
+class FileSystemCheckpointStore(CheckpointStore):
+    """The files of one job. The folder must exist: a wrong path must not look like a job that never ran."""
+
+    def __init__(self, context: StoreContext) -> None:
+        path = context.config.get("task.checkpoint.path", "")
+        if not path:
+            raise ConfigError("task.checkpoint.path is missing: checkpoints in files need a folder")
+        self._root = Path(path)
+        self._job = context.job
+        if not self._root.is_dir():
+            raise ConfigError(
+                f"task.checkpoint.path={path!r}: there is no such folder; create it, or correct the path"
+            )
+
+    def read(self, tasks: Collection[TaskName]) -> dict[TaskName, StoredCheckpoint]:
+        """See CheckpointStore."""
+        with self._locked():
+            found = {task: self._read(task) for task in sorted(tasks)}
+        return {task: checkpoint for task, checkpoint in found.items() if checkpoint is not None}
+
+    def _read(self, task: TaskName) -> StoredCheckpoint | None:
+        path = self._path(task)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise LogError(f"cannot read {path}: {error.strerror}; check path and permissions") from error
+        try:
+            offsets = checkpoint_json.read_v1(content)
+        except WireError as error:
+            return StoredCheckpoint(None, problem=f"{path}: {error}")
+        proof = self._proof(path)
+        return StoredCheckpoint(
+            offsets, proof.get("commit") if proof.get("digest") == digest(offsets) else None
+        )
+
+    def _proof(self, path: Path) -> dict[str, str]:
+        """What stands beside the file; nothing when that is not ours.
+
+        Raises:
+            ConfigError: it is the file of another job.
+        """
+        try:
+            proof = orjson.loads(_beside(path).read_bytes())
+        except (OSError, orjson.JSONDecodeError):
+            return {}
+        if not isinstance(proof, dict) or not all(isinstance(value, str) for value in proof.values()):
+            return {}
+        if proof.get("job", self._job.id) != self._job.id:
+            raise ConfigError(
+                f"{path} belongs to job.id={proof['job']} of job {self._job.name!r}: the names of Samza's checkpoint "
+                f"files do not tell jobs apart by their id; give each a task.checkpoint.path of its own"
+            )
+        return proof
+
+    def write(self, checkpoints: Mapping[TaskName, StoredCheckpoint]) -> None:
+        """See CheckpointStore. There is no fence: what a fenced container still writes is an old copy, and
+        `resolve` knows it as one.
+        """
+        try:
+            with self._locked():
+                for task, checkpoint in sorted(checkpoints.items()):
+                    self._write(task, checkpoint)
+        except OSError as error:
+            kind = StorageFull if error.errno == _NO_SPACE else LogError
+            raise kind(f"cannot write checkpoints to {self._root}: {error.strerror}") from error
+
+    def _write(self, task: TaskName, checkpoint: StoredCheckpoint) -> None:
+        assert checkpoint.offsets is not None, "damage is read, never written"
+        path = self._path(task)
+        _replace(path, checkpoint_json.encode_v1(checkpoint.offsets))
+        failpoint("checkpoint.file-written")
+        if checkpoint.commit is None:
+            _beside(path).unlink(missing_ok=True)
+        else:
+            proof = {"commit": checkpoint.commit, "digest": digest(checkpoint.offsets), "job": self._job.id}
+            _replace(_beside(path), orjson.dumps(proof))
+        descriptor = os.open(self._root, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _path(self, task: TaskName) -> Path:
+        name = f"{self._job.name}-{task}-checkpoints"
+        if "/" in name or "\0" in name or len(f"{name}.grete.tmp".encode()) > _LONGEST_NAME:
+            raise ConfigError(
+                f"the checkpoint of task {task!r} cannot be a file: its name has a slash or is too long; "
+                f"set task.checkpoint.factory=grete.checkpoint.log"
+            )
+        return self._root / name
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One reader or writer of the job at a time, so that a file and its proof are seen together."""
+        descriptor = os.open(
+            self._root / f".{self._job.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+        )
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """See CheckpointStore."""
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".grete")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
