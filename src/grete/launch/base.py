@@ -37,7 +37,10 @@ class Launcher(ABC):
 
     @abstractmethod
     def start(self, container: ContainerStart) -> None:
-        """Start it; returns when the process or thread exists. Starting the same epoch again does nothing."""
+        """Start it; returns when the process or thread exists. Starting the same or a lower epoch again does nothing.
+
+        A higher epoch takes the place of one that still runs: that one is killed, and its exit is reported too.
+        """
 
     @abstractmethod
     def request_stop(self, container_id: ContainerId) -> None:

@@ -60,12 +60,16 @@ class ProcessLauncher(Launcher):
         self._command = list(command)
         self._directory = log_directory
         self._running: dict[ContainerId, _Running] = {}
+        self._replaced: list[_Running] = []
 
     def start(self, container: ContainerStart) -> None:
         """See Launcher."""
         known = self._running.get(container.container_id)
-        if known is not None and known.start.epoch == container.epoch:
+        if known is not None and known.start.epoch >= container.epoch:
             return
+        if known is not None:
+            known.send(signal.SIGKILL)
+            self._replaced.append(self._running.pop(container.container_id))
         self._directory.mkdir(parents=True, exist_ok=True)
         log = self._log(container.container_id)
         if log.exists() and log.stat().st_size > _LOG_KEPT_BYTES:
@@ -126,7 +130,9 @@ class ProcessLauncher(Launcher):
     def exits(self) -> list[ContainerExit]:
         """See Launcher."""
         ended = [id_ for id_, running in self._running.items() if running.has_ended()]
-        return [self._exit(self._running.pop(id_)) for id_ in ended]
+        replaced = [running for running in self._replaced if running.has_ended()]
+        self._replaced = [running for running in self._replaced if running not in replaced]
+        return [self._exit(running) for running in (*replaced, *map(self._running.pop, ended))]
 
     def _exit(self, running: _Running) -> ContainerExit:
         id_, epoch = running.start.container_id, running.start.epoch
@@ -149,13 +155,14 @@ class ProcessLauncher(Launcher):
 
     def abandon(self) -> None:
         """See Launcher."""
-        for running in self._running.values():
+        for running in (*self._replaced, *self._running.values()):
             running.release()
+        self._replaced.clear()
         self._running.clear()
 
     def close(self) -> None:
         """See Launcher."""
-        for running in self._running.values():
+        for running in (*self._replaced, *self._running.values()):
             running.send(signal.SIGKILL)
             if isinstance(running.process, subprocess.Popen):
                 running.process.wait()

@@ -31,12 +31,16 @@ class ThreadLauncher(Launcher):
     def __init__(self, run_container: RunContainer) -> None:
         self._run_container = run_container
         self._running: dict[ContainerId, _Running] = {}
+        self._replaced: list[_Running] = []
 
     def start(self, container: ContainerStart) -> None:
         """See Launcher."""
         known = self._running.get(container.container_id)
-        if known is not None and known.start.epoch == container.epoch:
+        if known is not None and known.start.epoch >= container.epoch:
             return
+        if known is not None:
+            known.stop.set()
+            self._replaced.append(self._running.pop(container.container_id))
         name = f"container-{container.container_id}"
         running = _Running(container, threading.Thread(name=name, daemon=True))
         running.thread = threading.Thread(target=self._run, args=(running,), name=name, daemon=True)
@@ -63,12 +67,9 @@ class ThreadLauncher(Launcher):
     def exits(self) -> list[ContainerExit]:
         """See Launcher."""
         ended = [id_ for id_, running in self._running.items() if not running.thread.is_alive()]
-        found = []
-        for id_ in ended:
-            running = self._running.pop(id_)
-            code = _CRASHED if running.exit_code is None else running.exit_code
-            found.append(ContainerExit(id_, running.start.epoch, code, running.reason))
-        return found
+        replaced = [running for running in self._replaced if not running.thread.is_alive()]
+        self._replaced = [running for running in self._replaced if running not in replaced]
+        return [_exit(running) for running in (*replaced, *map(self._running.pop, ended))]
 
     def handle(self, container_id: ContainerId) -> str:
         """See Launcher: a thread ends with its process."""
@@ -86,6 +87,12 @@ class ThreadLauncher(Launcher):
         """See Launcher."""
         for running in self._running.values():
             running.stop.set()
-        for running in self._running.values():
+        for running in (*self._replaced, *self._running.values()):
             running.thread.join(timeout=30)
         self._running.clear()
+        self._replaced.clear()
+
+
+def _exit(running: _Running) -> ContainerExit:
+    code = _CRASHED if running.exit_code is None else running.exit_code
+    return ContainerExit(running.start.container_id, running.start.epoch, code, running.reason)

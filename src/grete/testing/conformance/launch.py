@@ -1,0 +1,194 @@
+"""What every launcher promises (`grete.launch.base`).
+
+Subclass with a fixture `launcher`: one whose containers behave as `behave` says, which reads its orders from the
+environment that the launcher was given. Where containers are programs, this module is one:
+`python -m grete.testing.conformance.launch`. `CAN_KILL` is False where a container that does not listen cannot be
+ended from outside.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from grete.launch.base import ContainerExit, ContainerStart, Launcher
+from grete.model.ids import ContainerId
+
+ZERO, ONE = ContainerId("0"), ContainerId("1")
+_PATIENCE_S = 30.0
+
+
+def behave(environment: Mapping[str, str], stop: threading.Event) -> int:
+    """A container: writes `GRETE_SUITE_WORD` as a line to the file `GRETE_SUITE_FILE`, then does what
+    `GRETE_SUITE_ORDER` says: exit with a code, crash, run until it is stopped, or run and not listen.
+    """
+    with Path(environment["GRETE_SUITE_FILE"]).open("a", encoding="utf-8") as file:
+        file.write(environment.get("GRETE_SUITE_WORD", "") + "\n")
+    order = environment["GRETE_SUITE_ORDER"]
+    if order == "crash":
+        raise RuntimeError("out of luck")
+    if order == "run":
+        return 0 if stop.wait(_PATIENCE_S) else 99
+    if order == "run deaf":
+        threading.Event().wait(_PATIENCE_S)
+        return 99
+    return int(order)
+
+
+class LauncherConformance:
+    """The suite."""
+
+    CAN_KILL = True
+
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        """Where containers write their word."""
+        return tmp_path / "words"
+
+    def _start(
+        self, file: Path, order: str, *, id_: ContainerId = ZERO, epoch: int = 1, word: str = ""
+    ) -> ContainerStart:
+        orders = {"GRETE_SUITE_ORDER": order, "GRETE_SUITE_WORD": word, "GRETE_SUITE_FILE": str(file)}
+        return ContainerStart(id_, epoch, orders)
+
+    def _running(self, launcher: Launcher, file: Path, start: ContainerStart) -> None:
+        """Start it and wait until it has written its word."""
+        words = self._words(file)
+        launcher.start(start)
+        _eventually(lambda: len(self._words(file)) > len(words))
+
+    def _words(self, file: Path) -> list[str]:
+        return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+    def _exits(self, launcher: Launcher, count: int = 1) -> list[ContainerExit]:
+        """The next `count` exits, however long they take."""
+        found: list[ContainerExit] = []
+
+        def collected() -> bool:
+            found.extend(launcher.exits())
+            return len(found) >= count
+
+        _eventually(collected)
+        assert len(found) == count
+        return found
+
+    def test_a_container_gets_its_environment(self, launcher: Launcher, file: Path) -> None:
+        """Whatever the values hold."""
+        launcher.start(self._start(file, "0", word="a=b 'c' \"d\" $e é"))
+        self._exits(launcher)
+        assert self._words(file) == ["a=b 'c' \"d\" $e é"]
+
+    @pytest.mark.parametrize("code", [0, 1, 3, 5])
+    def test_an_exit_is_reported_once_with_its_code(self, launcher: Launcher, file: Path, code: int) -> None:
+        """Under the id and epoch it was started with. A good end needs no reason."""
+        launcher.start(self._start(file, str(code), epoch=7))
+        (ended,) = self._exits(launcher)
+        assert (ended.container_id, ended.epoch, ended.exit_code) == (ZERO, 7, code)
+        assert code or ended.reason == ""
+        assert launcher.exits() == []
+
+    def test_a_crash_is_an_exit_with_a_reason(self, launcher: Launcher, file: Path) -> None:
+        """The reason is what the container said last, for people."""
+        launcher.start(self._start(file, "crash"))
+        (ended,) = self._exits(launcher)
+        assert ended.exit_code != 0
+        assert "out of luck" in ended.reason
+
+    def test_starting_the_same_epoch_again_does_nothing(self, launcher: Launcher, file: Path) -> None:
+        """As a coordinator does that is not sure."""
+        start = self._start(file, "run", word="once")
+        self._running(launcher, file, start)
+        launcher.start(start)
+        launcher.request_stop(ZERO)
+        self._exits(launcher)
+        assert self._words(file) == ["once"]
+        assert launcher.exits() == []
+
+    def test_containers_are_on_their_own(self, launcher: Launcher, file: Path) -> None:
+        """One ends, the other runs on."""
+        self._running(launcher, file, self._start(file, "run"))
+        launcher.start(self._start(file, "1", id_=ONE))
+        assert [ended.container_id for ended in self._exits(launcher)] == [ONE]
+        launcher.request_stop(ZERO)
+        assert [(ended.container_id, ended.exit_code) for ended in self._exits(launcher)] == [(ZERO, 0)]
+
+    def test_a_container_that_is_asked_to_stop_ends_well(self, launcher: Launcher, file: Path) -> None:
+        """With code 0. Asking for one that nobody started is fine."""
+        self._running(launcher, file, self._start(file, "run"))
+        assert launcher.exits() == []
+        launcher.request_stop(ContainerId("unknown"))
+        launcher.request_stop(ZERO)
+        assert [ended.exit_code for ended in self._exits(launcher)] == [0]
+        launcher.request_stop(ZERO)
+
+    def test_a_container_that_is_killed_is_reported_like_any_other(
+        self, launcher: Launcher, file: Path
+    ) -> None:
+        """And killing what is not there is fine."""
+        launcher.kill(ContainerId("unknown"))
+        self._running(launcher, file, self._start(file, "run"))
+        launcher.kill(ZERO)
+        assert [ended.container_id for ended in self._exits(launcher)] == [ZERO]
+        launcher.kill(ZERO)
+
+    def test_a_container_that_does_not_listen_can_be_killed(self, launcher: Launcher, file: Path) -> None:
+        """After it was asked to stop and did not."""
+        if not self.CAN_KILL:
+            pytest.xfail("containers of this launcher cannot be ended from outside")
+        self._running(launcher, file, self._start(file, "run deaf"))
+        launcher.request_stop(ZERO)
+        launcher.kill(ZERO)
+        (ended,) = self._exits(launcher)
+        assert ended.exit_code != 0
+
+    def test_a_container_can_be_started_again_after_its_end(self, launcher: Launcher, file: Path) -> None:
+        """Under a higher epoch, as a restart is."""
+        for epoch in (1, 2):
+            launcher.start(self._start(file, "1", epoch=epoch, word=str(epoch)))
+            assert [ended.epoch for ended in self._exits(launcher)] == [epoch]
+        assert self._words(file) == ["1", "2"]
+
+    def test_a_higher_epoch_takes_the_place_of_a_lower_one(self, launcher: Launcher, file: Path) -> None:
+        """Both ends are reported; a lower one that comes late does nothing."""
+        self._running(launcher, file, self._start(file, "run", epoch=1))
+        self._running(launcher, file, self._start(file, "run", epoch=2))
+        assert [ended.epoch for ended in self._exits(launcher)] == [1]
+        launcher.start(self._start(file, "run", epoch=1))
+        launcher.request_stop(ZERO)
+        assert [(ended.epoch, ended.exit_code) for ended in self._exits(launcher)] == [(2, 0)]
+
+    def test_nothing_runs_after_close(self, launcher: Launcher, file: Path) -> None:
+        """Closing waits for the end of all, and closing twice is fine."""
+        self._running(launcher, file, self._start(file, "run"))
+        self._running(launcher, file, self._start(file, "run", id_=ONE))
+        started = time.monotonic()
+        launcher.close()
+        launcher.close()
+        assert time.monotonic() - started < _PATIENCE_S
+        assert launcher.exits() == []
+
+
+def _eventually(condition: object) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + _PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def main() -> int:
+    """A container that is a program."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    return behave(os.environ, stop)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""The contract of launchers on every back end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grete.launch.base import Launcher
+from grete.launch.process import ProcessLauncher
+from grete.launch.thread import ThreadLauncher
+from grete.testing.conformance.launch import LauncherConformance, behave
+
+
+class TestProcessLauncher(LauncherConformance):
+    @pytest.fixture
+    def launcher(self, tmp_path: Path) -> Iterator[Launcher]:
+        command = [sys.executable, "-m", "grete.testing.conformance.launch"]
+        launcher = ProcessLauncher(command, tmp_path / "logs")
+        yield launcher
+        launcher.close()
+
+
+class TestThreadLauncher(LauncherConformance):
+    CAN_KILL = False
+
+    @pytest.fixture
+    def launcher(self) -> Iterator[Launcher]:
+        launcher = ThreadLauncher(behave)
+        yield launcher
+        launcher.close()
