@@ -1,0 +1,250 @@
+"""What every system promises (`grete.systems.base`): `SystemAdminConformance` for all of them, and
+`TransactionalStoreConformance` for those whose outputs and checkpoints commit in one transaction.
+
+Subclass with a fixture `back_end` that returns a `BackEnd`. Streams are the suite's own: each test makes the ones it
+needs. Offsets are compared as the system compares them, never as numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Protocol
+
+import pytest
+
+from grete.errors import Fenced, GreteError, StreamError, StreamNotFound
+from grete.keyed_log.base import Entry, KeyedLog
+from grete.model.fence import Fence
+from grete.model.ids import SystemStreamPartition
+from grete.systems.base import CommitGroup, SegmentWrite, StreamSpec, SystemAdmin, TransactionalStore
+
+Records = Sequence[tuple[bytes | None, bytes | None]]
+
+
+class BackEnd(Protocol):
+    """A system as the suite needs it."""
+
+    name: str
+    """The system's name in SSPs."""
+
+    def admin(self) -> SystemAdmin:
+        """Opened anew each time, as another process would."""
+
+    def append(self, stream: str, partition: int, records: Records) -> None:
+        """Append (key, value) records as any program does."""
+
+    def read(self, stream: str, partition: int) -> list[tuple[bytes | None, bytes | None]]:
+        """Every visible record of a partition, in order."""
+
+
+class TransactionalBackEnd(BackEnd, Protocol):
+    """A system whose checkpoint log can be written together with its streams."""
+
+    def store(self) -> TransactionalStore:
+        """Opened anew each time, as another process would."""
+
+    def checkpoint_log(self, name: str) -> KeyedLog:
+        """A checkpoint log for reading."""
+
+    def segment(self, stream: str, partition: int, records: Records) -> SegmentWrite:
+        """Records in the packed form that `commit` takes."""
+
+
+class SystemAdminConformance:
+    """The suite of every system."""
+
+    def test_a_stream_that_is_not_there_is_an_error_that_names_it(self, back_end: BackEnd) -> None:
+        """Never an empty stream."""
+        admin = back_end.admin()
+        with pytest.raises(StreamNotFound, match="nowhere"):
+            admin.partition_count("nowhere")
+        with pytest.raises(StreamNotFound, match="nowhere"):
+            admin.offsets("nowhere")
+
+    def test_a_new_stream_is_empty_and_seen_by_everybody(self, back_end: BackEnd) -> None:
+        """With every partition, and an offset to start from in each."""
+        back_end.admin().create_stream(StreamSpec("in", 3))
+        admin = back_end.admin()
+        assert admin.partition_count("in") == 3
+        assert "in" in admin.streams()
+        offsets = admin.offsets("in")
+        assert sorted(offsets) == [0, 1, 2]
+        assert all((one.oldest, one.newest) == (None, None) and one.upcoming for one in offsets.values())
+
+    def test_creating_what_is_there_is_fine_and_creating_it_otherwise_is_not(self, back_end: BackEnd) -> None:
+        """A second container does so at every start."""
+        admin = back_end.admin()
+        admin.create_stream(StreamSpec("in", 2))
+        back_end.append("in", 1, [(b"k", b"v")])
+        admin.create_stream(StreamSpec("in", 2))
+        assert back_end.read("in", 1) == [(b"k", b"v")]
+        with pytest.raises(StreamError, match="2"):
+            admin.create_stream(StreamSpec("in", 5))
+        assert admin.partition_count("in") == 2
+
+    def test_streams_are_listed_by_name(self, back_end: BackEnd) -> None:
+        """Sorted, names with dots and dashes among them."""
+        admin = back_end.admin()
+        names = ["a.b", "in", "j-1-s-changelog"]
+        for name in reversed(names):
+            admin.create_stream(StreamSpec(name, 1))
+        assert [name for name in admin.streams() if name in names] == names
+
+    def test_records_are_read_as_they_were_appended(self, back_end: BackEnd) -> None:
+        """In order within a partition; no key and no value are neither an empty key nor an empty value."""
+        back_end.admin().create_stream(StreamSpec("in", 2))
+        records = [(b"k", b"1"), (None, b""), (b"", None), (b"k", b"\x00\xff")]
+        back_end.append("in", 0, records)
+        back_end.append("in", 0, [(b"k", b"2")])
+        assert back_end.read("in", 0) == [*records, (b"k", b"2")]
+        assert back_end.read("in", 1) == []
+
+    def test_offsets_say_what_a_partition_holds(self, back_end: BackEnd) -> None:
+        """Oldest is the first record, newest the last, upcoming the one after it."""
+        admin = back_end.admin()
+        admin.create_stream(StreamSpec("in", 2))
+        before = admin.offsets("in")[0].upcoming
+        back_end.append("in", 0, [(b"k", b"1")])
+        one = admin.offsets("in")[0]
+        assert one.oldest == one.newest == before
+        back_end.append("in", 0, [(b"k", b"2"), (b"k", b"3")])
+        three = admin.offsets("in")[0]
+        assert three.oldest == one.oldest
+        assert three.newest is not None
+        assert admin.compare(three.newest, before) > 0
+        ssp = SystemStreamPartition(back_end.name, "in", 0)
+        assert admin.offsets_after({ssp: three.newest}) == {ssp: three.upcoming}
+        assert admin.offsets("in")[1].oldest is None
+
+    def test_offsets_are_ordered(self, back_end: BackEnd) -> None:
+        """Also where their texts are not: 9 comes before 10."""
+        admin = back_end.admin()
+        admin.create_stream(StreamSpec("in", 1))
+        seen = [admin.offsets("in")[0].upcoming]
+        for number in range(11):
+            back_end.append("in", 0, [(b"k", b"%d" % number)])
+            seen.append(admin.offsets("in")[0].upcoming)
+        assert all(
+            admin.compare(low, high) < 0 < admin.compare(high, low) for low, high in itertools.pairwise(seen)
+        )
+        assert admin.compare(seen[3], seen[3]) == 0
+
+    def test_offsets_after_answers_for_each_ssp(self, back_end: BackEnd) -> None:
+        """Several at once, of several streams."""
+        admin = back_end.admin()
+        for name in ("a", "b"):
+            admin.create_stream(StreamSpec(name, 1))
+            back_end.append(name, 0, [(b"k", b"1")])
+        newest = {
+            SystemStreamPartition(back_end.name, name, 0): admin.offsets(name)[0].newest or ""
+            for name in ("a", "b")
+        }
+        after = admin.offsets_after(newest)
+        assert after == {ssp: admin.offsets(ssp.stream)[0].upcoming for ssp in newest}
+        assert admin.offsets_after({}) == {}
+
+
+class TransactionalStoreConformance(SystemAdminConformance):
+    """The suite of a system that commits outputs, changelogs and checkpoints together."""
+
+    FENCE = Fence("container/job/0", 2)
+
+    @pytest.fixture(autouse=True)
+    def _streams(self, request: pytest.FixtureRequest) -> None:
+        if "commit" in request.node.name or "fence" in request.node.name:
+            admin = request.getfixturevalue("back_end").admin()
+            admin.create_stream(StreamSpec("out", 2))
+            admin.create_stream(StreamSpec("changelog", 2, compacted=True))
+
+    def _group(
+        self,
+        back_end: TransactionalBackEnd,
+        text: bytes,
+        fences: Sequence[Fence] = (FENCE,),
+        stream: str = "out",
+    ) -> CommitGroup:
+        """Two outputs, a change and a checkpoint that all say `text`."""
+        segments = [
+            back_end.segment("changelog", 1, [(b"k", text)]),
+            back_end.segment("out", 0, [(b"a", text), (b"b", text)]),
+            back_end.segment(stream, 1, [(None, text)]),
+        ]
+        return CommitGroup(fences, segments, "checkpoints", [Entry(b"task", text)])
+
+    def _everything(self, back_end: TransactionalBackEnd) -> list[bytes | None]:
+        values = [
+            value for part in (("out", 0), ("out", 1), ("changelog", 1)) for _, value in back_end.read(*part)
+        ]
+        return values + [record.value for record in back_end.checkpoint_log("checkpoints").read()]
+
+    def test_a_commit_makes_outputs_changes_and_checkpoints_visible(
+        self, back_end: TransactionalBackEnd
+    ) -> None:
+        """To everybody, when it returns, with the upcoming offset of each partition written."""
+        ends = back_end.store().commit(self._group(back_end, b"1"))
+        assert self._everything(back_end) == [b"1"] * 5
+        admin = back_end.admin()
+        assert {key: str(end) for key, end in ends.items()} == {
+            key: admin.offsets(key[0])[key[1]].upcoming for key in (("out", 0), ("out", 1), ("changelog", 1))
+        }
+
+    def test_commits_follow_each_other(self, back_end: TransactionalBackEnd) -> None:
+        """In order, and records that other programs append meanwhile stand between them."""
+        store = back_end.store()
+        store.commit(self._group(back_end, b"1"))
+        back_end.append("out", 1, [(None, b"foreign")])
+        store.commit(self._group(back_end, b"2"))
+        assert back_end.read("out", 1) == [(None, b"1"), (None, b"foreign"), (None, b"2")]
+        assert [record.value for record in back_end.checkpoint_log("checkpoints").read()] == [b"1", b"2"]
+
+    def test_a_commit_that_fails_leaves_nothing(self, back_end: TransactionalBackEnd) -> None:
+        """Its last segment goes to a stream that is not there: what came before it is not visible either."""
+        store = back_end.store()
+        with pytest.raises(GreteError):
+            store.commit(self._group(back_end, b"1", stream="nowhere"))
+        assert self._everything(back_end) == []
+        store.commit(self._group(back_end, b"2"))
+        assert self._everything(back_end) == [b"2"] * 5
+
+    def test_a_commit_without_records_moves_the_checkpoint(self, back_end: TransactionalBackEnd) -> None:
+        """A batch that sent nothing was processed all the same."""
+        back_end.store().commit(CommitGroup([self.FENCE], [], "checkpoints", [Entry(b"task", b"1")]))
+        assert [record.value for record in back_end.checkpoint_log("checkpoints").read()] == [b"1"]
+
+    def test_a_fenced_commit_leaves_nothing(self, back_end: TransactionalBackEnd) -> None:
+        """The one who was succeeded is refused, from the moment that `raise_fence` has returned."""
+        old, new = back_end.store(), back_end.store()
+        old.commit(self._group(back_end, b"1"))
+        new.raise_fence([Fence(self.FENCE.scope, 3)])
+        with pytest.raises(Fenced):
+            old.commit(self._group(back_end, b"2"))
+        assert self._everything(back_end) == [b"1"] * 5
+        new.commit(self._group(back_end, b"3", [Fence(self.FENCE.scope, 3)]))
+        assert self._everything(back_end).count(b"3") == 5
+
+    def test_a_commit_under_a_higher_epoch_raises_the_fence(self, back_end: TransactionalBackEnd) -> None:
+        """Nobody has to raise it first."""
+        one, two = back_end.store(), back_end.store()
+        two.commit(self._group(back_end, b"2", [Fence(self.FENCE.scope, 9)]))
+        with pytest.raises(Fenced):
+            one.commit(self._group(back_end, b"1"))
+        assert self._everything(back_end) == [b"2"] * 5
+
+    def test_a_fence_is_raised_again_and_never_lowered(self, back_end: TransactionalBackEnd) -> None:
+        """The same epoch twice is fine, as after a reply that was lost; other scopes are not touched."""
+        store = back_end.store()
+        store.raise_fence([Fence("s", 5)])
+        store.raise_fence([Fence("s", 5)])
+        with pytest.raises(Fenced):
+            back_end.store().raise_fence([Fence("s", 4)])
+        store.raise_fence([Fence("other", 1)])
+
+    def test_every_fence_of_a_commit_counts(self, back_end: TransactionalBackEnd) -> None:
+        """One that is stale is enough to refuse it, and the others are not raised by it."""
+        store = back_end.store()
+        store.raise_fence([Fence("s", 5)])
+        with pytest.raises(Fenced):
+            store.commit(self._group(back_end, b"1", [Fence("other", 8), Fence("s", 4)]))
+        assert self._everything(back_end) == []
+        store.raise_fence([Fence("other", 7)])
