@@ -22,9 +22,18 @@ class TestProcessLauncher(LauncherConformance):
         yield launcher
         launcher.close()
 
+    @pytest.fixture
+    def another(self, launcher: Launcher, tmp_path: Path) -> Iterator[Launcher]:
+        another = ProcessLauncher(
+            [sys.executable, "-c", "raise SystemExit('not adopted')"], tmp_path / "logs"
+        )
+        yield another
+        another.close()
+
 
 class TestThreadLauncher(LauncherConformance):
     CAN_KILL = False
+    CAN_ADOPT = False
 
     @pytest.fixture
     def launcher(self) -> Iterator[Launcher]:

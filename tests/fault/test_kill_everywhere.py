@@ -65,8 +65,9 @@ SMALL_BATCHES = {"task.max.records.per.batch": "50" if NIGHTLY else "200", **RET
 
 
 def test_every_point_is_met_by_one_campaign_or_another() -> None:
+    """Here, or in test_submit.py, test_kill_commit.py, test_kill_rewind.py and test_kill_rebuild.py."""
     control = points("submit", "leader", "coordinator", "model", "history", "state", "launch")
-    control += points("checkpoint", "log", "file")
+    control += points("checkpoint", "startpoint", "log", "file")
     assert set(POINTS) == {*DRIVER, *EXECUTOR, *REBUILDING, *control}
     assert set(PIPELINE) <= set(DRIVER)
 

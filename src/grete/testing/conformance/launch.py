@@ -3,11 +3,13 @@
 Subclass with a fixture `launcher`: one whose containers behave as `behave` says, which reads its orders from the
 environment that the launcher was given. Where containers are programs, this module is one:
 `python -m grete.testing.conformance.launch`. `CAN_KILL` is False where a container that does not listen cannot be
-ended from outside.
+ended from outside. `CAN_ADOPT` is False where a container ends with its launcher's process; where it is True there is
+a fixture `another` as well, the launcher of the coordinator that comes next.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -19,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
+from grete.launch.process import EXIT_FILE
 from grete.model.ids import ContainerId
 
 ZERO, ONE = ContainerId("0"), ContainerId("1")
@@ -46,6 +49,7 @@ class LauncherConformance:
     """The suite."""
 
     CAN_KILL = True
+    CAN_ADOPT = True
 
     @pytest.fixture
     def file(self, tmp_path: Path) -> Path:
@@ -56,6 +60,7 @@ class LauncherConformance:
         self, file: Path, order: str, *, id_: ContainerId = ZERO, epoch: int = 1, word: str = ""
     ) -> ContainerStart:
         orders = {"GRETE_SUITE_ORDER": order, "GRETE_SUITE_WORD": word, "GRETE_SUITE_FILE": str(file)}
+        orders["GRETE_CONTAINER_EPOCH"] = str(epoch)
         return ContainerStart(id_, epoch, orders)
 
     def _running(self, launcher: Launcher, file: Path, start: ContainerStart) -> None:
@@ -164,6 +169,38 @@ class LauncherConformance:
         launcher.request_stop(ZERO)
         assert [(ended.epoch, ended.exit_code) for ended in self._exits(launcher)] == [(2, 0)]
 
+    @pytest.mark.parametrize("how", ["stop", "kill"])
+    def test_a_container_is_adopted_by_the_next_launcher(
+        self, launcher: Launcher, file: Path, how: str, request: pytest.FixtureRequest
+    ) -> None:
+        """From then on it is stopped, killed and reported as one of its own."""
+        start = self._start(file, "run", epoch=4)
+        self._running(launcher, file, start)
+        handle = launcher.handle(ZERO)
+        if not self.CAN_ADOPT:
+            assert handle == ""
+            assert not launcher.adopt(start, handle)
+            return
+        another: Launcher = request.getfixturevalue("another")
+        launcher.abandon()
+        assert launcher.exits() == []
+        assert another.adopt(start, handle)
+        assert another.handle(ZERO) == handle
+        another.start(start)
+        assert another.exits() == []
+        (another.request_stop if how == "stop" else another.kill)(ZERO)
+        (ended,) = self._exits(another)
+        assert (ended.container_id, ended.epoch) == (ZERO, 4)
+        assert (ended.exit_code == 0) == (how == "stop")
+        assert len(self._words(file)) == 1
+
+    @pytest.mark.parametrize("handle", ["", "what is this?", "a/b/c", "boot/1/0", "boot/999999999/0"])
+    def test_what_does_not_run_is_not_adopted(self, launcher: Launcher, file: Path, handle: str) -> None:
+        """A handle of another boot, of another process under its number, or of nothing."""
+        assert not launcher.adopt(self._start(file, "run"), handle)
+        assert launcher.exits() == []
+        assert launcher.handle(ZERO) == ""
+
     def test_nothing_runs_after_close(self, launcher: Launcher, file: Path) -> None:
         """Closing waits for the end of all, and closing twice is fine."""
         self._running(launcher, file, self._start(file, "run"))
@@ -187,7 +224,11 @@ def main() -> int:
     """A container that is a program."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    return behave(os.environ, stop)
+    code = behave(os.environ, stop)
+    if EXIT_FILE in os.environ:
+        word = {"epoch": int(os.environ["GRETE_CONTAINER_EPOCH"]), "code": code}
+        Path(os.environ[EXIT_FILE]).write_text(json.dumps(word), encoding="utf-8")
+    return code
 
 
 if __name__ == "__main__":
