@@ -138,6 +138,8 @@ class JobError(GreteError):
 class ProcessingError(JobError):
     """A message could not be processed. The message names task, SSP and offset."""
 
+    exit_code = 3
+
 
 class MissingExtra(GreteError):
     """An optional dependency is not installed; the message says which extra brings it."""

@@ -258,6 +258,16 @@ def test_a_container_that_keeps_failing_fails_the_job_with_its_reason(job: Job) 
     assert state() == "failed"
 
 
+@pytest.mark.parametrize(("container", "run"), [(2, 2), (3, 3), (5, 1), (77, 1)])
+def test_a_failed_job_ends_with_what_its_container_says_of_the_job(
+    job: Job, container: int, run: int
+) -> None:
+    settings = {"test.exit.code": str(container), "cluster-manager.container.retry.count": "0"}
+    code, errors = job.run(job.config("a", **settings))
+    assert (code, state()) == (run, "failed")
+    assert f"container 0 ended with code {container}" in errors
+
+
 def test_every_container_of_the_model_runs(job: Job) -> None:
     assert job.run(job.config("a", **{"job.container.count": "3"}))[0] == 0
     with open_job(JobId("job")) as handle:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from grete.assembly import JobHandle, open_job
+from grete.assembly.home import parse_job
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.cli.main import main
@@ -243,6 +244,20 @@ def test_stream_dump_raw_prints_a_json_object_a_line_with_every_byte(job: Path, 
     assert [line["offset"] for line in lines] == [record.offset for record in records]
     assert [bytes.fromhex(line["key"]) for line in lines] == [record.key for record in records]
     assert [line["value"] and bytes.fromhex(line["value"]) for line in lines] == [r.value for r in records]
+
+
+@pytest.mark.parametrize("words", [["stream", "dump", "--raw"], ["job-model"], ["history"]])
+def test_of_several_jobs_one_has_to_be_named_and_the_message_has_them_as_they_are_named(
+    job: Path, capsys: Output, words: list[str]
+) -> None:
+    other = JobId(JOB.name, "2")
+    with opened() as handle:
+        claim_stream(handle.coordinator_log._file, other)  # type: ignore[attr-defined] # as `grete run` does
+    assert main(words) == 2
+    message = capsys.readouterr().err
+    assert f"jobs in {job}: {JOB.name}, {JOB.name}:2" in message
+    named = message.split(": ")[-1].strip().split(", ")
+    assert [parse_job(name) for name in named] == [JOB, other]
 
 
 def test_stream_dump_decodes_messages_and_masks_secrets(job: Path, capsys: Output) -> None:

@@ -65,7 +65,9 @@ def _check(handle: JobHandle, new: Checkpoints, stack: ExitStack) -> None:
     systems: dict[str, LocalSystem] = {}
     for task, offsets in sorted(new.items()):
         if task not in inputs:
-            raise JobError(f"job {handle.job} has no task {task!r}; it has {', '.join(sorted(inputs)[:10])}")
+            raise JobError(
+                f"job {handle.job.shown} has no task {task!r}; it has {', '.join(sorted(inputs)[:10])}"
+            )
         for ssp, offset in sorted(offsets.items()):
             if ssp not in inputs[task]:
                 raise JobError(f"task {task!r} does not read {ssp}; it reads {_names(inputs[task])}")
@@ -136,8 +138,8 @@ def _refuse_living_containers(handle: JobHandle) -> None:
             current = lineages.current()
             if current is not None and not lineages.lock(current):
                 raise JobError(
-                    f"{path.parent.name} of job {handle.job} still runs without a coordinator: run the job and stop "
-                    f"it, or wait until the container ends"
+                    f"{path.parent.name} of job {handle.job.shown} still runs without a coordinator: run the job "
+                    f"and stop it, or wait until the container ends"
                 )
         finally:
             lineages.close()

@@ -213,7 +213,7 @@ class JobHandle:
         try:
             leadership = self._coordination.campaign(scope)
         except HeldByOther as error:
-            raise HeldByOther(scope, f"{error.holder}: {way_out}") from error
+            raise HeldByOther(f"job {self.job.shown}", f"{error.holder}: {way_out}") from error
         try:
             yield
         finally:
@@ -248,7 +248,7 @@ class JobHandle:
         state = self._running()
         known = sorted(set(self.assignments().values()))
         if container not in known:
-            raise JobError(f"job {self.job} has no container {container!r}; it has {', '.join(known)}")
+            raise JobError(f"job {self.job.shown} has no container {container!r}; it has {', '.join(known)}")
         id_ = uuid.uuid4().hex
         write_container_request(
             self.stream, ContainerRequest(container, what, state.epoch, deadline_s, id_, reason)
@@ -262,7 +262,7 @@ class JobHandle:
     def _running(self) -> JobState:
         state = self.state()
         if state is None or self.holder() is None:
-            raise JobError(f"job {self.job} is not running")
+            raise JobError(f"job {self.job.shown} is not running")
         return state
 
 
@@ -279,13 +279,13 @@ def open_job(
     given = config or {}
     directory = system_directory(given, given.get("job.coordinator.system", "local"), home)
     if must_exist and not (directory / FILE_NAME).exists():
-        raise JobError(f"there is no job {job} in {home}: run it first, or set GRETE_HOME")
+        raise JobError(f"there is no job {job.shown} in {home}: run it first, or set GRETE_HOME")
     file = open_file(directory / FILE_NAME)
     coordination = SqliteCoordination(file, directory / "locks", SystemClock())
     try:
         handle = JobHandle(job, home, file, coordination)
         if must_exist and handle.coordinator_log.end() < 0:
-            raise JobError(f"there is no job {job} in {home}; `grete status` lists the jobs")
+            raise JobError(f"there is no job {job.shown} in {home}; `grete status` lists the jobs")
         yield handle
     finally:
         coordination.close()

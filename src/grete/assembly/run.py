@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from grete.assembly.coordinated import CoordinatedJob, Surroundings, retry_policy
+from grete.assembly.failure import failure
 from grete.assembly.home import grete_home, state_directory, system_directory
 from grete.assembly.job_handle import job_scope
 from grete.assembly.plan import Plan, Planner
@@ -32,7 +33,7 @@ from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import Phase, State
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import JOB_COORDINATOR
-from grete.errors import ConfigError, Fenced, JobError, LeadershipLost
+from grete.errors import ConfigError, Fenced, HeldByOther, JobError, LeadershipLost
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
 from grete.keyed_log.sqlite import SqliteKeyedLog
@@ -68,7 +69,7 @@ class RunOptions:
 
 
 def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) -> int:
-    """Run a job until it ends; returns the exit code: 0 finished or stopped, 1 failed.
+    """Run a job until it ends; returns 0 when it finished or was stopped.
 
     `on_view` gets the coordinator's view as soon as there is one, to show progress from.
 
@@ -140,7 +141,7 @@ class _Run:
         self._job_id = job
         directory = system_directory(config, config.get("job.coordinator.system", "local"), self._home)
         if not config and not (directory / FILE_NAME).exists():
-            raise JobError(f"there is no job {job} in {self._home}: submit it with --config FILE")
+            raise JobError(f"there is no job {job.shown} in {self._home}: submit it with --config FILE")
         self._file = open_file(directory / FILE_NAME)
         self._stack.callback(self._file.close)
         if config:
@@ -152,8 +153,12 @@ class _Run:
         self._stack.callback(self._coordination.close)
 
     def _campaign(self) -> Leadership:
-        leadership = self._coordination.campaign(job_scope(self._job_id), take_over=self._options.take_over)
-        self._log.raise_fence(Fence(job_scope(self._job_id), leadership.epoch))
+        scope = job_scope(self._job_id)
+        try:
+            leadership = self._coordination.campaign(scope, take_over=self._options.take_over)
+        except HeldByOther as error:
+            raise HeldByOther(f"job {self._job_id.shown}", error.holder) from error
+        self._log.raise_fence(Fence(scope, leadership.epoch))
         self._renewal = Renewal(
             self._coordination,
             leadership,
@@ -172,7 +177,7 @@ class _Run:
         if submitted is None:
             if not old:
                 raise JobError(
-                    f"there is no job {self._job_id} in {self._home}: submit it with --config FILE"
+                    f"there is no job {self._job_id.shown} in {self._home}: submit it with --config FILE"
                 )
             if self._options.overrides:
                 raise ConfigError(
@@ -322,7 +327,7 @@ class _Run:
         self._renewal.close()
         self._coordination.release(leadership)
         if final.phase is Phase.FAILED:
-            raise JobError(final.message or "a container was given up")
+            raise failure(final.message or "a container was given up", History(self._stream).rows())
         return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from grete.cli.options import add_job_options, job_text, opened_job, seconds
+from grete.cli.options import add_job_options, opened_job, seconds
 from grete.cli.output import print_json
 from grete.errors import JobError
 
@@ -31,14 +31,14 @@ def run(options: argparse.Namespace) -> int:
         while not options.no_wait and handle.holder() is not None:
             if time.monotonic() > until_s:
                 raise JobError(
-                    f"job {job_text(handle.job)} has not drained within {options.deadline:g} s and goes on draining; "
+                    f"job {handle.job.shown} has not drained within {options.deadline:g} s and goes on draining; "
                     f"`grete status` shows what is left, `grete stop` ends it at the next batch boundary"
                 )
             time.sleep(_POLL_S)
         state = handle.state()
     ended = "draining" if options.no_wait else "ended" if state is None else state.state
     if options.output == "json":
-        print_json({"job": job_text(handle.job), "state": ended})
+        print_json({"job": handle.job.shown, "state": ended})
     else:
-        print(f"{job_text(handle.job)}: {ended}")
+        print(f"{handle.job.shown}: {ended}")
     return 0

@@ -1,7 +1,7 @@
 """The command line. A subcommand's module is imported when it is used, so that `--help` stays quick.
 
-Exit codes are stable: 0 done, 1 failed, 2 wrong usage or configuration, 4 the job runs elsewhere, 5 this process was
-succeeded by another, 130 interrupted.
+Exit codes are stable: 0 done, 1 failed, 2 wrong usage or configuration, 3 a message could not be processed, 4 the job
+runs elsewhere, 5 this process was succeeded by another, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="grete",
         description="Coordinated PySpark streaming jobs: configuration, job model, checkpoints, state.",
-        epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 4 the job runs elsewhere, "
-        "5 succeeded by another process.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 a message could not be "
+        "processed, 4 the job runs elsewhere, 5 succeeded by another process, 130 interrupted.",
     )
     parser.add_argument("--home", help="where all state is kept (default: $GRETE_HOME, else .grete)")
     parser.add_argument("--debug", action="store_true", help="show tracebacks (as GRETE_DEBUG=1 does)")

@@ -40,11 +40,6 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     add_common_options(parser)
 
 
-def job_text(job: JobId) -> str:
-    """A job as `--job` takes it: the id only where it is not 1."""
-    return job.name if job.id == "1" else f"{job.name}:{job.id}"
-
-
 def given_config(options: argparse.Namespace) -> dict[str, str]:
     """What the files of `--config` hold, empty without any.
 
@@ -77,7 +72,7 @@ def named_job(options: argparse.Namespace, config: Mapping[str, str]) -> JobId:
         return parse_job(options.job)
     known = jobs(grete_home())
     if len(known) != 1:
-        names = ", ".join(map(job_text, known)) or "none"
+        names = ", ".join(job.shown for job in known) or "none"
         raise ConfigError(f"name the job with --job or --config; jobs in {grete_home()}: {names}")
     return known[0]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from grete.cli.options import add_job_options, job_text
+from grete.cli.options import add_job_options
 from grete.cli.progress import Progress
 from grete.model.ids import JobId
 
@@ -86,5 +86,5 @@ def _line(view: View) -> str:
         f"container {name} {body['state']}, batch {body['batch_id']}, {body['records']:,} records"
         for name, body in sorted(view.progress().items())
     ]
-    name = job_text(JobId(job["job"]["name"], job["job"]["id"]))
+    name = JobId(job["job"]["name"], job["job"]["id"]).shown
     return f"{name}: {'; '.join(containers) or 'starting'}"

@@ -42,7 +42,7 @@ def _set(options: argparse.Namespace) -> int:
         inputs = handle.task_inputs()
         tasks = sorted(task for task in inputs if where[0] in inputs[task] and where[1] in (None, task))
         if not tasks:
-            raise JobError(f"no task of job {handle.job} reads {where[0]}; see grete job-model")
+            raise JobError(f"no task of job {handle.job.shown} reads {where[0]}; see grete job-model")
         live = is_live(handle, options)
         write_startpoints(
             handle,

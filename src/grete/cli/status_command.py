@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from grete.cli.options import add_job_options, job_text, opened_job
+from grete.cli.options import add_job_options, opened_job
 from grete.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _row(handle: JobHandle) -> dict[str, Any]:
     if recorded == "running" and not running:
         recorded = "died"  # its coordinator ended without writing a terminal state
     return {
-        "job": job_text(handle.job),
+        "job": handle.job.shown,
         "state": recorded,
         "tasks": len(handle.assignments()),
         "behind": lag["total"],

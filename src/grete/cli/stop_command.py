@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from grete.cli.options import add_job_options, job_text, opened_job, seconds
+from grete.cli.options import add_job_options, opened_job, seconds
 from grete.cli.output import print_json
 from grete.errors import JobError
 
@@ -32,14 +32,14 @@ def run(options: argparse.Namespace) -> int:
         while not options.no_wait and handle.holder() is not None:
             if time.monotonic() > until_s:
                 raise JobError(
-                    f"job {job_text(handle.job)} still runs {_GRACE_S:g} s after its deadline; look into "
+                    f"job {handle.job.shown} still runs {_GRACE_S:g} s after its deadline; look into "
                     f"{handle.state_directory / 'logs'}, or end its process"
                 )
             time.sleep(_POLL_S)
         state = handle.state()
     ended = "stopping" if options.no_wait else "ended" if state is None else state.state
     if options.output == "json":
-        print_json({"job": job_text(handle.job), "state": ended})
+        print_json({"job": handle.job.shown, "state": ended})
     else:
-        print(f"{job_text(handle.job)}: {ended}")
+        print(f"{handle.job.shown}: {ended}")
     return 0

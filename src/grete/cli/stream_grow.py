@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from grete.cli.options import add_job_options, count, job_text, warn
+from grete.cli.options import add_job_options, count, warn
 from grete.cli.output import print_json
 from grete.cli.stream_system import opened_system, parse_stream
 from grete.errors import StreamError
@@ -32,15 +32,13 @@ def run(options: argparse.Namespace) -> int:
     with opened_system(options, name.system) as system:
         before = system.partition_count(name.stream)
         readers = list(readers_after_growth(name, options.partitions, directory=system.directory, home=home))
-        problems = [f"{job_text(r.job)}: {r.problem}" for r in readers if r.problem is not None]
+        problems = [f"{r.job.shown}: {r.problem}" for r in readers if r.problem is not None]
         if problems and options.partitions > before and not options.force:
             raise StreamError("\n".join([*problems, "nothing was changed; --force does it all the same"]))
         system.add_partitions(name.stream, options.partitions)
     for reader in readers:
         if reader.is_running and options.partitions > before:
-            warn(
-                f"{job_text(reader.job)} runs; it reads the new partitions when its model is calculated anew"
-            )
+            warn(f"{reader.job.shown} runs; it reads the new partitions when its model is calculated anew")
     if options.output == "json":
         print_json({"stream": str(name), "before": before, "partitions": options.partitions})
     else:

@@ -17,6 +17,12 @@ def not_yet(config: Mapping[str, str]) -> Iterator[str]:
             f"task.checkpoint.factory={checkpoints!r}: Azure tables are not available in this version; remove it "
             f"to keep checkpoints in the checkpoint log"
         )
+    matcher = config.get("job.systemstreampartition.matcher.class")
+    if matcher:
+        yield (
+            f"job.systemstreampartition.matcher.class={matcher!r}: this version has no matchers, and the "
+            f"job would read every partition; remove the key, and name streams that hold what the job shall read"
+        )
     if _launcher(config) == "thread" and config.get("job.container.count", "1").strip() != "1":
         yield (
             "job.launcher=thread runs one container only, since one process has one Spark; set job.launcher=process "

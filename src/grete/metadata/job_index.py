@@ -27,8 +27,8 @@ def claim_stream(file: SqliteFile, job: JobId) -> None:
             connection.execute("INSERT INTO jobs VALUES (?, ?, ?)", (stream, job.name, job.id))
         elif JobId(*row) != job:
             raise JobError(
-                f"job {job} would share the coordinator stream {stream} with job {JobId(*row)}, since `_` becomes "
-                f"`-` in its name; choose another job.name or job.id"
+                f"job {job.shown} would share the coordinator stream {stream} with job {JobId(*row).shown}, since "
+                f"`_` becomes `-` in its name; choose another job.name or job.id"
             )
         failpoint("submit.claiming")
     failpoint("submit.claimed")

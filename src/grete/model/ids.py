@@ -27,7 +27,13 @@ class JobId:
     id: str = "1"
 
     def __str__(self) -> str:
+        """`name-id`: in the names of folders, scopes and changelogs, as in Samza. For people there is `shown`."""
         return f"{self.name}-{self.id}"
+
+    @property
+    def shown(self) -> str:
+        """As messages name the job and `--job` takes it: `name`, or `name:id` where the id is not 1."""
+        return self.name if self.id == "1" else f"{self.name}:{self.id}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -26,8 +26,24 @@ JOB_NAME = Key("job.name", TEXT, None, _SET_ONCE, "The job's name: letters, digi
 JOB_ID = Key("job.id", TEXT, "1", _SET_ONCE, "Tells apart several jobs of one name, each with its own state.")
 APP_CLASS = Key("app.class", CLASS, None, _QUERY, "A `grete.DataFramePipeline` as `module:Class`.")
 TASK_CLASS = Key("task.class", CLASS, None, _QUERY, "A `grete.StreamTask` as `module:Class`.")
-APP_NAME = Key("app.name", TEXT, None, _SET_ONCE, "Samza's application name.", default_doc="`job.name`")
-APP_ID = Key("app.id", TEXT, "1", _SET_ONCE, "Samza's application id.", default_doc="`job.id`")
+APP_NAME = Key(
+    "app.name",
+    TEXT,
+    None,
+    _SET_ONCE,
+    "Samza's application name.",
+    default_doc="`job.name`",
+    no_effect="see `job.name`",
+)
+APP_ID = Key(
+    "app.id",
+    TEXT,
+    "1",
+    _SET_ONCE,
+    "Samza's application id.",
+    default_doc="`job.id`",
+    no_effect="see `job.id`",
+)
 APP_MODE = Key(
     "app.mode",
     one_of("STREAM", "BATCH"),
@@ -36,7 +52,15 @@ APP_MODE = Key(
     "Samza's mode.",
     no_effect="`grete run --until-drained` ends a job when its inputs are read",
 )
-APP_RUN_ID = Key("app.run.id", TEXT, None, _INTERNAL, "One submit of the job.", default_doc="generated")
+APP_RUN_ID = Key(
+    "app.run.id",
+    TEXT,
+    None,
+    _INTERNAL,
+    "One submit of the job.",
+    default_doc="generated",
+    no_effect="each submit makes its own",
+)
 APP_RUNNER = Key(
     "app.runner.class",
     TEXT,
@@ -143,15 +167,26 @@ SSP_MAPPER = Key(
     "org.apache.samza.container.grouper.stream.HashSystemStreamPartitionMapperFactory",
     _SET_ONCE,
     "How a partition that is new after an expansion finds the partition it came from.",
+    no_effect="a key's partition is always found by hash",
 )
 SSP_MATCHER = Key(
     "job.systemstreampartition.matcher.class", TEXT, None, _SET_ONCE, "Which SSPs the job reads, by a rule."
 )
 SSP_MATCHER_REGEX = Key(
-    "job.systemstreampartition.matcher.config.regex", TEXT, None, _SET_ONCE, "Partitions, as a regex."
+    "job.systemstreampartition.matcher.config.regex",
+    TEXT,
+    None,
+    _SET_ONCE,
+    "Partitions, as a regex.",
+    no_effect="there are no matchers yet",
 )
 SSP_MATCHER_RANGES = Key(
-    "job.systemstreampartition.matcher.config.ranges", TEXT, None, _SET_ONCE, "Partitions, as in `1-3,7`."
+    "job.systemstreampartition.matcher.config.ranges",
+    TEXT,
+    None,
+    _SET_ONCE,
+    "Partitions, as in `1-3,7`.",
+    no_effect="there are no matchers yet",
 )
 SSP_MATCHER_JOB_FACTORY = Key(
     "job.systemstreampartition.matcher.config.job.factory.regex",
@@ -159,6 +194,7 @@ SSP_MATCHER_JOB_FACTORY = Key(
     r"org\.apache\.samza\.job\.local(.*ProcessJobFactory|.*ThreadJobFactory)",
     _SET_ONCE,
     "The job factories under which the matcher applies.",
+    no_effect="there are no matchers yet",
 )
 ELASTICITY = Key("job.elasticity.factor", INTEGER, "1", _SET_ONCE, "Samza's elasticity; only 1 is supported.")
 REWRITERS = Key(
@@ -257,11 +293,25 @@ CHECKPOINT_VALIDATION = Key(
     "true",
     _CONTAINER,
     "Whether a checkpoint log of more than one partition is refused.",
+    no_effect="a checkpoint log always has one partition",
 )
 DRAIN_MONITOR = Key(
-    "job.drain-monitor.enabled", BOOLEAN, "false", _CONTAINER, "Whether drains are watched for."
+    "job.drain-monitor.enabled",
+    BOOLEAN,
+    "false",
+    _CONTAINER,
+    "Whether drains are watched for.",
+    no_effect="the coordinator is asked to drain by `grete drain`",
 )
-DRAIN_POLL = Key("job.drain-monitor.poll.interval.ms", DURATION, "60000", _CONTAINER, "How often.", unit="ms")
+DRAIN_POLL = Key(
+    "job.drain-monitor.poll.interval.ms",
+    DURATION,
+    "60000",
+    _CONTAINER,
+    "How often.",
+    unit="ms",
+    no_effect="the coordinator is asked to drain by `grete drain`",
+)
 HEARTBEAT_MONITOR = Key(
     "job.container.heartbeat.monitor.enabled",
     BOOLEAN,

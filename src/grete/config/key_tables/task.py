@@ -59,6 +59,7 @@ POLL_INTERVAL = Key(
     _QUERY,
     "Pause between looks at inputs without records.",
     unit="ms",
+    no_effect="Spark asks for the next batch; see `task.trigger.interval.ms`",
 )
 SHUTDOWN = Key(
     "task.shutdown.ms", MILLISECONDS, "30000", _LIVE, "Time a container has to stop gracefully.", unit="ms"
@@ -113,8 +114,22 @@ CHECKPOINT_PATH = Key(
     "The folder of checkpoints in files; it must exist. Needed by `grete.checkpoint.file-system`, without effect for "
     "the others.",
 )
-WRITE_VERSIONS = Key(f"{_CP}.write.versions", CHECKPOINT_VERSIONS, "1,2", _QUERY, "Versions to write.")
-READ_VERSIONS = Key(f"{_CP}.read.versions", CHECKPOINT_VERSIONS, "1", _QUERY, "Versions to read, best first.")
+WRITE_VERSIONS = Key(
+    f"{_CP}.write.versions",
+    CHECKPOINT_VERSIONS,
+    "1,2",
+    _QUERY,
+    "Versions to write.",
+    no_effect="both versions are written",
+)
+READ_VERSIONS = Key(
+    f"{_CP}.read.versions",
+    CHECKPOINT_VERSIONS,
+    "1",
+    _QUERY,
+    "Versions to read, best first.",
+    no_effect="version 1 is read",
+)
 LIVE_MAX_AGE = Key(
     "task.live.checkpoint.max.age",
     DURATION,
@@ -122,6 +137,7 @@ LIVE_MAX_AGE = Key(
     _QUERY,
     "Age from which a checkpoint of another version wins.",
     unit="ms",
+    no_effect="version 1 is read",
 )
 COMMIT = Key(
     "task.commit.ms", MILLISECONDS, "60000", _QUERY, "Samza's interval.", unit="ms", no_effect=_BATCH
