@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.assembly.home import system_directory
+from grete.checkpoint.legacy_changelog import legacy_mapping, note_migration
+from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock
 from grete.config.current import in_current_words
 from grete.config.fingerprint import digest, fingerprint
@@ -54,13 +56,16 @@ class Planner:
         Raises:
             ConfigError: the configuration makes no model that the job could follow; nothing was written.
             StreamError: an input does not exist.
+            JobError: Samza's old form of the changelog mapping is there and cannot be read.
         """
         self._open_systems(config)
         partitions = {s: self.systems[s.system].partition_count(s.stream) for s in input_streams(config)}
         assignments, mapping = TaskAssignments(self._stream), ChangelogMapping(self._stream)
+        checkpoints = self.commit_system(config).checkpoint_log(checkpoint_log_name(self._job))
+        legacy = legacy_mapping(self._stream, checkpoints.read(), config, self._job)
         remembered = Remembered(
             assignments.read(),
-            mapping.read(),
+            legacy or mapping.read(),
             assignments.ssps(),
             assignments.modes(),
             LocalityManager(self._stream).read_locality(),
@@ -68,6 +73,8 @@ class Planner:
         calculated = calculate(config, partitions, remembered)
         failpoint("coordinator.model-calculated")
         mapping.write(calculated.changelog)
+        if legacy:
+            note_migration(self._stream)
         assignments.write(assignment_records(calculated.model, remembered))
         failpoint("coordinator.model-persisted")
         self._create_changelogs(config, calculated)
