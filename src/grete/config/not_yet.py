@@ -17,6 +17,12 @@ def not_yet(config: Mapping[str, str]) -> Iterator[str]:
             f"task.checkpoint.factory={checkpoints!r}: Azure tables are not available in this version; remove it "
             f"to keep checkpoints in the checkpoint log"
         )
+    coordination = config.get("job.coordinator.factory", "")
+    if aliases.canonical(aliases.COORDINATION, coordination) in ("zookeeper", "azure"):
+        yield (
+            f"job.coordinator.factory={coordination!r}: this version elects leaders in the embedded system, for the "
+            f"processes of one machine; remove the key, and run the job on one machine"
+        )
     matcher = config.get("job.systemstreampartition.matcher.class")
     if matcher:
         yield (

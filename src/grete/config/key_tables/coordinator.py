@@ -157,13 +157,30 @@ RESTART_SIGNAL = Key(
     no_effect="the coordinator restarts what a change touches",
 )
 ZK_CONNECT = Key(
-    "job.coordinator.zk.connect", TEXT, None, _CONTAINER, "ZooKeeper servers, `host:port[,host:port][/path]`."
+    "job.coordinator.zk.connect",
+    TEXT,
+    None,
+    _CONTAINER,
+    "ZooKeeper servers, `host:port[,host:port][/path]`.",
+    no_effect="there is no ZooKeeper in this version",
 )
 ZK_SESSION = Key(
-    "job.coordinator.zk.session.timeout.ms", DURATION, "30000", _CONTAINER, "Session timeout.", unit="ms"
+    "job.coordinator.zk.session.timeout.ms",
+    DURATION,
+    "30000",
+    _CONTAINER,
+    "Session timeout.",
+    unit="ms",
+    no_effect="there is no ZooKeeper in this version",
 )
 ZK_CONNECTION = Key(
-    "job.coordinator.zk.connection.timeout.ms", DURATION, "60000", _CONTAINER, "Time to connect.", unit="ms"
+    "job.coordinator.zk.connection.timeout.ms",
+    DURATION,
+    "60000",
+    _CONTAINER,
+    "Time to connect.",
+    unit="ms",
+    no_effect="there is no ZooKeeper in this version",
 )
 ZK_CONSENSUS = Key(
     "job.coordinator.zk.consensus.timeout.ms",
@@ -172,6 +189,7 @@ ZK_CONSENSUS = Key(
     _CONTAINER,
     "Time in which processors agree on a job model.",
     unit="ms",
+    no_effect="there is no ZooKeeper in this version",
 )
 ZK_ACTIVE_MODEL = Key(
     "job.coordinator.zk.enable-startup-with-active-job-model",
@@ -188,6 +206,7 @@ AZURE_CONNECT = Key(
     _CONTAINER,
     "Connection string of the Azure storage account; write it as `${env:NAME}`.",
     is_secret=True,
+    no_effect="there is no Azure in this version",
 )
 AZURE_BLOB_LENGTH = Key(
     "job.coordinator.azure.blob.length",
@@ -330,7 +349,13 @@ YARN_HEARTBEAT_SLEEP = Key(
     "yarn.container.heartbeat.retry-sleep-duration.ms", DURATION, "10000", _CONTAINER, "Pause.", unit="ms"
 )
 YARN_RESOURCES = Key(
-    "yarn.resources.%s", TEXT, None, _CONTAINER, "Resources of the environments (isolation).", is_open=True
+    "yarn.resources.%s",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Resources of the environments (isolation).",
+    is_open=True,
+    no_effect="framework and application share an environment in this version",
 )
 YARN_OTHER = Key("yarn.%s", TEXT, None, _CONTAINER, "Passed on to YARN.", is_open=True)
 

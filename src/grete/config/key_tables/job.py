@@ -348,6 +348,7 @@ SPLIT_DEPLOYMENT = Key(
     _CONTAINER,
     "Whether framework and application have environments of their own.",
     renamed_from=("samza.cluster.based.job.coordinator.dependency.isolation.enabled",),
+    no_effect="framework and application share an environment in this version",
 )
 PROCESSOR_ID = Key("processor.id", TEXT, None, _CONTAINER, "This processor's id, in embedded mode.")
 PROCESSOR_LIST = Key(
