@@ -210,7 +210,8 @@ def test_a_paused_coordinator_that_was_succeeded_ends_without_effect(job: Job) -
 
         def second_runs() -> bool:
             with open_job(JobId("job")) as handle:
-                return state() == "running" and handle.config()["owner"] == "second"
+                owner = handle.config()["owner"]
+            return owner == "second" and state() == "running" and _epoch() == 2
 
         eventually(second_runs)
         first.send_signal(signal.SIGCONT)
