@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from grete.checkpoint.task_commit import TaskCommit
+from grete.config.rewriters import RegexInputRewriter
 from grete.coordinator.job_model import Remembered, calculate
 from grete.coordinator.monitors.containers import (
     ContainerFacts,
@@ -83,6 +84,23 @@ def test_a_new_stream_that_goes_away_is_forgotten() -> None:
     assert len(monitor.observe({"local": ["orders-us"]}, 0)) == 1
     assert monitor.observe({"local": []}, 1) == ()
     assert len(monitor.observe({"local": ["orders-us"]}, 2)) == 1
+
+
+def test_what_the_job_writes_itself_never_becomes_its_input() -> None:
+    config = {
+        **REGEX,
+        "job.name": "orders",
+        "job.config.rewriter.orders.regex": ".*",
+        "stores.totals.factory": "grete.store.sqlite",
+        "stores.other.changelog": "elsewhere.log",
+        "task.outputs": "local.sums, elsewhere.in",
+        "task.poison.dead-letter.stream": "local.dead",
+    }
+    names = ["orders-1-totals-changelog", "log", "sums", "dead", "in"]
+    (finding,) = InputRegexMonitor(input_regexes(config), []).observe({"local": names}, 0)
+    assert finding.found == (SystemStream("local", "in"), SystemStream("local", "log"))
+    rewritten = RegexInputRewriter(lambda system, _: names).rewrite("orders", config)
+    assert rewritten["task.inputs"] == "local.in,local.log"
 
 
 def test_rewriters_of_other_kinds_are_no_regexes() -> None:

@@ -13,7 +13,7 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock
 from grete.config.current import in_current_words
 from grete.config.fingerprint import digest, fingerprint
-from grete.config.rewriters import apply_rewriters
+from grete.config.rewriters import with_new_inputs
 from grete.config.stores import changelog_stream, store_names
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Calculated, Remembered, calculate, input_streams
@@ -92,16 +92,16 @@ class Planner:
         return self.systems[name]
 
     def with_new_streams(self, config: Mapping[str, str]) -> dict[str, str]:
-        """The configuration after its rewriters have looked at the streams that there are now.
+        """The configuration with the inputs that its patterns choose from the streams that there are now.
 
         Raises:
-            ConfigError: a rewriter refuses.
+            ConfigError: a pattern cannot be used.
         """
 
         def list_streams(system: str, rewritten: Mapping[str, str]) -> Sequence[str]:
             return self.system(system, rewritten).streams()
 
-        return in_current_words(apply_rewriters(config, list_streams=list_streams))
+        return in_current_words(with_new_inputs(config, list_streams=list_streams))
 
     def _create_changelogs(self, config: Mapping[str, str], calculated: Calculated) -> None:
         """One partition for every task there ever was (S2-105)."""

@@ -15,6 +15,7 @@ from typing import Protocol
 from grete.config import aliases, java_values
 from grete.config.java_regex import compile_java
 from grete.config.redact import redact_value
+from grete.config.stores import own_streams
 from grete.config.streams import task_inputs
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
@@ -52,6 +53,22 @@ def apply_rewriters(
     result = dict(config)
     for name in rewriter_names(config):
         result = _checked(name, _load(name, result, list_streams, environment).rewrite(name, dict(result)))
+    return result
+
+
+def with_new_inputs(config: Mapping[str, str], *, list_streams: StreamLister) -> dict[str, str]:
+    """The configuration with the streams that its `regex-input` rewriters choose now; no other rewriter is applied.
+
+    For a job that runs: what else was rewritten is in its configuration already.
+
+    Raises:
+        ConfigError: a regex cannot be used.
+    """
+    result = dict(config)
+    for name in rewriter_names(config):
+        chosen = aliases.canonical(aliases.REWRITERS, config.get(f"job.config.rewriter.{name}.class", ""))
+        if chosen == "regex-input":
+            result = RegexInputRewriter(list_streams).rewrite(name, result)
     return result
 
 
@@ -141,6 +158,8 @@ class EnvironmentConfigRewriter:
 class RegexInputRewriter:
     """Samza's RegExTopicGenerator: every stream of a system whose whole name matches a regex becomes an input.
 
+    Unlike Samza's it leaves out what the job writes itself (`grete.config.stores.own_streams`).
+
     `job.config.rewriter.<name>.regex`, `.system`, and `.config.<property>` for properties that each of them gets.
     """
 
@@ -159,8 +178,11 @@ class RegexInputRewriter:
                 raise ConfigError(f"No {prefix}{needed} defined in config; the rewriter {name} needs it")
         system = config[prefix + "system"]
         pattern = compile_java(config[prefix + "regex"], used_by=f"{prefix}regex")
+        own = own_streams(config, system)
         matching = {
-            SystemStream(system, s) for s in self._list_streams(system, config) if pattern.fullmatch(s)
+            SystemStream(system, s)
+            for s in self._list_streams(system, config)
+            if pattern.fullmatch(s) and s not in own
         }
         existing = set(task_inputs(config))
         for both in sorted(matching & existing):

@@ -8,6 +8,11 @@ from grete.model.ids import JobId, SystemStream
 
 _SETTINGS_OF_ALL = ("stores.default.", "stores.backup.factories", "stores.restore.factories")
 """Samza's settings for all stores: they look like stores of these names, and are none."""
+_WRITTEN = (
+    "task.outputs",
+    "task.poison.dead-letter.stream",
+    "metrics.reporter.diagnosticsreporter.stream",
+)
 
 
 def store_names(config: Mapping[str, str]) -> list[str]:
@@ -27,6 +32,21 @@ def changelog_stream(store: str, job: JobId, config: Mapping[str, str]) -> str:
     if not named:
         return f"{job}-{store}-changelog"
     return SystemStream.parse(named).stream if "." in named else named
+
+
+def own_streams(config: Mapping[str, str], system: str) -> set[str]:
+    """The streams of a system that the job is known to write itself: changelogs, outputs, dead letters, diagnostics.
+
+    A pattern that chooses inputs must not choose these: the job would read what it writes, without end.
+    """
+    job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
+    changelogs = {
+        changelog_stream(store, job, config)
+        for store in store_names(config)
+        if changelog_system(store, config) in (None, system)
+    }
+    written = [name.strip() for key in _WRITTEN for name in config.get(key, "").split(",")]
+    return changelogs | {n.removeprefix(f"{system}.") for n in written if n.startswith(f"{system}.")}
 
 
 def changelog_system(store: str, config: Mapping[str, str]) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from grete.config import aliases
 from grete.config.java_regex import compile_java
 from grete.config.rewriters import rewriter_names
+from grete.config.stores import own_streams
 from grete.coordinator.monitors.findings import PartitionChange, PartitionsChanged, StreamsChanged
 from grete.model.ids import SystemStream
 
@@ -42,10 +43,18 @@ class PartitionCountMonitor:
 
 @dataclass(frozen=True, slots=True)
 class InputRegex:
-    """A system and the pattern by which a rewriter chooses its streams; the whole name must match."""
+    """A system and the pattern by which a rewriter chooses its streams; the whole name must match.
+
+    `left_out` are streams that the job writes itself.
+    """
 
     system: str
     pattern: re.Pattern[str]
+    left_out: frozenset[str] = frozenset()
+
+    def chooses(self, name: str) -> bool:
+        """Whether a stream of the system becomes an input."""
+        return name not in self.left_out and self.pattern.fullmatch(name) is not None
 
 
 def input_regexes(config: Mapping[str, str]) -> list[InputRegex]:
@@ -60,7 +69,8 @@ def input_regexes(config: Mapping[str, str]) -> list[InputRegex]:
         chosen = aliases.canonical(aliases.REWRITERS, config.get(f"{prefix}class", ""))
         if chosen == "regex-input" and f"{prefix}regex" in config and f"{prefix}system" in config:
             pattern = compile_java(config[f"{prefix}regex"], used_by=f"{prefix}regex")
-            found.append(InputRegex(config[f"{prefix}system"], pattern))
+            system = config[f"{prefix}system"]
+            found.append(InputRegex(system, pattern, frozenset(own_streams(config, system))))
     return found
 
 
@@ -86,7 +96,7 @@ class InputRegexMonitor:
             SystemStream(regex.system, name)
             for regex in self.regexes
             for name in facts.get(regex.system, ())
-            if regex.pattern.fullmatch(name)
+            if regex.chooses(name)
         )
         new -= self._inputs
         if new == self._told:
