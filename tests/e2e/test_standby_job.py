@@ -63,3 +63,4 @@ def test_a_lost_store_comes_back_from_the_copy_that_a_standby_container_kept(cou
     assert counter_job.run().returncode == 0
     counter_job.assert_exactly_once(2 * RECORDS)
     assert counter_job.log().count("was taken over from the standby copy") == 2
+    assert copies(counter_job) == changelog_ends(counter_job)

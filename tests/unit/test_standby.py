@@ -188,8 +188,7 @@ def test_a_standby_follows_until_it_is_told_otherwise(job: JobUnderTest, tmp_pat
     stop = threading.Event()
     stop.set()
     run = follower(job, tmp_path)
-    assert run.execute(Control(stop), until_drained=False) is Ended.INTERRUPTED
-    assert run.execute(Control(threading.Event()), until_drained=True) is Ended.DRAINED
+    assert run.execute(Control(stop)) is Ended.INTERRUPTED
     run.close()
     file = store_of(tmp_path, "standby-0")
     with apsw.Connection(str(file)) as connection:
@@ -203,7 +202,9 @@ def test_a_standby_that_cannot_write_tries_again_and_does_not_end(
     in_the_way = tmp_path / "jobs" / "job-1" / "standby-0"
     in_the_way.write_text("a file where the folder should be")
     run = follower(job, tmp_path)
-    assert run.execute(Control(threading.Event()), until_drained=True) is Ended.DRAINED
+    stop = threading.Event()
+    stop.set()
+    assert run.execute(Control(stop)) is Ended.INTERRUPTED
     assert "will try again" in caplog.text
     in_the_way.unlink()
     assert list(run.catch_up().values()) == [1]

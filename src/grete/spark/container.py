@@ -56,7 +56,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
 def _follow(assignment: Assignment, home: Path, control: Control) -> Ended:
     run = StandbyRun(assignment, home, system_directory(assignment, setup.single_system(assignment), home))
     try:
-        return run.execute(control, until_drained=assignment.until_drained)
+        return run.execute(control)
     finally:
         run.close()
 

@@ -43,9 +43,10 @@ class StandbyRun:
         self._access = LocalAccess(str(system_directory), clock)
         self._files: dict[tuple[TaskName, str], StoreFile] = {}
 
-    def execute(self, control: Control, *, until_drained: bool) -> Ended:
-        """Catch up again and again; once, when the job shall end when it is drained.
+    def execute(self, control: Control) -> Ended:
+        """Catch up again and again, a last time when told to end.
 
+        A job that drains asks its standby containers to end when its others have: so the copies are at the end, too.
         What fails is tried again: a standby that is late does no harm, a job that ends because of it would.
         """
         while True:
@@ -56,8 +57,6 @@ class StandbyRun:
                 self._close_files()
             if control.is_set():
                 return Ended.INTERRUPTED
-            if until_drained:
-                return Ended.DRAINED
             control.wait(_INTERVAL_S)
 
     def catch_up(self) -> Mapping[tuple[TaskName, str], int]:
