@@ -11,7 +11,7 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.nightly]
 
 
-def test_nothing_is_lost_or_done_twice_whatever_is_killed(tmp_path: Path) -> None:
+def test_nothing_is_lost_or_done_twice_with_spark_either(tmp_path: Path) -> None:
     log = tmp_path / "kills.log"
     options = ["--own-job", "--rounds", "8", "--seed", "1", "--kill-time", "8", "--log-file", str(log)]
     done = subprocess.run(

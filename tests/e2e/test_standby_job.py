@@ -1,4 +1,4 @@
-"""A job with standby containers, for real: they follow while it runs, end with it, and give a lost store back."""
+"""A job with standby containers, with Spark: its Python workers take lost stores over from the copies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from grete.clock import SystemClock
 from grete.systems.local import LocalSystem
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 RECORDS = 3_000
 CHANGELOG = "counter-1-counts-changelog"

@@ -139,6 +139,11 @@ class JobHandle:
         """The container of each task."""
         return TaskAssignments(self.stream).read()
 
+    def active_tasks(self) -> list[TaskName]:
+        """The tasks that process, without their standby copies; sorted."""
+        modes = TaskAssignments(self.stream).modes()
+        return sorted(t for t in self.assignments() if modes.get(t) is not TaskMode.STANDBY)
+
     def changelog_mapping(self) -> dict[TaskName, int]:
         """The changelog partition of each task there ever was."""
         return ChangelogMapping(self.stream).read()

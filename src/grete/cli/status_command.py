@@ -55,7 +55,7 @@ def _row(handle: JobHandle) -> dict[str, Any]:
     return {
         "job": handle.job.shown,
         "state": recorded,
-        "tasks": len(handle.assignments()),
+        "tasks": len(handle.active_tasks()),
         "behind": lag["total"],
         "lag": lag,
         "run_by": str(holder) if running else None,

@@ -17,12 +17,11 @@ from pathlib import Path
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.errors import JobError
-from grete.spark import setup
 from grete.spark.assignment import Assignment
 from grete.spark.container_life import ContainerLife, OnBatch, leave_word
 from grete.spark.control import Control, Ended
-from grete.spark.job_run import JobRun, system_directory
-from grete.spark.standby import StandbyRun
+from grete.spark.job_run import JobRun
+from grete.spark.standby import follow
 
 _log = logging.getLogger("grete.container")
 EXIT_FAILED = 1
@@ -42,7 +41,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
         name = container_name(assignment.container_id)
         with observed(assignment.config, assignment.job, name, home, own_process=own_process):
             if assignment.is_standby:
-                return _follow(assignment, home, control)
+                return follow(assignment, home, control)
             run = JobRun(assignment, home, stop=control)
             run.on_outcome = on_batch
             try:
@@ -51,14 +50,6 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
                 run.close()
 
     return ContainerLife(environment, stop, work).run()
-
-
-def _follow(assignment: Assignment, home: Path, control: Control) -> Ended:
-    run = StandbyRun(assignment, home, system_directory(assignment, setup.single_system(assignment), home))
-    try:
-        return run.execute(control)
-    finally:
-        run.close()
 
 
 def main() -> int:

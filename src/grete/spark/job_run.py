@@ -47,7 +47,7 @@ class JobRun:
         self._clock: Clock = SystemClock()
         self._config = assignment.config
         self._system_name = setup.single_system(assignment)
-        self._system = LocalSystem(system_directory(assignment, self._system_name, home), self._clock)
+        self._system = LocalSystem(setup.system_directory(assignment, self._system_name, home), self._clock)
         self._lineages = LineageDirectory(assignment.state_directory(home) / "lineages")
         self._checkpoints: CheckpointStore | None = None
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
@@ -204,8 +204,3 @@ class JobRun:
         query = Query(run_batch, settings, self._stop)
         query.on_outcome = self.on_outcome
         return query.run(spark, frame)
-
-
-def system_directory(assignment: Assignment, system: str, home: Path) -> Path:
-    """The folder of an embedded system."""
-    return Path(assignment.config.get(f"systems.{system}.path", str(home / "local")))

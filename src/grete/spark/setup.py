@@ -42,6 +42,11 @@ def single_system(assignment: Assignment) -> str:
     return systems[0]
 
 
+def system_directory(assignment: Assignment, system: str, home: Path) -> Path:
+    """The folder of an embedded system."""
+    return Path(assignment.config.get(f"systems.{system}.path", str(home / "local")))
+
+
 def committed(assignment: Assignment, system: LocalSystem) -> dict[TaskName, TaskCommit]:
     """What the checkpoint log has of the container's tasks."""
     log = system.checkpoint_log(checkpoint_log_name(assignment.job))

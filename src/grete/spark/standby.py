@@ -98,3 +98,13 @@ class StandbyRun:
         self._close_files()
         self._access.close()
         self._system.close()
+
+
+def follow(assignment: Assignment, home: Path, control: Control) -> Ended:
+    """What a standby container does from its assignment to its end."""
+    directory = setup.system_directory(assignment, setup.single_system(assignment), home)
+    run = StandbyRun(assignment, home, directory)
+    try:
+        return run.execute(control)
+    finally:
+        run.close()

@@ -58,10 +58,21 @@ class _Batch:
 
 
 class ContainerUnderTest:
-    """One incarnation of one container. Opening it fences the one before, as starting a real one does."""
+    """One incarnation of one container. Opening it fences the one before, as starting a real one does.
+
+    `opening` tells apart those that are opened under one epoch: batches of a lineage are numbered from zero, and one
+    that its lineage has committed is not run again.
+    """
 
     def __init__(
-        self, assignment: Assignment, system: LocalSystem, ends: BlockedEnds, clock: Clock, home: Path
+        self,
+        assignment: Assignment,
+        system: LocalSystem,
+        ends: BlockedEnds,
+        clock: Clock,
+        home: Path,
+        *,
+        opening: str = "",
     ) -> None:
         self.assignment = assignment
         self._system = system
@@ -77,7 +88,7 @@ class ContainerUnderTest:
         )
         setup.create_outputs(assignment, system)
         spec = setup.runner_spec(assignment, system, home)
-        lineage = f"{assignment.container_id}-{assignment.epoch}"
+        lineage = f"{assignment.container_id}-{assignment.epoch}{opening}"
         positions = setup.store_positions(spec, system)
         self._commits = BatchCommits(spec, target, lineage, resumed(commits, starting), positions)
         wanted = {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()}
@@ -92,6 +103,10 @@ class ContainerUnderTest:
     def shut_down(self) -> list[TaskName]:
         """Tasks that asked to be shut down."""
         return [self.assignment.tasks[index].name for index in sorted(self._shut_down)]
+
+    def stop_at_the_end(self) -> None:
+        """Nothing is read that is not there now."""
+        self._plan.stop_at_the_end()
 
     def run_batch(self, *, commit: bool) -> BatchOutcome | None:
         """Run the next batch; None when there is nothing to do.

@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rounds", type=int, default=0, help="kills; 0 is for ever")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--without-spark", action="store_true", help="the own job's containers have no Spark")
     parser.add_argument("--restart", help="command that starts a coordinator again; it is not waited for")
     parser.add_argument("--broker-pid-file", type=Path)
     parser.add_argument("--broker-start", help="command that starts the broker in the background")
@@ -135,7 +136,7 @@ def _rounds(count: int) -> Iterator[int]:
 
 def _own_job(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="grete-chaos-") as name, ExitStack() as stack:
-        own = OwnJob(Path(name))
+        own = OwnJob(Path(name), spark=not options.without_spark)
         stack.callback(own.close)
         own.send(2_000)
         own.start()

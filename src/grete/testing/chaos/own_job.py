@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +14,9 @@ import orjson
 
 import grete
 from grete.clock import SystemClock
+from grete.metadata.access import FILE_NAME, open_coordinator_stream
+from grete.metadata.job_state import read_state
+from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
 
@@ -25,6 +28,7 @@ task.class=grete.testing.chaos.own_job:Count
 task.inputs=local.chaos-in
 task.outputs=local.chaos-out
 job.container.count=2
+job.standbytasks.replication.factor=2
 task.max.records.per.batch=1000
 job.coordinator.lease.ttl.ms=6000
 systems.local.samza.offset.default=oldest
@@ -59,12 +63,14 @@ class Count(grete.StreamTask):
 class OwnJob:
     """The job in a home of its own."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, spark: bool = True) -> None:
         self.home = home
+        self._run = ["grete.cli.main", "run", "--quiet"] if spark else ["grete.testing.sparkless"]
         self.sent = 0
         self._log = (home / "coordinator.log").open("ab")
         self._config = home / "chaos.properties"
         self._config.write_text(_PROPERTIES, encoding="ascii")
+        self._epoch = 0
         self._coordinators: list[subprocess.Popen[bytes]] = []
 
     def send(self, records: int) -> None:
@@ -75,11 +81,11 @@ class OwnJob:
             local.append("chaos-in", (Message(b"key%d" % (i % KEYS), b"{}", i) for i in numbers))
         self.sent += records
 
-    def start(self, *more: str) -> subprocess.Popen[bytes]:
+    def start(self) -> subprocess.Popen[bytes]:
         """A coordinator; it adopts the containers of one that was killed."""
-        known = (self.home / "local" / "coordinator.db").exists()
-        which = ["--job", JOB] if known else ["--config", str(self._config)]
-        command = [sys.executable, "-m", "grete.cli.main", "run", "--quiet", *which, *more]
+        self._epoch = self._epoch_in_the_stream()
+        which = ["--job", JOB] if self._epoch else ["--config", str(self._config)]
+        command = [sys.executable, "-m", *self._run, *which]
         environment = {**os.environ, "GRETE_HOME": str(self.home)}
         process = subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log)  # noqa: S603
         self._coordinators.append(process)
@@ -91,11 +97,23 @@ class OwnJob:
         self.start()
 
     def stop(self) -> int:
-        """Stop at a batch boundary; the last coordinator's exit code."""
+        """Stop at a batch boundary; the last coordinator's exit code.
+
+        One that has only just been started is waited for: until it coordinates, a signal ends it and nothing else.
+        """
         last = self._coordinators[-1]
+        _wait_until(lambda: last.poll() is not None or self._epoch_in_the_stream() > self._epoch, 120)
         if last.poll() is None:
             last.terminate()
         return last.wait(120)
+
+    def _epoch_in_the_stream(self) -> int:
+        """The last coordinator that said it runs; 0 for none."""
+        if not (self.home / "local" / FILE_NAME).exists():
+            return 0
+        with open_coordinator_stream({}, JobId(JOB), self.home) as stream:
+            state = read_state(stream)
+        return 0 if state is None else state.epoch
 
     def close(self) -> None:
         """Nothing of it runs afterwards."""
@@ -120,12 +138,7 @@ class OwnJob:
 
     def wait_until_counted(self, records: int, timeout_s: float) -> bool:
         """Whether so many records are counted within the time."""
-        deadline_s = time.monotonic() + timeout_s
-        while time.monotonic() < deadline_s:
-            if sum(map(len, self.counts().values())) >= records:
-                return True
-            time.sleep(0.2)
-        return False
+        return _wait_until(lambda: sum(map(len, self.counts().values())) >= records, timeout_s)
 
     def problems(self) -> Iterator[str]:
         """What was lost, done twice or out of order; nothing when all is well."""
@@ -138,3 +151,12 @@ class OwnJob:
                 lost, more = sorted(set(expected) - set(seen)), len(seen) - len(set(seen))
                 what = f"{len(lost)} lost {lost[:5]}, {more} done twice" if lost or more else "out of order"
                 yield f"{key}: {len(expected)} records, {what}"
+
+
+def _wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.2)
+    return True

@@ -1,0 +1,122 @@
+"""A job with everything but Spark: for tests of what surrounds it, in seconds and without Java.
+
+    python -m grete.testing.sparkless --config FILE [--until-drained]
+    python -m grete.testing.sparkless --job NAME [--until-drained]
+
+Coordinator, launcher, processes, heartbeats, job model, fences, tasks, stores, commits and standby containers are the
+real ones. What is missing is what Spark does: batches are planned by the same plan, and run one after another here.
+DataFrame pipelines cannot run so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from grete.assembly import RunOptions, run_job
+from grete.assembly.home import parse_job
+from grete.clock import SystemClock
+from grete.diagnostics.observe import observed
+from grete.diagnostics.streams import container_name
+from grete.spark import setup
+from grete.spark.assignment import Assignment
+from grete.spark.container_life import ContainerLife, OnBatch, leave_word
+from grete.spark.control import Control, Ended
+from grete.spark.standby import follow
+from grete.systems.local import LocalSystem
+from grete.testing.job_container import BlockedEnds, ContainerUnderTest
+
+_IDLE_S = 0.05
+COMMAND = (sys.executable, "-m", "grete.testing.sparkless")
+"""The container's command, for `RunOptions.container_command`."""
+
+
+def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
+    """As `grete.spark.container.run_container`, without Spark."""
+    home = Path(environment.get("GRETE_HOME", ".grete")).resolve()
+
+    def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
+        with observed(assignment.config, assignment.job, container_name(assignment.container_id), home):
+            if assignment.is_standby:
+                return follow(assignment, home, control)
+            return _process(assignment, home, control, on_batch)
+
+    return ContainerLife(environment, stop, work).run()
+
+
+def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch) -> Ended:
+    path = assignment.config.get("job.application.path")
+    if path and path not in sys.path:
+        sys.path.insert(0, path)
+    clock = SystemClock()
+    with ExitStack() as stack:
+        directory = setup.system_directory(assignment, setup.single_system(assignment), home)
+        system = LocalSystem(directory, clock)
+        stack.callback(system.close)
+        container = ContainerUnderTest(
+            assignment, system, BlockedEnds(system), clock, home, opening=f"-{uuid.uuid4().hex}"
+        )
+        stack.callback(container.close)
+        if assignment.until_drained:
+            container.stop_at_the_end()
+        batch = 0
+        while not control.is_set():
+            outcome = container.run_batch(commit=True)
+            if outcome is not None:
+                on_batch(batch, outcome)
+                batch += 1
+            elif container.all_shut_down:
+                return Ended.SHUTDOWN
+            elif assignment.until_drained:
+                return Ended.DRAINED
+            else:
+                control.wait(_IDLE_S)
+        return Ended.INTERRUPTED
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Coordinate a job when told which, else be a container of one."""
+    logging.basicConfig(
+        level=os.environ.get("GRETE_LOG_LEVEL", "INFO"),
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+    if arguments:
+        return _coordinate(arguments)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    return run_container(os.environ, stop)
+
+
+def _coordinate(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m grete.testing.sparkless")
+    parser.add_argument("--config", action="append", default=[])
+    parser.add_argument("--job", type=parse_job)
+    parser.add_argument("--until-drained", action="store_true")
+    options = parser.parse_args(arguments)
+    return run_job(
+        RunOptions(
+            config_paths=options.config,
+            job=options.job,
+            until_drained=options.until_drained,
+            container_command=COMMAND,
+        )
+    )
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    if not sys.argv[1:]:
+        leave_word(code)
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -1,0 +1,96 @@
+"""A whole job without Spark, killed at random: coordinator, containers, standby containers."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from grete.clock import SystemClock
+from grete.systems.local import LocalSystem
+from grete.testing.chaos.own_job import OwnJob
+
+pytestmark = pytest.mark.fault
+CHANGELOG = "chaos-1-counts-changelog"
+
+
+def test_nothing_is_lost_or_done_twice_whatever_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "kills.log"
+    options = ["--own-job", "--without-spark", "--rounds", "8", "--seed", "5", "--kill-time", "1.5"]
+    done = subprocess.run(
+        [sys.executable, "-m", "grete.testing.chaos", *options, "--log-file", str(log)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert log.read_text().count("killing container") >= 1
+    assert log.read_text().count("killing coordinator") >= 1
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[OwnJob]:
+    job = OwnJob(tmp_path, spark=False)
+    yield job
+    job.close()
+
+
+def changelog_ends(home: Path) -> list[int]:
+    with closing(LocalSystem(home / "local", SystemClock())) as local:
+        return sorted(int(end.upcoming) for end in local.offsets(CHANGELOG).values())
+
+
+def copies(home: Path) -> list[int]:
+    found = []
+    for path in (home / "jobs" / "chaos-1" / "standby-0").rglob("counts.db"):
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            found += [position for (position,) in connection.execute("SELECT position FROM meta")]
+    return sorted(found)
+
+
+def test_lost_stores_come_back_from_the_copies_that_standby_containers_kept(own: OwnJob) -> None:
+    own.send(1_000)
+    own.start()
+    assert own.wait_until_counted(1_000, 60)
+    deadline = time.monotonic() + 60
+    while copies(own.home) != changelog_ends(own.home):
+        assert time.monotonic() < deadline, "the standby containers did not catch up"
+        time.sleep(0.05)
+    assert own.stop() == 0
+    shutil.rmtree(own.home / "jobs" / "chaos-1" / "stores")
+    own.send(500)
+    own.start()
+    assert own.wait_until_counted(1_500, 60)
+    assert own.stop() == 0
+    assert list(own.problems()) == []
+    assert copies(own.home) == changelog_ends(own.home)
+    logs = "".join(path.read_text() for path in (own.home / "jobs" / "chaos-1" / "logs").glob("*.log"))
+    assert logs.count("was taken over from the standby copy") == 2
+
+
+def test_a_job_goes_on_when_its_standby_containers_are_killed(own: OwnJob) -> None:
+    own.send(200)
+    own.start()
+    assert own.wait_until_counted(200, 60)
+    killed = 0
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (path / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if f"GRETE_HOME={own.home}".encode() in environment and b"SAMZA_CONTAINER_ID=0-0" in environment:
+            subprocess.run(["kill", f"-{signal.SIGKILL}", path.name], check=True)
+            killed += 1
+    assert killed == 1
+    own.send(200)
+    assert own.wait_until_counted(400, 60)
+    assert own.stop() == 0
+    assert list(own.problems()) == []
