@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from grete.checkpoint.coordinator_stream_store import CoordinatorStreamCheckpoin
 from grete.checkpoint.file_system_store import FileSystemCheckpointStore
 from grete.checkpoint.store import CheckpointStore, Offsets, StoreContext, StoredCheckpoint
 from grete.clock import SystemClock
-from grete.errors import ConfigError, Fenced
+from grete.errors import ConfigError, Fenced, LogError
 from grete.keyed_log.base import Entry
 from grete.metadata.access import open_coordinator_stream
 from grete.model.fence import Fence
@@ -130,3 +131,23 @@ def test_a_task_whose_name_makes_no_file_is_refused_with_the_way_out(tmp_path: P
         pytest.raises(ConfigError, match=r"grete\.checkpoint\.log"),
     ):
         store.write({TaskName("../../etc/passwd"): StoredCheckpoint({SSP: "5"})})
+
+
+def test_a_folder_that_goes_away_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    with closing(FileSystemCheckpointStore(context(folder))) as store:
+        store.write({TASK: StoredCheckpoint({SSP: "5"}, "c")})
+        shutil.rmtree(folder)
+        for use in (lambda: store.write({TASK: StoredCheckpoint({SSP: "6"})}), lambda: store.read({TASK})):
+            with pytest.raises(LogError, match="check space, path and permissions"):
+                use()
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    with closing(FileSystemCheckpointStore(context(tmp_path))) as store:
+        store.write({TASK: StoredCheckpoint({SSP: "5"}, "c")})
+        (tmp_path / f"my_job-{TASK}-checkpoints.tmp").mkdir()
+        with pytest.raises(LogError, match=r"checkpoints\.tmp"):
+            store.write({TASK: StoredCheckpoint({SSP: "6"}, "d")})
+        assert store.read({TASK}) == {TASK: StoredCheckpoint({SSP: "5"}, "c")}

@@ -7,6 +7,7 @@ name, synced and renamed. A file per task and a sync per file: for jobs of few t
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -21,7 +22,6 @@ from grete.failpoints import failpoint
 from grete.model.ids import TaskName
 from grete.wire import checkpoint_json
 
-_NO_SPACE = 28
 _LONGEST_NAME = 255  # bytes of a file's name, whatever the file system
 
 
@@ -51,8 +51,6 @@ class FileSystemCheckpointStore(CheckpointStore):
             content = path.read_bytes()
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise LogError(f"cannot read {path}: {error.strerror}; check path and permissions") from error
         try:
             offsets = checkpoint_json.read_v1(content)
         except WireError as error:
@@ -85,13 +83,9 @@ class FileSystemCheckpointStore(CheckpointStore):
         """See CheckpointStore. There is no fence: what a fenced container still writes is an old copy, and
         `resolve` knows it as one.
         """
-        try:
-            with self._locked():
-                for task, checkpoint in sorted(checkpoints.items()):
-                    self._write(task, checkpoint)
-        except OSError as error:
-            kind = StorageFull if error.errno == _NO_SPACE else LogError
-            raise kind(f"cannot write checkpoints to {self._root}: {error.strerror}") from error
+        with self._locked():
+            for task, checkpoint in sorted(checkpoints.items()):
+                self._write(task, checkpoint)
 
     def _write(self, task: TaskName, checkpoint: StoredCheckpoint) -> None:
         assert checkpoint.offsets is not None, "damage is read, never written"
@@ -121,14 +115,21 @@ class FileSystemCheckpointStore(CheckpointStore):
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """One reader or writer of the job at a time, so that a file and its proof are seen together."""
-        descriptor = os.open(
-            self._root / f".{self._job.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
-        )
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+            descriptor = os.open(
+                self._root / f".{self._job.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+            )
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            kind = StorageFull if error.errno == errno.ENOSPC else LogError
+            raise kind(
+                f"the checkpoint files in {self._root} cannot be used: {error.strerror} "
+                f"({error.filename or 'no file'}); check space, path and permissions"
+            ) from error
 
     def close(self) -> None:
         """See CheckpointStore."""
