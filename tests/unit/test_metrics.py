@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grete.assembly.heartbeats import Heartbeats
+from grete.assembly.lag import RecentLag
 from grete.assembly.metrics import MetricFacts, job_metrics
 from grete.assembly.view import View
 from grete.checkpoint.lag import JobLag, SspLag
@@ -181,6 +182,21 @@ def test_a_job_model_is_encoded_once_and_served_anew_when_it_changes(view: View)
     second = view.job_model_document()
     assert b"Partition 3" in second
     assert b"hunter2" not in second
+
+
+def test_lag_that_takes_long_to_measure_is_measured_less_often() -> None:
+    clock, measured = ManualClock(), list[float]()
+
+    def measure() -> JobLag:
+        measured.append(clock.monotonic_s())
+        clock.advance(0.5)
+        return JobLag(())
+
+    recent = RecentLag(measure, clock)
+    for _ in range(100):
+        recent.get()
+        clock.advance(0.25)
+    assert measured == [0, 5.5, 11, 16.5, 22]
 
 
 def test_without_a_stream_the_lag_is_unknown_and_the_other_metrics_are_there(view: View, home: Path) -> None:

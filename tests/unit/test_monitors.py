@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from grete.checkpoint.task_commit import TaskCommit
+from grete.checkpoint.latest_offsets import Offsets
 from grete.config.rewriters import RegexInputRewriter
 from grete.coordinator.job_model import Remembered, calculate
 from grete.coordinator.monitors.containers import (
@@ -245,7 +245,7 @@ def test_all_monitors_read_a_real_system_and_tell_what_changed(system: LocalSyst
     system.create_stream(StreamSpec("orders-eu", 2))
     stream = SystemStream("local", "orders-eu")
     model = calculate(CONFIG, {stream: 2}, Remembered()).model
-    commits: dict[TaskName, TaskCommit] = {}
+    commits: dict[TaskName, Offsets] = {}
     containers: dict[ContainerId, ContainerFacts] = {}
     clock, found = ManualClock(), list[Finding]()
     watched = Watched(
@@ -266,7 +266,7 @@ def test_all_monitors_read_a_real_system_and_tell_what_changed(system: LocalSyst
 
     assert step() == []
     system.append("orders-eu", (Message(None, b"v", 1, partition=i % 2) for i in range(10)))
-    commits[TaskName("Partition 0")] = TaskCommit({SystemStreamPartition("local", "orders-eu", 0): "1"})
+    commits[TaskName("Partition 0")] = {SystemStreamPartition("local", "orders-eu", 0): "1"}
     assert step() == []
     assert monitors.lag is not None
     assert (monitors.lag.total, monitors.lag.by_task) == (8, {"Partition 0": 3, "Partition 1": 5})

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from grete.assembly.plan import Plan, Planner, container_specs
 from grete.assembly.view import View
+from grete.checkpoint.latest_offsets import LatestOffsets
 from grete.checkpoint.names import checkpoint_log_name
-from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock
 from grete.config.coordinator_config import coordinator_environment
 from grete.config.validate import refused_changes, validate
@@ -97,6 +97,7 @@ class CoordinatedJob:
         self._plans: dict[int, Plan] = {}
         self._revision = 0
         self._config: Mapping[str, str] = {}
+        self._checkpoints: LatestOffsets | None = None
         self._inputs_changed = False
         self._streams_found = False
         self._has_to_follow = False
@@ -170,13 +171,15 @@ class CoordinatedJob:
 
     def _watch(self, plan: Plan) -> None:
         self.close()
-        log = self._planner.commit_system(plan.config).checkpoint_log(checkpoint_log_name(self._job))
+        if self._checkpoints is None:
+            log = self._planner.commit_system(plan.config).checkpoint_log(checkpoint_log_name(self._job))
+            self._checkpoints = LatestOffsets(log)
         watched = Watched(
             config=lambda: self._config,
             model=plan.model,
             modelled=plan.partitions,
             systems=self._planner.systems,
-            checkpoints=lambda: read_commits(log.read()),
+            checkpoints=self._checkpoints.read,
             containers=self._view.container_facts,
         )
         self._view.monitors = Monitors(watched, self._clock, self._on_finding)

@@ -17,24 +17,32 @@ from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.systems.local import LocalSystem
 
 _MAX_AGE_S = 1.0
+_TIMES_ITS_COST = 10
 
 
 class RecentLag:
-    """A lag that is measured again when it is older than a second, by one thread for all that ask."""
+    """A lag that is measured again when it is old, by one thread for all that ask.
+
+    Old is a second, or ten times as long as it took to measure: however many partitions there are, whoever asks
+    without a pause costs the coordinator a tenth of its time at most.
+    """
 
     def __init__(self, measure: Callable[[], JobLag], clock: Clock) -> None:
         self._measure = measure
         self._clock = clock
         self._lock = threading.Lock()
-        self._measured: tuple[float, JobLag] | None = None
+        self._measured: JobLag | None = None
+        self._until_s = 0.0
 
     def get(self) -> JobLag:
-        """The lag of at most a second ago."""
+        """The lag as it was measured last, or now."""
         with self._lock:
-            now_s = self._clock.monotonic_s()
-            if self._measured is None or now_s - self._measured[0] > _MAX_AGE_S:
-                self._measured = (now_s, self._measure())
-            return self._measured[1]
+            started_s = self._clock.monotonic_s()
+            if self._measured is None or started_s >= self._until_s:
+                self._measured = self._measure()
+                ended_s = self._clock.monotonic_s()
+                self._until_s = ended_s + max(_MAX_AGE_S, _TIMES_ITS_COST * (ended_s - started_s))
+            return self._measured
 
 
 def job_lag(

@@ -244,6 +244,8 @@ class View:
         return self._lag.get().document()
 
     def _measure_lag(self) -> JobLag:
+        if self.monitors is not None:
+            return self.monitors.measure_lag()
         config = self._stream.config()
         return job_lag(self._job, config, active_tasks(self._serving()[1]), self._home, self._clock)
 

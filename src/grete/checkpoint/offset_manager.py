@@ -133,12 +133,13 @@ def added_partitions(
     broadcast or the grouper gives it all partitions. Starting such an SSP at the default, upcoming, would leave out
     what came between the growth and the restart.
     """
-    if config.get(grouping.KEY, "").endswith("AllSspToSingleTaskGrouperFactory"):
+    unknown = [ssp for ssp in ssps if ssp not in checkpoint]
+    if not unknown or config.get(grouping.KEY, "").endswith("AllSspToSingleTaskGrouperFactory"):
         return set()
     lowest: dict[SystemStream, int] = {}
     for ssp in checkpoint:
         lowest[ssp.system_stream] = min(ssp.partition, lowest.get(ssp.system_stream, ssp.partition))
-    new = {s for s in ssps if s not in checkpoint and lowest.get(s.system_stream, s.partition) < s.partition}
+    new = {ssp for ssp in unknown if lowest.get(ssp.system_stream, ssp.partition) < ssp.partition}
     return new.difference(grouping.broadcast_ssps(config)) if new else new
 
 

@@ -9,7 +9,7 @@ facts through the ports and polls from one thread. To hook them to a coordinator
             model=calculated.model,
             modelled=partitions,  # the counts that calculate() got
             systems=inputs,  # SystemAdmin by name; all regex systems, too
-            checkpoints=read,  # () -> read_commits(checkpoint_log.read())
+            checkpoints=LatestOffsets(checkpoint_log).read,
             containers=view.container_facts,
         ),
         clock,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grete.checkpoint.lag import JobLag, active_tasks, measure_lag, measured_streams
-from grete.checkpoint.task_commit import TaskCommit
+from grete.checkpoint.latest_offsets import Offsets
 from grete.clock import Clock
 from grete.config.key import Key
 from grete.config.key_tables import coordinator as keys
@@ -41,7 +41,7 @@ class Watched:
     model: JobModel
     modelled: Mapping[SystemStream, int]
     systems: Mapping[str, SystemAdmin]
-    checkpoints: Callable[[], Mapping[TaskName, TaskCommit]]
+    checkpoints: Callable[[], Mapping[TaskName, Offsets]]
     containers: Callable[[], Mapping[ContainerId, ContainerFacts]]
 
 
@@ -120,13 +120,16 @@ class Monitors:
                 f"an input regex names the system {name!r}, of which the job has no input"
             ) from None
 
-    def _look_at_lag(self, now_s: float) -> Sequence[Finding]:
+    def measure_lag(self) -> JobLag:
+        """Measure now. May be called from any thread."""
         config = self._watched.config()
         offsets = read_offsets(measured_streams(config), self._watched.systems)
-        commits = self._watched.checkpoints()
         tasks = active_tasks(self._watched.model)
-        self.lag = measure_lag(config, tasks, {t: c.offsets for t, c in commits.items()}, offsets)
-        return (LagMeasured(self.lag),)
+        self.lag = measure_lag(config, tasks, self._watched.checkpoints(), offsets)
+        return self.lag
+
+    def _look_at_lag(self, now_s: float) -> Sequence[Finding]:
+        return (LagMeasured(self.measure_lag()),)
 
     def _look_at_containers(self, now_s: float) -> Sequence[Finding]:
         facts = {
