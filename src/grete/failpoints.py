@@ -126,6 +126,7 @@ def _first_process(armed: _Armed) -> bool:
     once = os.environ.get("GRETE_FAILPOINT_ONCE")
     if once is None:
         return True
+    Path(once).mkdir(parents=True, exist_ok=True)
     try:
         path = Path(once) / f"{armed.place}-{armed.name}"
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))

@@ -55,10 +55,10 @@ def test_a_point_acts_at_its_pass() -> None:
 def test_of_several_points_each_acts_in_one_process_only(tmp_path: Path) -> None:
     settings = {
         "GRETE_FAILPOINT": "commit.before:kill,submit.elected:kill,submit.elected:kill",
-        "GRETE_FAILPOINT_ONCE": str(tmp_path),
+        "GRETE_FAILPOINT_ONCE": str(tmp_path / "made" / "here"),
     }
     assert [passed(**settings)[1] for _ in range(4)] == [-9, -9, -9, 0]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
+    assert sorted(path.name for path in (tmp_path / "made" / "here").iterdir()) == [
         "0-commit.before",
         "1-submit.elected",
         "2-submit.elected",
