@@ -174,6 +174,21 @@ def test_to_upcoming_and_to_a_time_show_what_is_skipped_and_what_comes_again(
     assert rewind(capsys, f"timestamp:{at_ms}") == {FIRST: ("4", "3", 1, 0), SECOND: ("2", "1", 1, 0)}
 
 
+def test_an_input_of_which_nothing_was_processed_stands_at_its_default(home: Path, capsys: Output) -> None:
+    file = open_file(home / "local" / FILE_NAME)
+    log = SqliteKeyedLog(file, stream_name(JOB), SystemClock())
+    with JobUnderTest(
+        Counter, CONFIG, partitions={"local.in": 2}, directory=home, coordinator_log=log
+    ) as made:
+        batch(made, "a", "")
+        made.send("local.in", 0, key="z", partition=1)
+        assert rewind(capsys, "upcoming") == {FIRST: ("1", "1", 0, 0), SECOND: ("0", "1", 0, 1)}
+        assert rewind(capsys, "batch:0") == {FIRST: ("1", "1", 0, 0)}, (
+            "where it has not begun there is no way back"
+        )
+    file.close()
+
+
 def test_a_rewind_that_was_not_applied_yet_can_be_taken_back(job: JobUnderTest, capsys: Output) -> None:
     rewind(capsys, "oldest", "--execute")
     shown = grete_json(capsys, "startpoint", "show")

@@ -190,9 +190,12 @@ class _Planner:
     def _current(self, task: TaskName, ssp: SystemStreamPartition) -> int:
         commit = self._commits.get(task)
         last = None if commit is None else commit.offsets.get(ssp)
-        if last is None:
-            return int(default_start(ssp, self._offsets(ssp), self._config))
-        return int(last) + 1
+        if last is not None:
+            return int(last) + 1
+        offsets = self._offsets(ssp)
+        # of an empty partition every default is the upcoming offset; the job says so when it starts, this does not
+        is_empty = offsets.oldest is None
+        return int(offsets.upcoming if is_empty else default_start(ssp, offsets, self._config))
 
     def _resolved(self, ssp: SystemStreamPartition, startpoint: Startpoint) -> str:
         return resolve(startpoint, ssp, self._offsets(ssp), self._system(ssp.system))
