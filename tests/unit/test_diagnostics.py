@@ -16,10 +16,11 @@ from grete.diagnostics.background_writer import BackgroundWriter
 from grete.diagnostics.log_event import log_event
 from grete.diagnostics.log_handler import StreamLogHandler, log_handler
 from grete.diagnostics.observe import observed
-from grete.diagnostics.streams import Telling, log_stream_name, redactor_of, telling_of
+from grete.diagnostics.streams import StreamSink, Telling, log_stream_name, redactor_of, telling_of
 from grete.errors import ConfigError, ProcessingError
 from grete.model.ids import JobId
 from grete.systems.local import LocalSystem, Message
+from grete.testing.clock import ManualClock
 
 JOB = JobId("my-job", "1")
 LOGS = "__samza_my_job_1_logs"
@@ -306,6 +307,10 @@ def test_a_process_that_is_not_its_own_tells_no_log_twice(tmp_path: Path, system
             "Missing required config: metrics.reporter.diagnosticsreporter",
         ),
         ({**DIAGNOSTICS, "metrics.reporter.diagnosticsreporter.stream": "diag"}, "form system.stream"),
+        (
+            {**DIAGNOSTICS, "metrics.reporter.diagnosticsreporter.stream": "local.in"},
+            "reads or writes this stream itself",
+        ),
         ({"task.log4j.system": "elsewhere"}, "set systems.elsewhere.samza.factory"),
         (
             {"task.log4j.system": "k", "systems.k.samza.factory": "kafka"},
@@ -316,3 +321,25 @@ def test_a_process_that_is_not_its_own_tells_no_log_twice(tmp_path: Path, system
 def test_streams_that_cannot_be_written_are_refused_at_submit(config: dict[str, str], problem: str) -> None:
     base = {"job.name": "j", "task.class": "m:T", "task.inputs": "local.in"}
     assert any(problem in error for error in check({**base, **config}).errors)
+
+
+def test_records_go_when_they_are_older_than_the_streams_retention(tmp_path: Path) -> None:
+    hour_ms, clock = 3_600_000, ManualClock()
+    config = {**CONFIG, f"streams.{LOGS}.retention.ms": str(24 * hour_ms)}
+    target = telling_of(config, JOB, "samza-container-0", tmp_path).logs
+    assert target is not None
+    sink = StreamSink(target, clock)
+    for hour in range(30):
+        sink.write([Message(b"k", b"%d" % hour, clock.wall_ms())])
+        clock.advance(3600)
+    sink.write([Message(b"k", b"30", clock.wall_ms())])
+    sink.close()
+    system = LocalSystem(tmp_path / "local", clock)
+    offsets = system.offsets(LOGS)[0]
+    assert (offsets.oldest, offsets.upcoming) == ("6", "31")
+    system.close()
+
+
+def test_a_retention_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="write milliseconds"):
+        telling_of({**CONFIG, f"streams.{LOGS}.retention.ms": "a week"}, JOB, "c", tmp_path)

@@ -26,6 +26,16 @@ def telling_problems(config: Mapping[str, str]) -> Iterator[str]:
         yield f"{key}={name!r}: it is not of the form system.stream; write both"
     else:
         yield from _not_embedded(config, key, system)
+    if name.strip() in _streams_of_the_job(config):
+        yield (
+            f"{key}={name}: the job reads or writes this stream itself; name another one, since diagnostics are no "
+            f"messages of it, and are dropped when they are old"
+        )
+
+
+def _streams_of_the_job(config: Mapping[str, str]) -> set[str]:
+    keys = ("task.inputs", "task.outputs", "task.broadcast.inputs", "task.poison.dead-letter.stream")
+    return {name.strip().partition("#")[0] for key in keys for name in config.get(key, "").split(",")}
 
 
 def _not_embedded(config: Mapping[str, str], key: str, system: str) -> Iterator[str]:

@@ -6,17 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.clock import SystemClock
+from grete.clock import Clock, SystemClock
 from grete.config.key_tables import job as job_keys
 from grete.config.key_tables import task as task_keys
 from grete.config.redact import Redactor, is_secret_key
 from grete.config.secrets import has_reference, resolve_secrets
+from grete.config.streams import stream_property
 from grete.errors import ConfigError
 from grete.model.ids import JobId, SystemStream
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
+from grete.systems.local_trim import trim
 
 JOB_COORDINATOR = "samza-job-coordinator"
+
+
+RETENTION_MS = 7 * 24 * 3_600_000
+"""A week, as Kafka's topics have; `retention.ms` of the stream says otherwise, -1 keeps everything."""
+_TRIM_EVERY_S = 3600.0
 
 
 def container_name(container_id: str) -> str:
@@ -36,6 +43,7 @@ class Target:
     directory: str
     stream: SystemStream
     partitions: int = 1
+    retention_ms: int = RETENTION_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,32 +74,46 @@ def telling_of(config: Mapping[str, str], job: JobId, container: str, home: Path
     if system:
         stream = SystemStream(system, log_stream_name(job))
         containers = int(config.get(job_keys.CONTAINER_COUNT.name, "1"))
-        logs = Target(_directory(config, system, home), stream, max(1, containers))
+        logs = _target(config, stream, home, partitions=max(1, containers))
     if config.get(job_keys.DIAGNOSTICS.name, "false").strip().lower() == "true":
         key = task_keys.DIAGNOSTICS_STREAM.name
         if not config.get(key):
             raise ConfigError(f"Missing required config: {key}. Set it to system.stream")
         stream = SystemStream.parse(config[key])
-        diagnostics = Target(_directory(config, stream.system, home), stream)
+        diagnostics = _target(config, stream, home)
     location = config.get(task_keys.LOG_LOCATION.name, "false").strip().lower() == "true"
     return Telling(job, container, logs, diagnostics, location)
 
 
-def _directory(config: Mapping[str, str], system: str, home: Path) -> str:
-    return config.get(f"systems.{system}.path", str(home / "local"))
+def _target(config: Mapping[str, str], stream: SystemStream, home: Path, *, partitions: int = 1) -> Target:
+    directory = config.get(f"systems.{stream.system}.path", str(home / "local"))
+    retention = stream_property(config, stream, "retention.ms") or str(RETENTION_MS)
+    try:
+        return Target(directory, stream, partitions, int(retention))
+    except ValueError as error:
+        raise ConfigError(
+            f"retention.ms of {stream} is {retention!r}; write milliseconds, -1 for ever"
+        ) from error
 
 
 class StreamSink:
-    """Writes to a stream of an embedded system; creates it when it is not there."""
+    """Writes to a stream of an embedded system; creates it when it is not there, and keeps it short."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, clock: Clock | None = None) -> None:
+        self._target = target
         self._stream = target.stream.stream
-        self._system = LocalSystem(Path(target.directory), SystemClock())
+        self._clock = SystemClock() if clock is None else clock
+        self._system = LocalSystem(Path(target.directory), self._clock)
         self._system.ensure_stream(StreamSpec(self._stream, target.partitions))
+        self._trim_at_s = 0.0
 
     def write(self, records: Sequence[Message]) -> None:
         """See Sink."""
         self._system.append(self._stream, records)
+        now_s = self._clock.monotonic_s()
+        if self._target.retention_ms >= 0 and now_s >= self._trim_at_s:
+            trim(self._system, self._stream, self._clock.wall_ms() - self._target.retention_ms)
+            self._trim_at_s = now_s + _TRIM_EVERY_S
 
     def close(self) -> None:
         """See Sink."""
