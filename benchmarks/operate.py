@@ -1,0 +1,179 @@
+"""What an operator waits for, without Spark's part: `python -m benchmarks.operate`.
+
+Coordinators are real processes, containers real ones that commit small records instead of running queries, so what is
+measured is the control plane. Spark adds, per container: about 10 s for a process, below 1 s for a query.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from grete.assembly import RunOptions, open_job, run_job
+from grete.assembly.home import parse_job
+from grete.clock import SystemClock
+from grete.model.ids import JobId
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem
+
+JOB = JobId("operated")
+LEASE_S = 2.0
+ADOPTIONS = 50
+_POLL_S = 0.005
+
+
+class Operated:
+    """A job of four tasks, and what its containers have said."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._process: subprocess.Popen[bytes] | None = None
+        os.environ["GRETE_HOME"] = str(home)
+        with closing(LocalSystem(home / "local", SystemClock())) as system:
+            system.create_stream(StreamSpec("in", 4))
+            system.create_stream(StreamSpec("said", 1))
+        self.config = home / "operated.properties"
+        settings = {
+            "job.name": JOB.name,
+            "task.class": "x:X",
+            "task.inputs": "local.in",
+            "job.coordinator.lease.ttl.ms": str(int(LEASE_S * 1000)),
+        }
+        self.config.write_text("\n".join(f"{key}={value}" for key, value in settings.items()))
+        self._system = LocalSystem(home / "local", SystemClock())
+        self._next = 0
+        self.said: list[list[object]] = []
+
+    def coordinate(self, config: Path | None) -> None:
+        words = [] if config is None else [str(config)]
+        self._process = subprocess.Popen([sys.executable, "-m", "benchmarks.operate", "--coordinate", *words])
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def wait(self) -> None:
+        assert self._process is not None
+        self._process.wait()
+
+    def listen(self) -> list[list[object]]:
+        """What was said since the last call."""
+        new = []
+        for _, batch in self._system.read("said", 0, self._next):
+            new += [json.loads(value) for value in batch.column(1).to_pylist()]
+        self._next += len(new)
+        self.said += new
+        return new
+
+    def until(self, heard: Callable[[list[object]], bool]) -> float:
+        """Wait for a record; returns when it was written, wall clock."""
+        deadline_s = time.monotonic() + 60
+        while time.monotonic() < deadline_s:
+            for one in self.listen():
+                if heard(one):
+                    return float(str(one[4]))
+            time.sleep(_POLL_S)
+        raise TimeoutError("nothing was heard")
+
+    def events(self, event: str) -> int:
+        with open_job(JOB) as handle:
+            return sum(row.event == event for row in handle.history())
+
+    def until_event(self, event: str, count: int) -> float:
+        deadline_s = time.monotonic() + 60
+        while self.events(event) < count:
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(event)
+            time.sleep(_POLL_S)
+        return time.time()
+
+    def set(self, **changes: str) -> float:
+        began = time.time()
+        with open_job(JOB) as handle:
+            handle.set_config({key.replace("__", "."): text for key, text in changes.items()}, reason="bench")
+        return began
+
+
+def _spread(seconds: list[float]) -> dict[str, float]:
+    ordered = sorted(seconds)
+    p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+    return {"p50_s": round(statistics.median(ordered), 3), "p99_s": round(p99, 3), "n": len(ordered)}
+
+
+def _changes(job: Operated, times: int = 10) -> dict[str, dict[str, float]]:
+    live, query, moved, process = [], [], [], []
+    for i in range(times):
+        before = job.events("reconfigured")
+        began = job.set(**{"cluster-manager__container__retry__count": str(20 + i)})
+        live.append(job.until_event("reconfigured", before + 1) - began)
+        size = str(1000 + i)
+        began = job.set(task__max__records__per__batch=size)
+        query.append(job.until(lambda one, size=size: one[3] == size) - began)  # type: ignore[misc]
+        began = job.set(job__container__count="2" if i % 2 == 0 else "1")
+        owner = "1" if i % 2 == 0 else "0"
+        moved.append(job.until(lambda one, owner=owner: one[0] == "Partition 1" and one[1] == owner) - began)  # type: ignore[misc]
+        epoch = max(int(str(one[2])) for one in job.said[-8:])
+        began = job.set(bench__anything=str(i))
+        process.append(job.until(lambda one, epoch=epoch: int(str(one[2])) > epoch) - began)  # type: ignore[misc]
+    return {
+        "live": _spread(live),
+        "restart-query": _spread(query),
+        "job.container.count, tasks moved": _spread(moved),
+        "restart-container": _spread(process),
+    }
+
+
+def _adoptions(job: Operated) -> dict[str, float]:
+    """From the kill of a coordinator that is followed at once to the container's adoption."""
+    taken = []
+    for _ in range(ADOPTIONS):
+        before = job.events("container-adopted")
+        began = time.time()
+        job.kill()
+        job.coordinate(None)
+        taken.append(job.until_event("container-adopted", before + 1) - began)
+    return {**_spread(taken), "lease_s": LEASE_S}
+
+
+def run() -> dict[str, object]:
+    """Seconds from `config set` to effect by class, and from a coordinator's death to adoption."""
+    with tempfile.TemporaryDirectory() as name:
+        job = Operated(Path(name))
+        job.coordinate(job.config)
+        job.until(lambda one: one[0] == "Partition 3")
+        try:
+            changes = _changes(job)
+            adoptions = _adoptions(job)
+            job.listen()
+            epochs = {int(str(one[2])) for one in job.said[-4:]}
+            return {"config set to effect": changes, "adoption": adoptions, "epochs at the end": len(epochs)}
+        finally:
+            with open_job(JOB) as handle:
+                if handle.holder() is not None:
+                    handle.request_stop(5, "done")
+            job.wait()
+
+
+def _coordinate(config: list[str]) -> int:
+    command = (sys.executable, "-m", "benchmarks.operated_container")
+    options = (
+        RunOptions(config_paths=config, container_command=command)
+        if config
+        else RunOptions(job=parse_job(JOB.name), container_command=command)
+    )
+    return run_job(options)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--coordinate"]:
+        sys.exit(_coordinate(sys.argv[2:]))
+    print(json.dumps(run(), indent=2))

@@ -1,0 +1,50 @@
+"""A container without Spark for `benchmarks.operate`: it lives its real life and commits a record a task and turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+from grete.clock import SystemClock
+from grete.spark.assignment import Assignment
+from grete.spark.container_life import ContainerLife, OnBatch, leave_word
+from grete.spark.control import Control, Ended
+from grete.systems.base import CommitGroup, SegmentWrite
+from grete.systems.local import LocalSystem
+from grete.systems.local_segments import pack
+
+_TURN_S = 0.01
+
+
+def main() -> int:
+    """Run until told to stop."""
+    system = LocalSystem(Path(os.environ["GRETE_HOME"]) / "local", SystemClock())
+
+    def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
+        system.raise_fence([assignment.fence])
+        size, batch = assignment.config.get("task.max.records.per.batch", ""), 0
+        while not control.is_set():
+            said = [
+                json.dumps([task.name, assignment.container_id, assignment.epoch, size, time.time()]).encode()
+                for task in assignment.tasks
+            ]
+            segment = SegmentWrite("said", 0, len(said), pack([b""] * len(said), said, [0] * len(said)))
+            system.commit(CommitGroup([assignment.fence], [segment], "", []))
+            batch += 1
+            on_batch(batch, len(said))
+            time.sleep(_TURN_S)
+        return Ended.INTERRUPTED
+
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    return ContainerLife(os.environ, stop, work).run()
+
+
+if __name__ == "__main__":
+    code = main()
+    leave_word(code)
+    os._exit(code)
