@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from grete.checkpoint.store import CheckpointStore, resolve
+from grete.checkpoint.store import CheckpointStore, StoredCheckpoint, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
 from grete.failpoints import POINTS
@@ -139,3 +139,35 @@ def test_killed_again_and_again_at_a_step_of_the_commit_batches_are_there_once_a
     assert codes == [-signal.SIGKILL] * len(kills) + [0]
     assert last == BATCHES - 1
     assert store is None or not resolved.stale
+
+
+@pytest.mark.parametrize("factory", [FILES, STREAM])
+def test_killed_while_it_follows_an_operator_a_container_neither_forgets_nor_repeats_it(
+    tmp_path: Path, factory: str
+) -> None:
+    program, died, home = tmp_path / "committer.py", tmp_path / "died", tmp_path / "home"
+    program.write_text(COMMITTER)
+    with closing(LocalSystem(home / "local", SystemClock())) as system:
+        for name in ("out", "changelog"):
+            system.create_stream(StreamSpec(name, 2, compacted=name == "changelog"))
+    assignment = parse_assignment(document(home, factory))
+    operator = setup.checkpoint_store(assignment, SystemClock(), home)
+    assert operator is not None
+    with closing(operator):
+        operator.write({task.name: StoredCheckpoint({task.ssps[0]: "9"}) for task in assignment.tasks})
+    steps = ["commit.before", "commit.in-transaction", "commit.after-transaction", "commit.after"]
+    steps += ["checkpoint.file-written"] if factory == FILES else []
+    environment = {
+        **os.environ,
+        "GRETE_FAILPOINT": ",".join(f"{step}:kill" for step in (*steps, *steps)),
+        "GRETE_FAILPOINT_ONCE": str(died),
+    }
+    command = [sys.executable, str(program), str(home), str(BATCHES), json.dumps(document(home, factory))]
+    codes = [
+        subprocess.run(command, env=environment, timeout=60).returncode for _ in range(2 * len(steps) + 1)
+    ]
+    assert codes == [-signal.SIGKILL] * 2 * len(steps) + [0]
+    batches, _, store = state(home, factory)
+    assert all(numbers == list(range(10, BATCHES)) for numbers in batches.values())
+    assert store is not None
+    store.close()
