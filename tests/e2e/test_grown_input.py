@@ -1,39 +1,80 @@
-"""A real job whose input gets more partitions between two runs."""
+"""A running job whose input gets more partitions."""
 
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+
+pytestmark = pytest.mark.spark
+
+EVERY_SECOND = "job.coordinator.monitor-partition-change.frequency.ms=1000"
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+
+
+def asked(job: Any, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [*job.command(*words), "-o", "json"]
+    return subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=60)
 
 
 def grete(job: Any, *words: str) -> Any:
     """What a command prints with `-o json`."""
-    done = subprocess.run(
-        [*job.command(*words), "-o", "json"],
-        env=job.environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = asked(job, *words)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-@pytest.mark.spark
-def test_a_stateful_job_goes_on_counting_when_its_input_has_grown(counter_job: Any) -> None:
+def has_caught_up(job: Any) -> bool:
+    """Whether nothing is left to process; not before the job is there."""
+    done = asked(job, "status")
+    return done.returncode == 0 and json.loads(done.stdout)[0]["lag"]["total"] == 0
+
+
+def metrics(job: Any) -> dict[str, float]:
+    """What the running coordinator exports."""
+    (row,) = grete(job, "status")
+    token = Path(row["token_file"]).read_text()
+    answer = httpx.get(
+        f"{row['url']}/metrics", headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=30
+    )
+    return {name: float(value) for name, value in re.findall(r"^(\w.*) (\S+)$", answer.text, re.MULTILINE)}
+
+
+def test_a_running_stateful_job_takes_up_the_partitions_its_input_has_got(counter_job: Any) -> None:
     counter_job.fill(1_000)
-    assert counter_job.run().returncode == 0
-    grown = grete(counter_job, "stream", "grow", "local.in", "--partitions", "4")
-    assert (grown["before"], grown["partitions"]) == (2, 4)
-    counter_job.fill(2_000)
-    (row,) = grete(counter_job, "status")
-    assert row["lag"]["total"] == 2_000
-    assert {p["task"] for p in row["lag"]["partitions"]} == {"Partition 0", "Partition 1", None}
-    again = counter_job.run()
-    assert again.returncode == 0, again.stderr
+    running = subprocess.Popen(
+        counter_job.command("run", "--quiet", "--set", EVERY_SECOND), env=counter_job.environment()
+    )
+    try:
+        eventually(lambda: has_caught_up(counter_job), "first records")
+        grown = grete(counter_job, "stream", "grow", "local.in", "--partitions", "4")
+        assert (grown["before"], grown["partitions"]) == (2, 4)
+        counter_job.fill(2_000)
+        eventually(lambda: has_caught_up(counter_job), "records of a grown stream")
+        found = metrics(counter_job)
+        assert found['grete_partition_count{system="local",stream="in"}'] == 4
+        assert found['grete_process_envelopes_total{container="0"}'] == 3_000
+        assert found['grete_commit_calls_total{container="0"}'] >= 2
+        assert found['grete_commit_seconds_total{container="0"}'] > 0
+        assert found['grete_container_restarts_total{container="0"}'] == 0
+        assert found["grete_lag_messages"] == 0
+    finally:
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=60) == 0
     counter_job.assert_exactly_once(3_000)
     (row,) = grete(counter_job, "status")
     assert (row["tasks"], row["lag"]["total"]) == (2, 0)
