@@ -10,7 +10,7 @@ from grete.errors import Fenced
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
-from grete.metadata.startpoint_hand_over import AppliedTimes, StartpointHandOver
+from grete.metadata.startpoint_hand_over import TOLD_FOR_S, AppliedTimes, StartpointHandOver
 from grete.metadata.startpoint_state import read_state_requests, state_entry
 from grete.metadata.startpoints import (
     EXPIRES_MS,
@@ -160,6 +160,16 @@ def test_a_task_has_to_be_told_of_what_was_fanned_out_for_another_container(job:
     job.clock.advance(1)
     job.ask(B, T1, job.oldest())
     assert job.hand_over.not_told(TASKS) == {T1}
+
+
+def test_a_task_that_was_told_and_did_not_apply_it_is_told_again_after_a_while(job: Job) -> None:
+    job.ask(A, None, job.oldest())
+    job.pending()
+    assert job.hand_over.not_told(TASKS) == set()
+    job.clock.advance(TOLD_FOR_S)
+    assert job.hand_over.not_told(TASKS) == {T0}, "the answer may have been lost"
+    job.applied[T0] = {A: job.clock.wall_ms() - round(TOLD_FOR_S * 1000)}
+    assert job.hand_over.not_told(TASKS) == set()
 
 
 def test_a_coordinator_that_takes_over_tells_again_what_was_not_applied(job: Job) -> None:

@@ -42,6 +42,7 @@ from grete.metadata.container_requests import read_container_requests
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.job_state import REQUEST, read_drain_request, read_stop_request
+from grete.metadata.startpoint_hand_over import TOLD_FOR_S
 from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId
@@ -105,6 +106,7 @@ class CoordinatedJob:
         self._obeyed: set[str] = set()
         self._seen = _Counts.of(stream)
         self._quiet = self._seen
+        self._looked_s = 0.0
         self._startpoints = -1  # containers that are adopted may not have been told of any
 
     def begin(self, plan: Plan) -> ModelChanged:
@@ -157,9 +159,8 @@ class CoordinatedJob:
         before, self._seen = self._seen, now
         if now.requests != before.requests:
             yield from self._requests()
-        if now.startpoints != self._startpoints and self._view.is_ready():
-            self._startpoints = now.startpoints
-            yield from self._rewound()
+        if self._view.is_ready():
+            yield from self._rewound(now.startpoints)
         if self._streams_found:
             self._streams_found = False
             self._take_in_streams()
@@ -251,8 +252,12 @@ class CoordinatedJob:
                 self._obeyed.add(request.id)
                 yield ContainerRequested(request.container, request.what, request.deadline_s, request.reason)
 
-    def _rewound(self) -> Iterator[Event]:
+    def _rewound(self, startpoints: int) -> Iterator[Event]:
         """Startpoints are for SSPs; whoever reads these builds its query anew and finds them in its assignment."""
+        now_s = self._clock.monotonic_s()
+        if startpoints == self._startpoints and now_s - self._looked_s < TOLD_FOR_S:
+            return
+        self._startpoints, self._looked_s = startpoints, now_s
         containers = self._view.containers_with_startpoints()
         if containers:
             yield ReloadRequested(containers)

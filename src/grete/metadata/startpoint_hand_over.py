@@ -33,6 +33,8 @@ from grete.model.startpoint import PendingStart, Startpoint
 _log = logging.getLogger(__name__)
 
 Tasks = Mapping[TaskName, Sequence[SystemStreamPartition]]
+TOLD_FOR_S = 30.0
+"""How long it is believed that a task that was told of a startpoint has heard of it."""
 AppliedTimes = Mapping[TaskName, Mapping[SystemStreamPartition, int]]
 """Per task and SSP, when the startpoint that was applied last was created."""
 
@@ -47,7 +49,7 @@ class StartpointHandOver:
         self._clock = clock
         self._read_applied = read_applied
         self._lock = threading.Lock()
-        self._handed: dict[TaskName, dict[SystemStreamPartition, int]] = {}
+        self._handed: dict[TaskName, tuple[float, dict[SystemStreamPartition, int]]] = {}
 
     def pending(self, tasks: Tasks, to: Iterable[TaskName] | None = None) -> dict[TaskName, PendingStart]:
         """What each task of the job model has to apply when it starts. Durable on return.
@@ -59,13 +61,15 @@ class StartpointHandOver:
         """
         with self._lock:
             found = self._pending(tasks)
+            now_s = self._clock.monotonic_s()
             for task in tasks if to is None else to:
-                self._handed[task] = _times(found[task].startpoints if task in found else {})
+                self._handed[task] = now_s, _times(found[task].startpoints if task in found else {})
             return found
 
     def not_told(self, tasks: Tasks) -> set[TaskName]:
         """Tasks with a startpoint that they have not been told of by this coordinator, nor applied. Writes nothing.
 
+        Who was told and has not applied it half a minute later may never have got the answer, and is told again.
         Startpoints of all tasks are fanned out when the first container asks, so what still waits to be fanned out
         would not say it.
         """
@@ -75,12 +79,15 @@ class StartpointHandOver:
                 return set()
             new, _ = by_task(live_startpoints(asked, self._clock.wall_ms()), tasks)
             wanted = _merged(_left(before, tasks, self._read_applied()), new)
-            told = self._handed
             return {
                 task
                 for task, startpoints in wanted.items()
-                if not _times(startpoints).items() <= told.get(task, {}).items()
+                if not _times(startpoints).items() <= self._told(task).items()
             }
+
+    def _told(self, task: TaskName) -> dict[SystemStreamPartition, int]:
+        told_s, times = self._handed.get(task, (0.0, {}))
+        return times if self._clock.monotonic_s() - told_s < TOLD_FOR_S else {}
 
     def _pending(self, tasks: Tasks) -> dict[TaskName, PendingStart]:
         asked, before = self._stream.raw(NAMESPACE), decoded_fan_outs(self._stream.raw(FAN_OUT_NAMESPACE))
