@@ -110,7 +110,7 @@ def _not_told_when_adopted(replaced: Replaced) -> None:
     begin = CoordinatedJob.begin
 
     def forget(self: CoordinatedJob, plan: Any) -> Any:
-        self._startpoints = self._seen.startpoints
+        self._startpoints, self._looked_s = self._seen.startpoints, float("inf")
         return begin(self, plan)
 
     replaced(CoordinatedJob, "begin", forget)
@@ -133,8 +133,7 @@ PLANTS = {
     "lost-container-not-fenced": Plant(
         "a container that can not be found is forgotten",
         _lost_not_fenced,
-        ("kill-coordinator", "pause-container", "container-count", "two-hosts"),
-        seeds=300,
+        ("kill-coordinator", "pause-container", "container-count", "two-hosts", "kills-lost"),
     ),
     "exit-of-another-incarnation": Plant(
         "the exit of a replaced incarnation counts", _any_incarnation, ("container-count", "pause-container")
@@ -148,7 +147,7 @@ PLANTS = {
     "stopped-counts-as-drained": Plant(
         "a container that was asked to stop says that everything is read",
         _stopped_counts_as_drained,
-        ("kill-coordinator", "pause-coordinator", "stop-and-run"),
+        ("kill-coordinator", "pause-container", "stop-and-run"),
     ),
     "startpoint-before-adoption-forgotten": Plant(
         "adopted containers are not told of startpoints from before",

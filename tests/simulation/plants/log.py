@@ -9,7 +9,7 @@ from grete.errors import InDoubt
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
-from grete.testing.simulator import operators
+from grete.testing.simulator import traffic
 from grete.testing.simulator.plants import Plant, Replaced
 from grete.testing.simulator.stores import ProcessLog
 from grete.testing.simulator.watch import AUDIT
@@ -64,7 +64,7 @@ def _retry_without_id(replaced: Replaced) -> None:
         except InDoubt:
             return False
 
-    replaced(operators, "write_row", write_row)
+    replaced(traffic, "write_row", write_row)
 
 
 def _dedup_off(replaced: Replaced) -> None:

@@ -28,7 +28,7 @@ from grete.testing.simulator.stores import ProcessLog, ProcessSystem
 if TYPE_CHECKING:
     from grete.testing.simulator.world import World
 
-_HEARTBEAT_S = 2.5
+_HEARTBEAT_S = 3.0
 _ORPHAN_S = 50.0
 _TRIES = 20
 

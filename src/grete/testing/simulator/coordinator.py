@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from grete.testing.simulator.world import World
 
 TTL_S = 9.0
-_POLL_S = 1.5
+_POLL_S = 2.0
 _CAMPAIGN_S = 2.0
-_MONITORS_S = 5.0
+_MONITORS_S = 6.0
 
 
 class SteppedLoop(CoordinatorLoop):

@@ -39,6 +39,7 @@ OPERATOR_KINDS = (
     "expand",
     "rewind",
     "stop-and-run",
+    "container-request",
     "take-over",
     "foreign-record",
 )

@@ -43,10 +43,11 @@ class Ledger:
         self._checkpoint_records: dict[bytes, Record] = {}
         self._owners: dict[TaskName, str] = {}
         self.next_offset: dict[int, int] = {}
-        self._rewinds: dict[int, dict[int, int]] = {}
+        self._rewinds: dict[int, dict[int, int | None]] = {}
         self._applied_ms: dict[int, int] = {}
         self._numbers: dict[bytes, int] = {}
         self._was_rewound = False
+        self._may_discard = False
         self.counts: dict[bytes, int] = {}
         self._state: dict[bytes, int] = {}
         self._home: dict[bytes, int] = {}
@@ -69,10 +70,14 @@ class Ledger:
 
     # --- what an operator did ---
 
-    def asked_to_rewind(self, partition: int, offset: int, created_ms: int) -> None:
-        """A startpoint of this time is durable: the partition shall go on from here, once."""
+    def asked_to_rewind(self, partition: int, offset: int | None, created_ms: int) -> None:
+        """A startpoint of this time is durable: the partition shall go on from here, once; None is its end then."""
         self._rewinds.setdefault(partition, {})[created_ms] = offset
         self._was_rewound = True
+
+    def asked_to_discard(self) -> None:
+        """A startpoint asks some task to begin with empty stores."""
+        self._may_discard = True
 
     # --- what is there ---
 
@@ -89,7 +94,7 @@ class Ledger:
         self._check_state(touched)
         self._check_checkpoints()
 
-    def _new(self, stream: str) -> Iterator[tuple[int, int, bytes, bytes]]:
+    def _new(self, stream: str) -> Iterator[tuple[int, int, bytes, bytes | None]]:
         """(partition, offset, key, value) of what was appended since the last look."""
         for partition, offsets in sorted(self._system.offsets(stream).items()):
             start, end = self._read.get((stream, partition), 0), int(offsets.upcoming)
@@ -106,6 +111,7 @@ class Ledger:
         last: dict[tuple[int, int], int] = {}
         touched: set[bytes] = set()
         for partition, _, key, value in self._new(OUTPUT):
+            assert value is not None, "the application sends no tombstones"
             origin, offset, count, number = orjson.loads(value)
             self.outputs += 1
             by_origin.setdefault(origin, []).append(offset)
@@ -137,15 +143,29 @@ class Ledger:
             raise Violation(rule, f"{INPUT}.{origin}: offset {offset} was processed, expected {expected}")
         self.next_offset[origin] = offset + 1
 
+    def _discard(self, key: bytes, partition: int) -> None:
+        if not self._may_discard:
+            raise Violation("state exactly once", f"key {key!r} of changelog {partition} was deleted")
+        self._state.pop(key, None)
+        self.counts.pop(key, None)
+
     def _check_state(self, touched: set[bytes]) -> None:
+        emptied: set[int] = set()
         for partition, _, key, value in self._new(self._changelog):
             home = self._home.setdefault(key, partition)
             if home != partition:
                 raise Violation(
                     "a key keeps its state", f"key {key!r} is in changelog {home} and in {partition}"
                 )
-            self._state[key] = int(value)
+            if value is None:
+                self._discard(key, partition)
+                emptied.add(partition)
+            else:
+                self._state[key] = int(value)
             touched.add(key)
+        for key, home in self._home.items():
+            if home in emptied and key in self._state:
+                raise Violation("stores are discarded as a whole", f"key {key!r} of changelog {home} is left")
         for key in touched:
             if self._state.get(key) != self.counts.get(key):
                 raise Violation(
@@ -158,7 +178,7 @@ class Ledger:
         covered = {ssp.partition: int(o) + 1 for one in commits.values() for ssp, o in one.offsets.items()}
         for one in read_applied(self._checkpoint_records.values()).values():
             for ssp, created_ms in one.created_ms.items():
-                self._check_applied(ssp.partition, created_ms)
+                self._check_applied(ssp.partition, created_ms, covered)
         for partition in sorted({*covered, *self.next_offset}):
             done, said = self.next_offset.get(partition, 0), covered.get(partition, 0)
             if said != done:
@@ -167,7 +187,7 @@ class Ledger:
                     f"{INPUT}.{partition}: outputs end before {done}, the checkpoint says {said}",
                 )
 
-    def _check_applied(self, partition: int, created_ms: int) -> None:
+    def _check_applied(self, partition: int, created_ms: int, covered: dict[int, int]) -> None:
         """A startpoint that was applied just now moves the checkpoint; from then on older ones count for nothing."""
         before = self._applied_ms.get(partition, 0)
         if created_ms == before:
@@ -179,7 +199,8 @@ class Ledger:
                 f"{INPUT}.{partition}: {created_ms} after {before}, of {asked}",
             )
         self._applied_ms[partition] = created_ms
-        self.next_offset[partition] = asked[created_ms]
+        target = asked[created_ms]
+        self.next_offset[partition] = covered[partition] if target is None else target
         self._rewinds[partition] = {time: offset for time, offset in asked.items() if time > created_ms}
 
     def commits_now(self) -> dict[TaskName, TaskCommit]:

@@ -49,7 +49,7 @@ class Plant:
     what: str
     apply: Callable[[Replaced], None]
     emphasis: tuple[str, ...] = ()
-    seeds: int = 100
+    seeds: int = 200
 
     @contextmanager
     def planted(self) -> Iterator[None]:

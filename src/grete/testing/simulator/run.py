@@ -13,7 +13,7 @@ from pathlib import Path
 from grete.testing.simulator.ledger import Violation
 from grete.testing.simulator.world import World
 
-_FAULTS_S = (15.0, 60.0)
+_FAULTS_S = (12.0, 48.0)
 _LOOK_S = 5.0
 _PATIENCE_S = 240.0
 _MEMORY = Path("/dev/shm")  # noqa: S108 - each run makes a directory of its own in it
@@ -109,8 +109,7 @@ def _live(world: World) -> None:
     world.calm()
     _wait(world, lambda: not world.ledger.missing(), "the job gets to the end of its input")
     _wait(world, world.follows, "a running job follows its configuration")
-    _wait(world, lambda: world.stops(), "the job stops when it is asked to")
-    _wait(world, lambda: not world.alive(), "a job that has ended runs no containers")
+    _wait(world, lambda: world.stops() and not world.alive(), "the job and its containers stop when asked to")
     missing = world.ledger.missing()
     if missing:
         raise Violation("nothing is undone at the end", "; ".join(missing))

@@ -18,8 +18,10 @@ from grete.keyed_log.base import KeyedLog, Record
 from grete.metadata.assignments import ChangelogMapping
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.job_state import JobState, read_state
+from grete.metadata.startpoint_state import STATE as STARTPOINT_STATE
 from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
-from grete.model.ids import SystemStreamPartition, TaskName
+from grete.model.ids import TaskName
+from grete.model.startpoint import StartpointKind
 from grete.testing.simulator.ledger import Ledger, Violation
 from grete.wire import coordinator_message as codec
 from grete.wire import startpoint_json
@@ -115,8 +117,12 @@ class StreamWatch:
             self._check_audit(int(key))
         if kind == STARTPOINTS and record.value is not None:
             startpoint = startpoint_json.decode(record.value)
-            partition = SystemStreamPartition.parse(key).partition
-            self._ledger.asked_to_rewind(partition, int(startpoint.offset or 0), startpoint.created_ms)
+            offset = {StartpointKind.OLDEST: 0, StartpointKind.UPCOMING: None}.get(
+                startpoint.kind, int(startpoint.offset or 0)
+            )
+            self._ledger.asked_to_rewind(int(key.split(".")[2]), offset, startpoint.created_ms)
+        if kind == STARTPOINT_STATE and record.value is not None:
+            self._ledger.asked_to_discard()
         return kind
 
     def _check_audit(self, row: int) -> None:
@@ -177,6 +183,10 @@ class StreamWatch:
             raise Violation("compaction keeps the last entry of each key", "the job's state has changed")
         if sum(1 for record in self._log.read() if AUDIT.encode() in record.key) != len(self._audit):
             raise Violation("compaction keeps the last entry of each key", "a tool's rows have changed")
+
+    def owner(self, partition: int) -> TaskName:
+        """The task that reads a partition of the input: the one that has its keys."""
+        return TaskName(f"Partition {partition % max(1, len(self._changelog))}")
 
     @property
     def has_model(self) -> bool:

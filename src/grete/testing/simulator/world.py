@@ -12,6 +12,7 @@ from pathlib import Path
 from grete.coordination.memory import MemoryLeaderships
 from grete.errors import InDoubt, LogError, StorageFull
 from grete.keyed_log.memory import MemoryKeyedLog
+from grete.model.ids import ContainerId
 from grete.sqlite_file.fences import seen_epoch
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
@@ -21,8 +22,9 @@ from grete.testing.simulator.container import ContainerProgram
 from grete.testing.simulator.coordinator import CoordinatorProgram
 from grete.testing.simulator.faults import Faults
 from grete.testing.simulator.ledger import INPUT, Ledger
+from grete.testing.simulator.nemesis import Nemesis
 from grete.testing.simulator.network import Network
-from grete.testing.simulator.operators import Nemesis, Operator, audit, config, produce
+from grete.testing.simulator.operators import Operator
 from grete.testing.simulator.scheduler import (
     Killed,
     Process,
@@ -32,6 +34,7 @@ from grete.testing.simulator.scheduler import (
     Server,
     Sleep,
 )
+from grete.testing.simulator.traffic import audit, config, produce
 from grete.testing.simulator.watch import StreamWatch
 
 CHANGELOG = f"{JOB}-{STORE}-changelog"
@@ -100,22 +103,34 @@ class World:
             process.resume()
 
     def go_on(self) -> None:
-        """Run the job if it does not run, as an operator would who wants it to."""
+        """Run the job if it does not run, as an operator would who wants it to, and what of it he had stopped."""
         if self.watch.ended is not None and self.ledger.missing():
             self.submit()
+        for id_ in sorted(self.held()):
+            self.operator.start(id_)
 
     def follows(self) -> bool:
-        """Whether whoever leads serves the configuration that is in force."""
+        """Whether whoever leads serves the configuration that is in force; a job that has ended need not."""
+        if self.watch.ended is not None:
+            return True
         state = self.watch.state
         leader = None if state is None else self.server(state.url)
         return isinstance(leader, CoordinatorProgram) and leader.served == self.watch.config
+
+    def held(self) -> set[ContainerId]:
+        """The containers that an operator has stopped, as whoever leads knows it."""
+        state = self.watch.state
+        leader = None if state is None else self.server(state.url)
+        if not isinstance(leader, CoordinatorProgram) or leader.loop is None:
+            return set()
+        return {id_ for id_, container in leader.loop.state.containers.items() if container.held}
 
     def stops(self) -> bool:
         """Whether the job has stopped; asks whoever leads now, unless he was asked already."""
         state = self.watch.state
         if state is not None and state.epoch != self._asked_to_stop:
             self._asked_to_stop = state.epoch
-            self.operator.stop()
+            self.chance.choice((self.operator.stop, self.operator.drain))()
         return self.watch.ended is not None
 
     def alive(self) -> list[str]:
@@ -162,6 +177,13 @@ class World:
         if running:
             self.pause(self.chance.choice(running).process)
 
+    def kill_the_leader(self) -> None:
+        """Kill whoever coordinates the job now."""
+        state = self.watch.state
+        leader = None if state is None else self.server(state.url)
+        if leader is not None and self.is_busy:
+            leader.process.kill()
+
     # --- coordinators and containers ---
 
     def submit(self, *, take_over: bool = False) -> None:
@@ -177,8 +199,9 @@ class World:
     def _wait_and_submit(self) -> Script:
         for _ in range(20):
             yield Sleep(3.0)
-            if self.watch.ended is not None:
-                self.submit()
+            if self.watch.ended is not None or not self.is_busy:
+                if self.is_busy:
+                    self.submit()
                 return
 
     def _coordinate(self, submitted: tuple[str, dict[str, str]] | None, *, take_over: bool) -> None:

@@ -1,0 +1,72 @@
+"""Whoever breaks processes and machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grete.assembly.job_handle import job_scope
+from grete.testing.simulator.conduct import JOB
+from grete.testing.simulator.faults import PROCESS_KINDS
+from grete.testing.simulator.scheduler import Script, Sleep
+
+if TYPE_CHECKING:
+    from grete.testing.simulator.world import World
+
+
+class Nemesis:
+    """Breaks processes and machines."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def script(self) -> Script:
+        """One fault after the other, as long as the seed has some."""
+        world = self._world
+        while world.is_busy:
+            yield Sleep(world.chance.uniform(2.0, 12.0))
+            kind = world.faults.among(PROCESS_KINDS)
+            if kind is None or not world.is_busy:
+                continue
+            world.note(f"nemesis: {kind}")
+            getattr(self, "_" + kind.replace("-", "_"))()
+
+    def _kill_container(self) -> None:
+        alive = [program for program in self._world.containers.values() if program.process.is_alive]
+        if alive:
+            self._world.chance.choice(alive).process.kill()
+
+    def _kill_coordinator(self) -> None:
+        alive = [program for program in self._world.coordinators if program.process.is_alive]
+        if alive:
+            self._world.chance.choice(alive).process.kill()
+
+    def _pause_container(self) -> None:
+        self._world.pause_a_container()
+
+    def _pause_coordinator(self) -> None:
+        running = [program for program in self._world.coordinators if program.process.is_running]
+        if running:
+            self._world.pause(self._world.chance.choice(running).process)
+
+    def _disk_full(self) -> None:
+        self._world.faults.is_disk_full = True
+        self._world.scheduler.after(self._world.chance.uniform(1.0, 20.0), self._space_again)
+
+    def _space_again(self) -> None:
+        self._world.faults.is_disk_full = False
+
+    def _clock_jump(self) -> None:
+        for process in self._world.processes:
+            if process.is_alive and self._world.chance.random() < 0.5:
+                process.clock.jump_ms += self._world.chance.randrange(-3_600_000, 3_600_000)
+
+    def _compact(self) -> None:
+        self._world.stream_log.compact()
+        self._world.watch.compacted()
+        self._world.ledger.compact()
+
+    def _leader_lost(self) -> None:
+        row = self._world.leaderships.rows.get(job_scope(JOB))
+        if row is not None:
+            row.is_over = True
+            self._world.conduct.excuse_leaders()
