@@ -1,19 +1,59 @@
 #!/usr/bin/env bash
-# What the tests need besides Python and Java, one function a service. The embedded default needs no server; the
-# fault tests let system calls fail with strace.
+# What the tests need besides Python and Java, one function a service. The embedded default needs no server. The
+# fault tests let system calls fail with strace. The tests of the Kafka back end start a broker of their own, from
+# jars that are fetched here into the user's cache; SERVICES=kafka_start starts one that stays, kafka_stop ends it. The
+# tests against the real Samza run its published jars.
 set -euo pipefail
+cd "$(dirname "$0")/.."
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/grete
+kafka_jars_directory=${GRETE_KAFKA_JARS:-$cache/kafka-4.3.1}
+samza_jars_directory=${GRETE_SAMZA_JARS:-$cache/samza-1.8.0}
 
-strace_present() {
-  command -v strace >/dev/null && return
+present() { # command, package, what for
+  command -v "$1" >/dev/null && return
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq </dev/null && apt-get install -y -qq strace </dev/null >/dev/null
+    apt-get update -qq </dev/null && apt-get install -y -qq "$2" </dev/null >/dev/null
   else
-    echo "the fault tests need strace (Debian: sudo apt-get install strace)" >&2
+    echo "$3 need $1 (Debian: sudo apt-get install $2)" >&2
     exit 1
   fi
 }
 
-for service in ${SERVICES:-strace_present}; do
+strace_present() { present strace strace "the fault tests"; }
+
+fetch_jars() { # pom, directory: all or nothing, so that a run that was cut off is no half a class path
+  local pom=$1 directory=$2
+  [ -e "$directory/complete" ] && cmp -s "$pom" "$directory/complete" && return
+  present mvn maven "the tests against Kafka"
+  echo "fetching the jars of $pom"
+  rm -rf "$directory" "$directory.new"
+  mkdir -p "$directory.new"
+  mvn -q -B -f "$pom" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$directory.new" </dev/null
+  cp "$pom" "$directory.new/complete"
+  mv "$directory.new" "$directory"
+}
+
+kafka_jars() { fetch_jars scripts/kafka/pom.xml "$kafka_jars_directory"; }
+
+samza_jars() { # the published jars of the real Samza, and the programs of interop/ compiled beside them
+  fetch_jars interop/pom.xml "$samza_jars_directory"
+  local source=interop/src/main/java/grete/interop/Samza.java classes=$samza_jars_directory/classes
+  cmp -s "$source" "$classes/Samza.java" && return
+  present javac openjdk-17-jdk-headless "the tests against the real Samza"
+  rm -rf "$classes"
+  javac -proc:none -nowarn -cp "$samza_jars_directory/*" -d "$classes" "$source" 2>/dev/null \
+    || javac -proc:none -cp "$samza_jars_directory/*" -d "$classes" "$source"
+  cp "$source" "$classes/Samza.java"
+}
+
+kafka_start() { # prints the bootstrap servers; NODES=3 for three
+  kafka_jars
+  .venv/bin/python -m grete.testing.kafka_broker start "$cache/broker" --nodes "${NODES:-1}"
+}
+
+kafka_stop() { .venv/bin/python -m grete.testing.kafka_broker stop "$cache/broker"; }
+
+for service in ${SERVICES:-strace_present kafka_jars samza_jars}; do
   "$service"
 done

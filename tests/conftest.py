@@ -16,6 +16,7 @@ import pytest
 from grete.clock import SystemClock
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
+from grete.testing.kafka_broker import KafkaCluster
 
 os.environ.pop("GRETE_FAILPOINT", None)
 
@@ -33,6 +34,15 @@ def system(tmp_path: Path) -> Iterator[LocalSystem]:
     local = LocalSystem(tmp_path / "local", SystemClock())
     yield local
     local.close()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """One Kafka broker for the whole run, started by the first test that asks for it."""
+    cluster = KafkaCluster(tmp_path_factory.mktemp("kafka"))
+    cluster.start()
+    yield cluster
+    cluster.stop()
 
 
 COUNTER = '''

@@ -19,6 +19,7 @@ HEAVY = (
     "uvicorn",
     "yaml",
     "orjson",
+    "confluent_kafka",
 )
 CODE = """
 import sys

@@ -135,7 +135,7 @@ def test_records_of_others_are_skipped(log: MemoryKeyedLog) -> None:
 
 def test_what_was_applied_is_read_back_and_survives_a_checkpoint_tool(log: MemoryKeyedLog) -> None:
     applied = Applied({A: 123}, StateChoice.DISCARD)
-    log.append([applied_entry(T0, applied)])
+    log.append([applied_entry(T0, applied, grouper="g")])
     fill(log)
     log.append(commit_entries({T0: TaskCommit({A: "3"})}, grouper="g"))
     log.compact()

@@ -1,6 +1,6 @@
 """Which startpoints a task has applied: a record beside its checkpoint, in the transaction of the new offsets.
 
-Key `["grete-startpoints", task]` in the checkpoint log; value: per SSP when the startpoint that was applied last was
+Type `grete-startpoints` in the checkpoint log; value: per SSP when the startpoint that was applied last was
 created, and what became of the stores. It is written once a startpoint, not once a batch, and whoever moves the
 checkpoint afterwards leaves it alone. A startpoint is recognised by its time of creation: one with the same time is
 never applied again, whatever is still in the coordinator stream.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from grete.checkpoint.own_keys import own_key, type_and_task
 from grete.errors import WireError
 from grete.keyed_log.base import Entry, Record
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -29,26 +30,25 @@ class Applied:
     state: StateChoice = StateChoice.KEEP
 
 
-def applied_entry(task: TaskName, applied: Applied) -> Entry:
-    """The record to append with the checkpoint."""
+def applied_entry(task: TaskName, applied: Applied, *, grouper: str) -> Entry:
+    """The record to append with the checkpoint, under the grouper's name as that."""
     times = {str(ssp): time for ssp, time in sorted(applied.created_ms.items())}
-    return Entry(
-        orjson.dumps([_KIND, task]), orjson.dumps({"created_ms": times, "state": applied.state.value})
-    )
+    value = orjson.dumps({"created_ms": times, "state": applied.state.value})
+    return Entry(own_key(_KIND, task, grouper), value)
 
 
 def read_applied(records: Iterable[Record]) -> dict[TaskName, Applied]:
     """The last record of each task; what is not understood is skipped."""
     found: dict[TaskName, Applied] = {}
     for record in records:
-        if not record.key.startswith(b'["' + _KIND.encode()):
-            continue
         try:
-            _, task = orjson.loads(record.key)
+            kind, task = type_and_task(record.key)
+            if kind != _KIND or task is None:
+                continue
             if record.value is None:
-                found.pop(TaskName(task), None)
+                found.pop(task, None)
             else:
-                found[TaskName(task)] = _decoded(record.value)
+                found[task] = _decoded(record.value)
         except (orjson.JSONDecodeError, WireError, KeyError, TypeError, ValueError, AttributeError):
             continue  # a damaged record must not keep the job from starting (fault 28)
     return found

@@ -25,6 +25,7 @@ class KnownCommit:
     timestamp_ms: int
 
 
+_COMPANION = b"grete-commit"
 History = Mapping[TaskName, Sequence[KnownCommit]]
 
 
@@ -32,7 +33,7 @@ def commit_history(records: Iterable[Record]) -> dict[TaskName, list[KnownCommit
     """Every commit in the log by task, oldest first; what is not understood is skipped."""
     found: dict[TaskName, list[KnownCommit]] = {}
     for record in records:
-        if not record.key.startswith(b"[") or record.value is None:
+        if record.value is None or _COMPANION not in record.key:
             continue
         try:
             task, commit = companion_of(record)

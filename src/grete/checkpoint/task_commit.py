@@ -4,9 +4,9 @@ In the checkpoint log a task has these keys (`grete.checkpoint.applied_startpoin
 
 - Samza's own: `{"systemstreampartition-grouper-factory":..,"taskName":..,"type":"checkpoint"}` -> CheckpointV1 and,
   with type `checkpoint-v2`, CheckpointV2. They are the truth for offsets: a checkpoint tool may overwrite them.
-- `["grete-commit", task]` -> lineage, batch id, attempt token, store positions, and the offsets they belong to. It
-  is believed only while its offsets equal the checkpoint's; after a tool has moved the checkpoint, the task has
-  offsets and nothing else, and the data plane starts a new lineage from them.
+- Ours, type `grete-commit` (`grete.checkpoint.own_keys`) -> lineage, batch id, attempt token, store positions,
+  and the offsets they belong to. It is believed only while its offsets equal the checkpoint's; after a tool has moved
+  the checkpoint, the task has offsets and nothing else, and the data plane starts a new lineage from them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from grete.checkpoint.own_keys import own_key, type_and_task
 from grete.errors import WireError
 from grete.keyed_log.base import Entry, Record
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -54,7 +55,7 @@ def commit_entries(
         if 2 in write_versions:
             value = checkpoint_json.encode_v2(checkpoint_id, commit.offsets, {})
             entries.append(Entry(checkpoint_json.encode_log_key(grouper, task, "checkpoint-v2"), value))
-        entries.append(Entry(compact_json.dumps([_COMPANION, task]), _companion(commit)))
+        entries.append(Entry(own_key(_COMPANION, task, grouper), _companion(commit)))
     return entries
 
 
@@ -92,36 +93,34 @@ def _fold(
     checkpoints: dict[TaskName, Mapping[SystemStreamPartition, str]],
     companions: dict[TaskName, TaskCommit],
 ) -> None:
-    if record.key.startswith(b"["):
+    kind, owner = type_and_task(record.key)
+    if kind == _COMPANION:
         task, commit = companion_of(record)
         if commit is None:
             companions.pop(task, None)
         else:
             companions[task] = commit
-        return
-    _, owner, kind = checkpoint_json.decode_log_key(record.key)
-    if kind != "checkpoint" or owner is None:
-        return
-    if record.value is None:
-        checkpoints.pop(owner, None)
-    else:
-        checkpoints[owner] = checkpoint_json.read_v1(record.value)
+    elif kind == "checkpoint" and owner is not None:
+        if record.value is None:
+            checkpoints.pop(owner, None)
+        else:
+            checkpoints[owner] = checkpoint_json.read_v1(record.value)
 
 
 def companion_of(record: Record) -> tuple[TaskName, TaskCommit | None]:
-    """(task, commit) of a record whose key is a list; None deletes.
+    """(task, commit) of a companion; None deletes.
 
     Raises:
         WireError: it is another kind of record, or damaged.
     """
     try:
-        kind, task = orjson.loads(record.key)
-        if kind != _COMPANION:
-            raise WireError(f"offset {record.offset}: unknown record {kind!r}")
+        kind, task = type_and_task(record.key)
+        if kind != _COMPANION or task is None:
+            raise WireError(f"offset {record.offset}: no companion but {kind!r}")
         if record.value is None:
-            return TaskName(task), None
+            return task, None
         document = orjson.loads(record.value)
-        return TaskName(task), TaskCommit(
+        return task, TaskCommit(
             offsets={SystemStreamPartition.parse(ssp): o for ssp, o in document["offsets"].items()},
             lineage=document["lineage"],
             batch_id=int(document["batch_id"]),

@@ -18,7 +18,6 @@ from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.config.stores import changelog_stream, store_names
 from grete.errors import JobError
 from grete.failpoints import failpoint
-from grete.keyed_log.base import Entry
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StateChoice, StateRequest
 from grete.spark.assignment import AssignedTask, Assignment
@@ -136,12 +135,13 @@ class _Rewind:
                 positions, records = self._stores(step)
                 commits[step.task.name] = TaskCommit(step.offsets, store_positions=positions)
                 segments += records
-        notes: list[Entry] = [applied_entry(step.task.name, step.applied) for step in steps]
+        grouper = self._target.grouper
+        notes = [applied_entry(step.task.name, step.applied, grouper=grouper) for step in steps]
         group = CommitGroup(
             fences=self._target.fences,
             segments=segments,
             checkpoint_log=self._target.checkpoint_log,
-            checkpoint_entries=[*commit_entries(commits, grouper=self._target.grouper), *notes],
+            checkpoint_entries=[*commit_entries(commits, grouper=grouper), *notes],
         )
         failpoint("startpoint.resolved")
         self._target.store.commit(group)

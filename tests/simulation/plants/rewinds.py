@@ -28,7 +28,9 @@ def _applied_again(replaced: Replaced) -> None:
 
 
 def _note_forgotten(replaced: Replaced) -> None:
-    replaced(rewind, "applied_entry", lambda task, applied: _ENTRY(task, Applied({})))
+    replaced(
+        rewind, "applied_entry", lambda task, applied, *, grouper: _ENTRY(task, Applied({}), grouper=grouper)
+    )
 
 
 _ENTRY = rewind.applied_entry

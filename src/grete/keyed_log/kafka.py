@@ -1,0 +1,313 @@
+"""A keyed log in a Kafka topic: one partition, compacted, that Samza's JVM classes read and write as well.
+
+- **All or nothing**: an append is one transaction, its records are adjacent (else it is aborted and tried again), and
+  readers see committed records only.
+- **Fenced** by the broker: each scope has a transactional id of its own (`kafka_writer`), and its epoch is an offset
+  committed in the same transaction, in a group that nobody joins. It takes no room in the log, and the group
+  coordinator answers for it in one request. Readers check the epoch in the record's header besides.
+- **In doubt**: each record carries its append's id (the writer's incarnation and a number, if the caller gives none).
+  After a commit without answer the transactional id is opened again, which ends the old transaction one way or the
+  other, and the id is looked for among the last records.
+
+Offsets are the broker's, so there are gaps: a marker follows each append. What this cannot promise: brokers forget
+epochs and transactional ids of scopes in which nobody has written for `offsets.retention.minutes` and
+`transactional.id.expiration.ms`, a week by default. A writer that was replaced, and finds its epoch forgotten, stops.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from grete.clock import Clock
+from grete.errors import Fenced, IllegalStateError, InDoubt, LogCorrupted, LogError
+from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
+from grete.keyed_log.kafka_client import KafkaClients, KafkaException
+from grete.keyed_log.kafka_compaction import compact_now
+from grete.keyed_log.kafka_header import Origin
+from grete.keyed_log.kafka_ids import AppendIds
+from grete.keyed_log.kafka_reader import LogReader
+from grete.keyed_log.kafka_settings import (
+    KafkaLogSettings,
+    checkpoint_log_settings,
+    coordinator_log_settings,
+)
+from grete.keyed_log.kafka_topic import Topic, find, find_or_create
+from grete.keyed_log.kafka_writer import Append, KafkaWriter, NotWritten, OutcomeUnknown
+
+_PAUSE_S = (0.02, 1.0)
+_EPOCH_REFRESH_S = 3_600.0
+_HEADER_BYTES = 256
+
+
+def open_coordinator_log(config: Mapping[str, str], system: str, name: str, clock: Clock) -> KafkaKeyedLog:
+    """The coordinator stream `name` on a Kafka system of the configuration; made when it is not there."""
+    return KafkaKeyedLog(name, coordinator_log_settings(config, system), clock)
+
+
+def open_checkpoint_log(config: Mapping[str, str], system: str, name: str, clock: Clock) -> KafkaKeyedLog:
+    """The checkpoint log `name` on a Kafka system of the configuration; made when it is not there."""
+    return KafkaKeyedLog(name, checkpoint_log_settings(config, system), clock)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One append. `is_repeatable`: the caller may have tried before; `is_in_doubt`: a commit had no answer."""
+
+    entries: Sequence[Entry]
+    fence: Fence | None
+    id: str
+    is_repeatable: bool
+    deadline_s: float
+    is_in_doubt: bool = False
+
+
+class KafkaKeyedLog(KeyedLog):
+    """The log in the topic `name`.
+
+    Raises:
+        UnsafeStorage: the topic has another clean-up policy or more than one partition.
+        LogError: no broker answers, or they are too few for the copies.
+    """
+
+    def __init__(self, name: str, settings: KafkaLogSettings, clock: Clock) -> None:
+        self._name = name
+        self._settings = settings
+        self._clock = clock
+        self._clients = KafkaClients(name, settings, clock)
+        self._topic: Topic = find_or_create(self._clients, clock)
+        self._largest = min(settings.max_message_bytes, self._topic.max_message_bytes)
+        self._reader = LogReader(self._clients, clock)
+        self._ids = AppendIds(self._reader)
+        self._incarnation = uuid.uuid4().hex[:16]
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._writers: dict[str | None, KafkaWriter] = {}
+        self._closed = False
+
+    # --- writing ---
+
+    def append(
+        self, entries: Sequence[Entry], *, fence: Fence | None = None, append_id: str | None = None
+    ) -> int:
+        """See KeyedLog. Tries again by itself for `timeout_s` when that cannot write twice.
+
+        Raises:
+            LogError: an entry larger than the topic takes, or nothing was written in time.
+        """
+        self._check_open()
+        for entry in entries:
+            self._check_size(entry)
+        attempt = _Attempt(
+            entries,
+            fence,
+            append_id or f"{self._incarnation}-{next(self._numbers)}",
+            is_repeatable=append_id is not None,
+            deadline_s=self._clock.monotonic_s() + self._settings.timeout_s,
+        )
+        writer = self._writer(None if fence is None else fence.scope)
+        with writer.lock:
+            return self._append(writer, attempt)
+
+    def _append(self, writer: KafkaWriter, attempt: _Attempt) -> int:
+        pause_s = _PAUSE_S[0]
+        while True:
+            outcome = self._try(writer, attempt)
+            if isinstance(outcome, int):
+                return outcome
+            self._check_same_topic()
+            if self._clock.monotonic_s() >= attempt.deadline_s:
+                if attempt.is_in_doubt:
+                    raise InDoubt(attempt.id, f"topic {self._name}: {outcome}") from outcome
+                raise LogError(f"nothing was appended to topic {self._name}: {outcome}") from outcome
+            self._clock.wait(threading.Event(), pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S[1])
+
+    def _try(self, writer: KafkaWriter, attempt: _Attempt) -> int | Exception:
+        """Once: the offset, or why it may be tried again."""
+        try:
+            if not writer.is_open:
+                self._open(writer, attempt)
+            found = self._ids.find(attempt.id) if attempt.is_in_doubt else None
+            if found is None:
+                attempt.is_in_doubt = False
+                if attempt.fence is not None:
+                    self._check_fence(writer, attempt.fence, is_question=not attempt.entries)
+                found = self._ids.find(attempt.id) if attempt.is_repeatable else None
+            return self._write(writer, attempt) if found is None else found
+        except OutcomeUnknown as unknown:
+            attempt.is_in_doubt = True
+            return unknown
+        except NotWritten as refusal:
+            writer.drop()
+            if refusal.is_final and not attempt.is_in_doubt:
+                raise LogError(f"nothing was appended to topic {self._name}: {refusal}") from refusal
+            return refusal
+        except (Fenced, LogCorrupted):
+            raise
+        except LogError as error:
+            if not attempt.is_in_doubt:
+                raise
+            return error
+
+    def _write(self, writer: KafkaWriter, attempt: _Attempt) -> int:
+        fence = attempt.fence
+        raised_to = None if fence is None else self._epoch_to_write(writer, fence)
+        if attempt.entries or raised_to is not None:
+            origin = (
+                Origin(None, attempt.id, "")
+                if fence is None
+                else Origin(fence.epoch, attempt.id, fence.scope)
+            )
+            append = Append(attempt.entries, origin, self._clock.wall_ms(), raised_to)
+            last = writer.write(append, attempt.deadline_s, self._reader.check_not_back)
+        if not attempt.entries:
+            return self.end()
+        self._await_readable(last, attempt.deadline_s)
+        return last
+
+    def _epoch_to_write(self, writer: KafkaWriter, fence: Fence) -> int | None:
+        """The epoch when it is new to the broker, or was written so long ago that it might be forgotten."""
+        is_old = self._clock.monotonic_s() - writer.epoch_written_s > _EPOCH_REFRESH_S
+        return fence.epoch if writer.known_epoch != fence.epoch or is_old else None
+
+    def _await_readable(self, last: int, deadline_s: float) -> None:
+        """The append is durable; its marker, and with it readers, follow within milliseconds."""
+        pause_s, never = 0.001, threading.Event()
+        while self._clock.monotonic_s() < deadline_s:
+            try:
+                end = self._reader.stable_end()
+            except LogCorrupted:
+                raise
+            except LogError:
+                return  # committed all the same: whoever reads next finds out by itself whether there are brokers
+            if end > last:
+                return
+            self._clock.wait(never, pause_s)
+            pause_s = min(2 * pause_s, 0.05)
+
+    def _open(self, writer: KafkaWriter, attempt: _Attempt) -> None:
+        """Take over the writer's id, unless it shows already that we are fenced: our successor is left in peace."""
+        if attempt.fence is not None and not attempt.is_in_doubt:
+            self._refuse_older(attempt.fence, writer.stored_epoch())
+        was_at = writer.known_epoch
+        writer.open(attempt.deadline_s)
+        writer.known_epoch = None
+        if attempt.fence is not None:
+            writer.known_epoch = self._epoch_after_opening(writer, attempt.fence, was_at)
+
+    def _epoch_after_opening(self, writer: KafkaWriter, fence: Fence, was_at: int | None) -> int | None:
+        stored = writer.stored_epoch()
+        if stored is None and was_at is not None:
+            self._check_same_topic()
+            raise LogError(
+                f"topic {self._name}: the epoch of {fence.scope!r} is gone from the brokers (its group was deleted, "
+                "or nobody has written for longer than offsets.retention.minutes), so nobody can tell whether "
+                f"another writer is above epoch {fence.epoch}. This process must end; start it anew"
+            )
+        return self._reader.highest_epoch(fence.scope) if stored is None else stored
+
+    def _check_fence(self, writer: KafkaWriter, fence: Fence, *, is_question: bool) -> None:
+        """What is known since the id was opened holds until a request is refused; a question asks the broker."""
+        self._refuse_older(fence, writer.known_epoch)
+        if is_question:
+            self._refuse_older(fence, writer.stored_epoch())
+
+    def _refuse_older(self, fence: Fence, seen: int | None) -> None:
+        if seen is not None and seen > fence.epoch:
+            raise Fenced(fence.scope, epoch=fence.epoch, seen=seen)
+
+    def _check_same_topic(self) -> None:
+        """After a failure: whether the topic is still the one that was opened."""
+        try:
+            found = find(self._clients)
+        except KafkaException:
+            return  # no answer: that says nothing about the topic
+        if found is None or found.id != self._topic.id:
+            raise LogCorrupted(
+                f"topic {self._name} was deleted{'' if found is None else ' and made anew'} while it was open. "
+                "Nothing is written to it; find out who did that, and start again"
+            )
+
+    def raise_fence(self, fence: Fence) -> None:
+        """See KeyedLog."""
+        self.append([], fence=fence)
+
+    def _writer(self, scope: str | None) -> KafkaWriter:
+        with self._lock:
+            if scope not in self._writers:
+                own = f"tool-{self._incarnation}" if scope is None else f"scope-{scope}"
+                id_ = f"grete-{self._name}-{own}"
+                self._writers[scope] = KafkaWriter(self._clients, self._clock, id_, scope or "")
+            return self._writers[scope]
+
+    def _check_size(self, entry: Entry) -> None:
+        size = len(entry.key) + len(entry.value or b"") + _HEADER_BYTES
+        if size > self._largest:
+            raise LogError(
+                f"topic {self._name} takes records of up to {self._largest} bytes, and that of key "
+                f"{entry.key[:80]!r} has {size}. Nothing was written. Make it smaller, or raise max.message.bytes "
+                f"of the topic and {self._settings.size_key}"
+            )
+
+    def resolve(self, append_id: str) -> int | None:
+        """See KeyedLog. Ends what this object has left open, and waits for what others have."""
+        self._check_open()
+        deadline_s = self._clock.monotonic_s() + self._settings.timeout_s
+        with self._lock:
+            writers = list(self._writers.values())
+        for writer in writers:
+            with writer.lock:
+                if writer.is_in_doubt:
+                    try:
+                        writer.open(deadline_s)
+                    except NotWritten as error:
+                        raise LogError(f"topic {self._name}: cannot resolve {append_id}: {error}") from error
+        return self._ids.find(append_id)
+
+    # --- reading ---
+
+    def read(self, after: int = -1) -> Iterator[Record]:
+        """See KeyedLog. Records of foreign writers have no epoch.
+
+        Raises:
+            LogCorrupted: the topic was deleted and made anew since this object looked first.
+            LogError: the brokers gave nothing for `timeout_s`.
+        """
+        self._check_open()
+        last = self._reader.last_offset()
+        return self._reader.records(after, last) if last > after else iter(())
+
+    def end(self) -> int:
+        """See KeyedLog."""
+        self._check_open()
+        return self._reader.last_offset()
+
+    def wait(self, after: int, timeout_s: float) -> bool:
+        """See KeyedLog. The broker answers as soon as there is something; no polling."""
+        self._check_open()
+        return self._reader.wait(after, timeout_s)
+
+    def compact(self) -> int:
+        """See KeyedLog. Brokers compact by themselves; this makes them do it now, and waits for it."""
+        self._check_open()
+        writer = self._writer(None)
+        with writer.lock:
+            return compact_now(self._clients, self._reader, writer, self._clock)
+
+    def close(self) -> None:
+        """See KeyedLog."""
+        if self._closed:
+            return
+        self._closed = True
+        for writer in self._writers.values():
+            with writer.lock:
+                writer.close()
+        self._reader.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError(f"the log of topic {self._name} is closed")

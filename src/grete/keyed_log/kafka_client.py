@@ -1,0 +1,219 @@
+"""The border to confluent-kafka: clients with the settings that the log's promises need, its errors translated."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+from grete.clock import Clock
+from grete.errors import LogError, MissingExtra
+from grete.keyed_log.kafka_settings import KafkaLogSettings
+
+try:
+    from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
+    from confluent_kafka import KafkaException as KafkaException
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+except ImportError as error:
+    raise MissingExtra("confluent_kafka", "kafka") from error
+
+_log = logging.getLogger(__name__)
+_OVERHEAD_BYTES = 512
+"""What a record batch needs beside keys, values and headers: 61 bytes for the batch, up to 21 a record."""
+_FETCH_KB = 32 * 1024
+_RETRY_S = 0.1
+_REQUEST_S = 3.0
+
+
+def reason_of(error: KafkaException) -> KafkaError:
+    """What the client says went wrong."""
+    reason = error.args[0] if error.args else None
+    return reason if isinstance(reason, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn the client's exceptions into LogError, once, here. `doing` says what was attempted and on what.
+
+    Raises:
+        LogError: with the broker's or client's own words, and the way out where there is a usual one.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        reason = reason_of(error)
+        raise LogError(f"{doing}: {describe(reason)}") from error
+
+
+_WAYS_OUT = {
+    KafkaError._TRANSPORT: "no broker can be reached; check that the brokers run and bootstrap.servers names them",
+    KafkaError._ALL_BROKERS_DOWN: "no broker can be reached; check that the brokers run",
+    KafkaError._TIMED_OUT: "no answer in time; check that the brokers run and can be reached",
+    KafkaError._TIMED_OUT_QUEUE: "no answer in time; check that the brokers run and can be reached",
+    KafkaError._MSG_TIMED_OUT: "no broker took it in time; check that the brokers run and can be reached",
+    KafkaError._NOENT: "no broker leads its partition; check that the brokers run and that the topic exists",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user may not do that with the topic; grant Read, Write, Describe, "
+    "Create and DescribeConfigs on it",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "grant Read on consumer groups whose names begin with grete-",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant Write on transactional ids that begin with grete-",
+}
+
+
+_FINAL = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.INVALID_TRANSACTION_TIMEOUT,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError._AUTHENTICATION,
+        KafkaError._UNSUPPORTED_FEATURE,
+    }
+)
+
+
+def is_final(reason: KafkaError) -> bool:
+    """Whether trying again cannot help."""
+    return reason.code() in _FINAL
+
+
+_TEMPORARY = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._NOENT,  # no partition leader known, as while brokers come back
+    }
+)
+
+
+def is_temporary(reason: KafkaError) -> bool:
+    """Whether the same request may work in a moment."""
+    return reason.retriable() or reason.code() in _TEMPORARY
+
+
+def describe(reason: KafkaError) -> str:
+    """A reason with its name and the way out."""
+    way_out = _WAYS_OUT.get(reason.code())
+    return f"{reason.str()} ({reason.name()})" + (f": {way_out}" if way_out else "")
+
+
+def _note(reason: KafkaError) -> None:
+    """What a client says by the way. Without a callback it would raise fatal errors inside other callbacks."""
+    _log.debug("%s (%s)", reason.str(), reason.name())
+
+
+def done(future: Future[Any], timeout_s: float) -> Any:
+    """The result of one of the admin client's futures.
+
+    Raises:
+        KafkaException: the broker refused, or did not answer in time.
+    """
+    try:
+        return future.result(timeout_s)
+    except TimeoutError as error:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", False)) from error
+
+
+class KafkaClients:
+    """Makes clients for one log's topic. `partition(offset)` is its only partition."""
+
+    def __init__(self, topic: str, settings: KafkaLogSettings, clock: Clock) -> None:
+        self.topic = topic
+        self._clock = clock
+        self.settings = settings
+        self._common: dict[str, Any] = {
+            "reconnect.backoff.max.ms": 2_000,  # back within 10 s of a broker's return, however long it was away
+            "socket.keepalive.enable": True,
+            "allow.auto.create.topics": False,
+            "logger": _log,
+            "error_cb": _note,
+            **settings.client,
+        }
+        with translated(f"connecting to {settings.client.get('bootstrap.servers')}"):
+            self.admin = AdminClient(dict(self._common))
+
+    def partition(self, offset: int) -> TopicPartition:
+        """The topic's partition at an offset."""
+        return TopicPartition(self.topic, 0, offset)
+
+    def reader(self, *, fetch_wait_ms: int) -> Consumer:
+        """Committed records only, no group, an event at the end. It waits `fetch_wait_ms` there for more."""
+        return self._consumer(
+            {
+                "group.id": "grete-reader",
+                "enable.partition.eof": True,
+                "check.crcs": True,
+                "fetch.wait.max.ms": fetch_wait_ms,
+                "fetch.error.backoff.ms": 100,
+                "queued.max.messages.kbytes": _FETCH_KB,
+                "fetch.max.bytes": max(_FETCH_KB * 1024, 2 * self.settings.max_message_bytes),
+                "max.partition.fetch.bytes": max(8 << 20, self.settings.max_message_bytes),
+                "receive.message.max.bytes": 2 * max(_FETCH_KB * 1024, 2 * self.settings.max_message_bytes),
+            }
+        )
+
+    def group(self, name: str) -> Consumer:
+        """For the offsets of a group that nobody joins. They wait for open transactions of theirs."""
+        return self._consumer({"group.id": name})
+
+    def _consumer(self, more: dict[str, Any]) -> Consumer:
+        fixed = {
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+        }
+        with translated(f"making a consumer of {self.topic}"):
+            consumer = Consumer({**self._common, **fixed, **more})
+            # Asked for at once, metadata is there in milliseconds; else the client looks for it every 500 ms.
+            consumer.list_topics(self.topic, timeout=self.settings.timeout_s)
+            return consumer
+
+    def producer(self, transactional_id: str) -> Producer:
+        """One whose batches grow until they are flushed, so that an append is one batch while it fits."""
+        largest = self.settings.max_message_bytes
+        with translated(f"making a producer of {self.topic}"):
+            producer = Producer(
+                {
+                    **self._common,
+                    "transactional.id": transactional_id,
+                    "transaction.timeout.ms": round(self.settings.transaction_timeout_s * 1000),
+                    "acks": "all",
+                    "linger.ms": round(self.settings.transaction_timeout_s * 500),
+                    "batch.size": max(largest - _OVERHEAD_BYTES, 1),
+                    "batch.num.messages": 1_000_000,
+                    "message.max.bytes": largest + _OVERHEAD_BYTES,
+                    "queue.buffering.max.messages": 0,
+                    "queue.buffering.max.kbytes": 2_147_483_647,
+                }
+            )
+            producer.list_topics(self.topic, timeout=self.settings.timeout_s)
+            return producer
+
+    def end(self, *, is_stable: bool) -> int:
+        """The offset after the last one; with `is_stable` only as far as no transaction is open.
+
+        Raises:
+            KafkaException: no answer for the whole timeout.
+        """
+        level = IsolationLevel.READ_COMMITTED if is_stable else IsolationLevel.READ_UNCOMMITTED
+        where, never = self.partition(0), threading.Event()
+        deadline_s = self._clock.monotonic_s() + self.settings.timeout_s
+        wait_s = min(self.settings.timeout_s, _REQUEST_S)  # a dead leader does not answer: ask who leads now
+        while True:
+            futures = self.admin.list_offsets(
+                {where: OffsetSpec.latest()}, isolation_level=level, request_timeout=wait_s
+            )
+            try:
+                return int(done(futures[where], wait_s + 1).offset)
+            except KafkaException as error:
+                if not is_temporary(reason_of(error)) or self._clock.monotonic_s() >= deadline_s:
+                    raise
+            self._clock.wait(never, _RETRY_S)

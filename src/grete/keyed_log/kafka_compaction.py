@@ -1,0 +1,96 @@
+"""Making a broker compact a topic now.
+
+A broker compacts by itself when enough of a log is shadowed, and never its newest segment. So for a moment the topic
+gets settings under which the newest segment ends at once and the smallest shadow is reason enough; an aborted record,
+which no reader sees, begins the next segment; and the topic gets its own settings back.
+"""
+
+from __future__ import annotations
+
+import threading
+from itertools import count
+
+from grete.clock import Clock
+from grete.errors import LogError
+from grete.keyed_log.base import Entry
+from grete.keyed_log.kafka_client import KafkaClients, translated
+from grete.keyed_log.kafka_header import Origin
+from grete.keyed_log.kafka_reader import LogReader
+from grete.keyed_log.kafka_topic import alter_config, topic_config
+from grete.keyed_log.kafka_writer import Append, KafkaWriter, NotWritten
+
+_AT_ONCE = {"segment.ms": "1", "min.cleanable.dirty.ratio": "0", "min.compaction.lag.ms": "0"}
+_TIMEOUT_S = 120.0
+_LOOK_S = 0.2
+_ROLLER = Entry(b"grete-compaction", b"")
+
+
+def compact_now(clients: KafkaClients, reader: LogReader, writer: KafkaWriter, clock: Clock) -> int:
+    """Have every shadowed record dropped; returns how many went. Needs memory for the live keys.
+
+    Raises:
+        LogError: the brokers did not do it in two minutes; they go on with it by themselves.
+    """
+    shadowed = _shadowed(reader)
+    if not shadowed:
+        return 0
+    with translated(f"reading the configuration of topic {clients.topic}"):
+        own = topic_config(clients, own_only=True)
+    alter_config(clients, dict(_AT_ONCE))
+    try:
+        _await_gone(clients, reader, writer, clock, shadowed)
+    finally:
+        alter_config(clients, {name: own.get(name) for name in _AT_ONCE})
+    return len(shadowed)
+
+
+def _shadowed(reader: LogReader) -> list[int]:
+    """The offsets of records that a later record of the same key shadows, in no order."""
+    last: dict[bytes, int] = {}
+    shadowed = []
+    for record in reader.records(-1, reader.last_offset()):
+        older = last.get(record.key)
+        if older is not None:
+            shadowed.append(older)
+        last[record.key] = record.offset
+    return shadowed
+
+
+def _await_gone(
+    clients: KafkaClients, reader: LogReader, writer: KafkaWriter, clock: Clock, shadowed: list[int]
+) -> None:
+    """The cleaner goes from front to back, so once the last shadowed record is gone all are."""
+    last, deadline_s, never = max(shadowed), clock.monotonic_s() + _TIMEOUT_S, threading.Event()
+    for number in count():
+        if number % 10 == 0:  # again when the first came before the brokers knew of the settings
+            _begin_segment(reader, writer, clock)
+        if not any(
+            message.offset() == last for chunk in reader.messages(last, last + 1) for message in chunk
+        ):
+            return
+        if clock.monotonic_s() > deadline_s:
+            raise LogError(f"topic {clients.topic} was not compacted in {_TIMEOUT_S:.0f} s")
+        clock.wait(never, _LOOK_S)
+
+
+def _begin_segment(reader: LogReader, writer: KafkaWriter, clock: Clock) -> None:
+    """Append a record and abort it."""
+    deadline_s = clock.monotonic_s() + _TIMEOUT_S
+
+    def abort(_: int) -> None:
+        raise _Aborted
+
+    try:
+        if not writer.is_open:
+            writer.open(deadline_s)
+        writer.write(
+            Append([_ROLLER], Origin(None, "compaction", ""), clock.wall_ms()), deadline_s, check=abort
+        )
+    except _Aborted:
+        reader.settled_end()
+    except NotWritten:
+        writer.drop()
+
+
+class _Aborted(Exception):
+    """On purpose."""

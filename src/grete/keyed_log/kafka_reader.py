@@ -1,0 +1,278 @@
+"""Reading a Kafka topic as a keyed log: bounded, in order, past transaction markers and records of fenced writers.
+
+Offsets of markers and of aborted records are gaps. A read ends at the last record that was visible when it began;
+memory holds what the client fetched ahead (32 MB) and one chunk.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
+
+from grete.clock import Clock
+from grete.errors import LogCorrupted, LogError
+from grete.keyed_log import kafka_header
+from grete.keyed_log.base import Record
+from grete.keyed_log.kafka_client import KafkaClients, describe, translated
+
+_log = logging.getLogger(__name__)
+_CHUNK = 5_000
+_POLL_S = 0.2
+_FETCH_WAIT_MS = 10
+_WAIT_MS = 500
+_TAIL_STEPS = (64, 1_024, 16_384)
+
+
+@dataclass(slots=True)
+class Terms:
+    """The highest epoch seen of each scope: an epoch opens a term, records of lower ones after it are ignored.
+
+    The broker refuses such records already; this is for the day on which it has forgotten a writer.
+    """
+
+    epochs: dict[str, int] = field(default_factory=dict)
+    _last: tuple[bytes, tuple[bool, int | None]] = (b"", (True, None))
+
+    def admit(self, header: bytes, offset: int) -> tuple[bool, int | None]:
+        """(whether the record counts, its epoch)."""
+        last, outcome = self._last
+        if last and header[header.find(b" ") + 1 :] == last:  # the next record of the same append
+            return outcome
+        found = kafka_header.split(header)
+        origin = None if found is None else kafka_header.decode(found[1])
+        if found is None or origin is None:
+            return True, None
+        outcome = (self._open(origin, offset), origin.epoch)
+        self._last = (found[1], outcome)
+        return outcome
+
+    def _open(self, origin: kafka_header.Origin, offset: int) -> bool:
+        if origin.epoch is None:
+            return True
+        seen = self.epochs.get(origin.scope, origin.epoch)
+        self.epochs[origin.scope] = max(seen, origin.epoch)
+        if origin.epoch < seen:
+            _log.warning(
+                "ignoring offset %d and what was appended with it: written under epoch %d of %r after epoch %d",
+                offset,
+                origin.epoch,
+                origin.scope,
+                seen,
+            )
+        return origin.epoch >= seen
+
+
+def header_of(message: Message) -> bytes | None:
+    """Our header, None on a foreign record."""
+    headers = message.headers()
+    if not headers:
+        return None
+    for name, value in headers.items() if isinstance(headers, dict) else headers:
+        if name == kafka_header.NAME:
+            return value if isinstance(value, bytes) else None
+    return None
+
+
+def _admitted(chunk: list[Message], terms: Terms) -> Iterator[Record]:
+    """The records of a chunk that count. Each takes 1 µs: a bootstrap has millions."""
+    for message in chunk:
+        header, epoch = header_of(message), None
+        if header is not None:
+            counts, epoch = terms.admit(header, message.offset() or 0)
+            if not counts:
+                continue
+        yield Record(
+            message.offset() or 0, message.key() or b"", message.value(), message.timestamp()[1], epoch
+        )
+
+
+class LogReader:
+    """Reads one log's topic. Safe to use from several threads, each of which gets a consumer of its own."""
+
+    def __init__(self, clients: KafkaClients, clock: Clock) -> None:
+        self._clients = clients
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._idle: dict[int, list[Consumer]] = {_FETCH_WAIT_MS: [], _WAIT_MS: []}
+        self._stable, self._last = 0, -1
+        self._terms_at: tuple[int, Terms] = (-1, Terms())
+
+    @contextmanager
+    def _consumer(self, fetch_wait_ms: int) -> Iterator[Consumer]:
+        with self._lock:
+            idle = self._idle[fetch_wait_ms]
+            consumer = idle.pop() if idle else None
+        if consumer is None:
+            consumer = self._clients.reader(fetch_wait_ms=fetch_wait_ms)
+        try:
+            yield consumer
+        finally:
+            consumer.unassign()
+            with self._lock:
+                idle.append(consumer)
+
+    def close(self) -> None:
+        """Close every consumer that is idle."""
+        with self._lock:
+            idle = [consumer for consumers in self._idle.values() for consumer in consumers]
+            self._idle = {_FETCH_WAIT_MS: [], _WAIT_MS: []}
+        for consumer in idle:
+            consumer.close()
+
+    def highest_epoch(self, scope: str) -> int | None:
+        """The highest epoch of a scope among the records that were read so far."""
+        with self._lock:
+            return self._terms_at[1].epochs.get(scope)
+
+    def stable_end(self) -> int:
+        """The offset after the last one that is committed or aborted.
+
+        Raises:
+            LogCorrupted: it went back: the topic was deleted and made anew.
+        """
+        with translated(f"asking for the end of topic {self._clients.topic}"):
+            end = self._clients.end(is_stable=True)
+        self.check_not_back(end)
+        return end
+
+    def check_not_back(self, end: int) -> None:
+        """Raises LogCorrupted when the log ends before what was read of it."""
+        with self._lock:
+            known = self._stable
+        if end < known:
+            raise LogCorrupted(
+                f"topic {self._clients.topic} ends at offset {end} and was read up to {known}: it was deleted and "
+                "made anew, or lost records. Start again to read it from its beginning, after finding out why"
+            )
+
+    def settled_end(self) -> int:
+        """The end as it is now, once no transaction that began before it is open.
+
+        Raises:
+            LogError: a transaction stayed open for the whole timeout.
+        """
+        with translated(f"asking for the end of topic {self._clients.topic}"):
+            end = self._clients.end(is_stable=False)
+        timeout_s = self._clients.settings.timeout_s
+        deadline_s, never, pause_s = self._clock.monotonic_s() + timeout_s, threading.Event(), 0.002
+        while self.stable_end() < end:
+            if self._clock.monotonic_s() > deadline_s:
+                raise LogError(f"topic {self._clients.topic}: a transaction before offset {end} stays open")
+            self._clock.wait(never, pause_s)
+            pause_s = min(2 * pause_s, 0.1)
+        return end
+
+    def messages(self, first: int, end: int) -> Iterator[list[Message]]:
+        """The committed records with first <= offset < end, in chunks.
+
+        Raises:
+            LogCorrupted: `first` is not in the topic any more.
+            LogError: nothing came for the whole timeout.
+        """
+        if first >= end:
+            return
+        timeout_s = self._clients.settings.timeout_s
+        with self._consumer(_FETCH_WAIT_MS) as consumer:
+            consumer.assign([self._clients.partition(first if first > 0 else OFFSET_BEGINNING)])
+            deadline_s, is_over = self._clock.monotonic_s() + timeout_s, False
+            while not is_over:
+                batch = self._poll(consumer)
+                if not batch and self._clock.monotonic_s() > deadline_s:
+                    raise LogError(
+                        f"topic {self._clients.topic}: no record in {timeout_s:.0f} s; are brokers up?"
+                    )
+                if batch:
+                    deadline_s = self._clock.monotonic_s() + timeout_s
+                    is_over = self._is_over(batch, end)
+                    yield [m for m in batch if m.error() is None and (m.offset() or 0) < end]
+
+    def _poll(self, consumer: Consumer) -> list[Message]:
+        with translated(f"reading topic {self._clients.topic}"):
+            message = consumer.poll(_POLL_S)
+            return [] if message is None else [message, *consumer.consume(_CHUNK, 0)]
+
+    def _is_over(self, batch: list[Message], end: int) -> bool:
+        for message in batch:
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                self._refuse(error)
+        return (batch[-1].offset() or 0) + (batch[-1].error() is None) >= end
+
+    def _refuse(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise LogCorrupted(
+                f"topic {self._clients.topic} does not hold the offset to go on from ({error.str()}): it was deleted "
+                "and made anew, or records were deleted"
+            )
+        raise LogError(f"reading topic {self._clients.topic}: {describe(error)}")
+
+    def records(self, after: int, last: int) -> Iterator[Record]:
+        """The records that count, with after < offset <= last."""
+        with self._lock:
+            position, known = self._terms_at
+        terms = Terms(dict(known.epochs)) if after == position else Terms()
+        for chunk in self.messages(after + 1, last + 1):
+            yield from _admitted(chunk, terms)
+        with self._lock:
+            if last > self._terms_at[0]:
+                self._terms_at = (last, terms)
+
+    def last_offset(self) -> int:
+        """The offset of the last record, -1 when there is none.
+
+        Raises:
+            LogCorrupted: the topic went back.
+        """
+        end = self.stable_end()
+        with self._lock:
+            if end == self._stable:
+                return self._last
+            known = self._stable
+        last = self._find_last(known, end)
+        self.note_end(end, last)
+        with self._lock:
+            return self._last
+
+    def note_end(self, end: int, last: int) -> None:
+        """Remember that the last record before `end` is at `last`."""
+        with self._lock:
+            if end >= self._stable:
+                self._stable, self._last = end, max(last, self._last)
+
+    def _find_last(self, known: int, end: int) -> int:
+        """Look backwards from the end in growing steps: behind markers there is a record, and seldom far."""
+        upper = end
+        for step in (*_TAIL_STEPS, end):
+            lower = max(known, upper - step)
+            last = max((m.offset() or 0 for chunk in self.messages(lower, upper) for m in chunk), default=-1)
+            if last >= 0 or lower <= known:
+                return last
+            upper = lower
+        return -1
+
+    def wait(self, after: int, timeout_s: float) -> bool:
+        """Block until there is a record above `after`; says whether there is one."""
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        if self.last_offset() > after:
+            return True
+        with self._lock:
+            first = self._stable
+        left_s = deadline_s - self._clock.monotonic_s()
+        if left_s <= 0:
+            return False
+        with self._consumer(_WAIT_MS) as consumer:
+            consumer.assign([self._clients.partition(first if first > 0 else OFFSET_BEGINNING)])
+            while left_s > 0:
+                try:
+                    message = consumer.poll(min(left_s, _POLL_S))
+                except KafkaException:
+                    message = None  # a client that lost its broker comes back by itself, or the time runs out
+                if message is not None and message.error() is None and (message.offset() or 0) > after:
+                    return True
+                left_s = deadline_s - self._clock.monotonic_s()
+        return self.last_offset() > after

@@ -1,0 +1,286 @@
+"""Kafka brokers on loopback for tests: one node or three, of jars that `make services` has fetched.
+
+KRaft, each node broker and controller at once, 256 MB of heap, ports that were free. Every node has a second
+listener, `PROXIED`, that tells clients to come to `proxied_port`: put a `grete.testing.tcp_proxy` there.
+
+    python -m grete.testing.kafka_broker start DIRECTORY [--nodes 3]     prints the bootstrap servers
+    python -m grete.testing.kafka_broker stop DIRECTORY
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.errors import GreteError
+
+VERSION = "4.3.1"
+_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
+_START_S = 90.0
+_STOP_S = 30.0
+_END_S = 10.0
+_JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_SETTINGS = {
+    "num.partitions": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "false",
+    "num.network.threads": "2",
+    "num.io.threads": "2",
+    "background.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "log.cleaner.backoff.ms": "100",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+"""For few resources and short tests: the cleaner looks every 100 ms, transactions are timed out within 500 ms."""
+
+
+class BrokerFailed(GreteError):
+    """A broker did not start or stop in time. The message ends with the last lines of its log."""
+
+
+def jars_directory() -> Path:
+    """Where `make services` puts the jars: `GRETE_KAFKA_JARS`, else a folder of the user's cache."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return Path(os.environ.get("GRETE_KAFKA_JARS", cache / "grete" / f"kafka-{VERSION}"))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _die_with_parent() -> None:
+    """In the child, before it becomes the broker."""
+    set_death_signal = 1
+    ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaNode:
+    """One node and where it listens. Clients that begin at `direct_port` never see `proxied_port`."""
+
+    number: int
+    directory: Path
+    direct_port: int
+    listener_port: int
+    proxied_port: int
+    controller_port: int
+
+    @property
+    def pid_file(self) -> Path:
+        """Holds the process id while the node runs."""
+        return self.directory / "pid"
+
+    def running_pid(self) -> int | None:
+        """The node's process, None when it has ended."""
+        if not self.pid_file.exists():
+            return None
+        pid = int(self.pid_file.read_text())
+        command = Path(f"/proc/{pid}/cmdline")
+        is_ours = command.exists() and str(self.directory).encode() in command.read_bytes()
+        return pid if is_ours else None
+
+
+class KafkaCluster:
+    """One node or several in `directory`, which `start` may find as an earlier run left it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        nodes: int = 1,
+        settings: Mapping[str, str] | None = None,
+        outlives_us: bool = False,
+    ) -> None:
+        """Unless `outlives_us`, the brokers are killed when the thread that started them ends, however it ends."""
+        ports = free_ports(4 * nodes)
+        self._directory = directory
+        self._settings = dict(settings or {})
+        self._outlives_us = outlives_us
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.nodes = tuple(
+            KafkaNode(number + 1, directory / f"node{number + 1}", *ports[4 * number : 4 * number + 4])
+            for number in range(nodes)
+        )
+
+    @property
+    def bootstrap(self) -> str:
+        """`bootstrap.servers` of clients."""
+        return ",".join(f"127.0.0.1:{node.direct_port}" for node in self.nodes)
+
+    def start(self) -> None:
+        """Format and start every node; returns when all take requests.
+
+        Raises:
+            BrokerFailed: no jars, or a node that ended or took too long.
+        """
+        if not any(jars_directory().glob("kafka_2.13-*.jar")):
+            raise BrokerFailed(f"no Kafka jars in {jars_directory()}: run make services")
+        for node in self.nodes:
+            self._format(node)
+        for node in self.nodes:
+            self._launch(node)
+        for node in self.nodes:
+            self._await(node)
+
+    def _format(self, node: KafkaNode) -> None:
+        node.directory.mkdir(parents=True, exist_ok=True)
+        properties = node.directory / "server.properties"
+        properties.write_text("".join(f"{k}={v}\n" for k, v in self._properties(node).items()))
+        if (node.directory / "log" / "meta.properties").exists():
+            return
+        command = self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(properties))
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own words
+        if done.returncode != 0:
+            raise BrokerFailed(f"formatting {node.directory} failed: {done.stdout}{done.stderr}")
+
+    def _properties(self, node: KafkaNode) -> dict[str, str]:
+        count = len(self.nodes)
+        copies = str(min(3, count))
+        in_sync = str(min(2, count))
+        at = "127.0.0.1"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(node.number),
+            "controller.quorum.voters": ",".join(
+                f"{each.number}@{at}:{each.controller_port}" for each in self.nodes
+            ),
+            "listeners": f"PLAINTEXT://{at}:{node.direct_port},PROXIED://{at}:{node.listener_port},"
+            f"CONTROLLER://{at}:{node.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{at}:{node.direct_port},PROXIED://{at}:{node.proxied_port}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT",
+            "log.dirs": str(node.directory / "log"),
+            "default.replication.factor": copies,
+            "min.insync.replicas": in_sync,
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": in_sync,
+            "share.coordinator.state.topic.replication.factor": copies,
+            "share.coordinator.state.topic.min.isr": in_sync,
+            **_SETTINGS,
+            **self._settings,
+        }
+
+    def _java(self, *words: str) -> list[str]:
+        java = shutil.which("java")
+        if java is None:
+            raise BrokerFailed("no java on the PATH: install Java 17 or newer")
+        return [java, *_JVM, "-cp", f"{jars_directory()}/*", *words]
+
+    def _launch(self, node: KafkaNode) -> None:
+        with (node.directory / "broker.log").open("wb") as log:
+            self._processes[node.number] = subprocess.Popen(  # noqa: S603 - our own words
+                self._java("kafka.Kafka", str(node.directory / "server.properties")),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=None if self._outlives_us else _die_with_parent,
+            )
+        node.pid_file.write_text(str(self._processes[node.number].pid))
+
+    def _await(self, node: KafkaNode) -> None:
+        log, deadline_s = node.directory / "broker.log", time.monotonic() + _START_S
+        while b"Kafka Server started" not in log.read_bytes():
+            has_ended = self._processes[node.number].poll() is not None
+            if has_ended or time.monotonic() > deadline_s:
+                tail = log.read_text(errors="replace")[-2_000:]
+                raise BrokerFailed(f"the broker in {node.directory} did not start:\n{tail}")
+            time.sleep(0.05)
+
+    def restart(self, number: int = 1) -> None:
+        """Start a node again that was stopped or killed, on the same ports with the same data."""
+        node = self.nodes[number - 1]
+        self._launch(node)
+        self._await(node)
+
+    def kill(self, number: int = 1) -> None:
+        """SIGKILL to one node."""
+        self._end(self.nodes[number - 1], signal.SIGKILL)
+
+    def pause(self, number: int = 1) -> None:
+        """SIGSTOP to one node, until `resume`."""
+        self._processes[number].send_signal(signal.SIGSTOP)
+
+    def resume(self, number: int = 1) -> None:
+        """SIGCONT to one node."""
+        self._processes[number].send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Ask every node to end, kill what does not within 10 s, as the last of several; remove nothing."""
+        for process in self._processes.values():
+            process.terminate()
+        for node in self.nodes:
+            self._end(node, signal.SIGTERM)
+
+    def _end(self, node: KafkaNode, how: signal.Signals) -> None:
+        process = self._processes.pop(node.number, None)
+        if process is not None:
+            process.send_signal(how)
+            try:
+                process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        node.pid_file.unlink(missing_ok=True)
+
+
+def stop_directory(directory: Path) -> int:
+    """End the nodes that another process started in `directory`, by their pid files; returns how many."""
+    ended = 0
+    for pid_file in sorted(directory.glob("node*/pid")):
+        pid = KafkaNode(0, pid_file.parent, 0, 0, 0, 0).running_pid()
+        pid_file.unlink()
+        if pid is None:
+            continue
+        os.kill(pid, signal.SIGTERM)
+        deadline_s = time.monotonic() + _STOP_S
+        while Path(f"/proc/{pid}/cmdline").exists() and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        ended += 1
+    return ended
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The commands of the module's head."""
+    parser = argparse.ArgumentParser(prog="python -m grete.testing.kafka_broker")
+    parser.add_argument("action", choices=("start", "stop"))
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--nodes", type=int, default=1)
+    given = parser.parse_args(arguments)
+    directory = given.directory.resolve()
+    if given.action == "stop":
+        print(f"{stop_directory(directory)} stopped")
+        return 0
+    cluster = KafkaCluster(directory, nodes=given.nodes, outlives_us=True)
+    cluster.start()
+    print(cluster.bootstrap)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""A TCP proxy on loopback for fault tests: it passes bytes on until it is told to delay, swallow or cut them."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from typing import Self
+
+_CHUNK = 1 << 16
+
+
+class TcpProxy:
+    """Listens on `port` and connects to `target_port`. A context manager; all switches work on open connections."""
+
+    def __init__(self, port: int, target_port: int) -> None:
+        self._target = ("127.0.0.1", target_port)
+        self._delay_s = 0.0
+        self._swallows = False
+        self._refuses = False
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=64)
+        self._closed = threading.Event()
+        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def delay(self, seconds: float) -> None:
+        """Hold back every chunk so long, in both directions."""
+        self._delay_s = seconds
+
+    def swallow(self) -> None:
+        """Take bytes and pass none on; connections stay open, as when a network drops everything."""
+        self._swallows = True
+
+    def cut(self) -> None:
+        """Reset every connection and refuse new ones."""
+        self._refuses = True
+        self._reset_all()
+
+    def restore(self) -> None:
+        """Pass everything on again. What was swallowed is gone, so the connections of then are reset."""
+        if self._swallows:
+            self._reset_all()
+        self._delay_s, self._swallows, self._refuses = 0.0, False, False
+
+    def close(self) -> None:
+        """End."""
+        self._closed.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._reset_all()
+
+    def _reset_all(self) -> None:
+        with self._lock:
+            connections, self._open = self._open, set()
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._refuses:
+                client.close()
+                continue
+            try:
+                server = socket.create_connection(self._target, timeout=5)
+            except OSError:
+                client.close()
+                continue
+            server.settimeout(None)
+            with self._lock:
+                self._open |= {client, server}
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(_CHUNK):
+                if self._delay_s:
+                    time.sleep(self._delay_s)
+                if not self._swallows:
+                    sink.sendall(data)
+        for connection in (source, sink):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,139 @@
+"""What the Kafka keyed log takes from a Samza configuration, and what it writes into its header."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grete.errors import ConfigError
+from grete.keyed_log import kafka_header
+from grete.keyed_log.kafka_header import Origin
+from grete.keyed_log.kafka_reader import Terms
+from grete.keyed_log.kafka_settings import (
+    checkpoint_log_settings,
+    client_settings,
+    coordinator_log_settings,
+)
+
+BROKERS = {"systems.kafka.consumer.bootstrap.servers": "one:9092"}
+
+
+def test_the_producers_settings_win_and_what_tunes_java_is_left_alone() -> None:
+    config = {
+        **BROKERS,
+        "systems.kafka.producer.bootstrap.servers": "two:9092",
+        "systems.kafka.consumer.security.protocol": "SASL_SSL",
+        "systems.kafka.producer.acks": "1",
+        "systems.kafka.consumer.zookeeper.connect": "zk:2181",
+        "systems.other.producer.bootstrap.servers": "three:9092",
+    }
+    assert client_settings(config, "kafka") == {
+        "bootstrap.servers": "two:9092",
+        "security.protocol": "SASL_SSL",
+    }
+
+
+def test_user_and_password_come_out_of_the_jaas_line_and_secrets_are_resolved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PASSWORD", "s3;cret")
+    line = "org.apache.kafka.common.security.plain.PlainLoginModule required username=ann password="
+    for password in ('"${env:PASSWORD}"', '"s3;cret"'):
+        settings = client_settings(
+            {**BROKERS, "systems.kafka.producer.sasl.jaas.config": f"{line}{password};"}, "kafka"
+        )
+        assert (settings["sasl.username"], settings["sasl.password"]) == ("ann", "s3;cret")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"systems.kafka.producer.ssl.truststore.location": "/trust.jks"}, "ssl.truststore.type=PEM"),
+        (
+            {"systems.kafka.producer.sasl.jaas.config": "Krb5LoginModule required useKeyTab=true;"},
+            "PLAIN, SCRAM",
+        ),
+        ({"job.coordinator.replication.factor": "none"}, "whole number"),
+        ({"systems.kafka.consumer.bootstrap.servers": " "}, "systems.kafka.producer.bootstrap.servers"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_the_way_out(more: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        coordinator_log_settings({**BROKERS, **more}, "kafka")
+
+
+def test_a_trust_store_in_pem_is_used_as_it_is() -> None:
+    config = {
+        **BROKERS,
+        "systems.kafka.producer.ssl.truststore.location": "/ca.pem",
+        "systems.kafka.producer.ssl.truststore.type": "PEM",
+    }
+    assert client_settings(config, "kafka")["ssl.ca.location"] == "/ca.pem"
+
+
+def test_copies_and_segments_have_samzas_defaults_and_fallbacks() -> None:
+    settings = coordinator_log_settings(BROKERS, "kafka")
+    assert (settings.replication_factor, settings.segment_bytes) == (3, 26_214_400)
+    fallback = {
+        **BROKERS,
+        "task.checkpoint.replication.factor": "2",
+        "task.checkpoint.segment.bytes": "1000000",
+    }
+    for found in (coordinator_log_settings(fallback, "kafka"), checkpoint_log_settings(fallback, "kafka")):
+        assert (found.replication_factor, found.segment_bytes) == (2, 1_000_000)
+    own = coordinator_log_settings({**fallback, "job.coordinator.replication.factor": "5"}, "kafka")
+    assert own.replication_factor == 5
+
+
+def test_settings_do_not_show_their_secrets() -> None:
+    line = "PlainLoginModule required username=ann password=hidden;"
+    settings = coordinator_log_settings({**BROKERS, "systems.kafka.producer.sasl.jaas.config": line}, "kafka")
+    assert "hidden" not in repr(settings)
+
+
+@given(st.none() | st.integers(0), st.text(min_size=1), st.text(), st.integers(0, 10**7))
+def test_a_header_comes_back_as_it_was_written(
+    epoch: int | None, id_: str, scope: str, remaining: int
+) -> None:
+    origin = Origin(epoch, id_, scope)
+    try:
+        header = kafka_header.with_remaining(remaining, kafka_header.encode(origin))
+    except UnicodeEncodeError:
+        return  # a lone surrogate is no text
+    found = kafka_header.split(header)
+    assert found is not None
+    assert (found[0], kafka_header.decode(found[1])) == (remaining, origin)
+
+
+@given(st.binary())
+def test_any_bytes_as_header_are_ours_or_foreign_and_never_an_error(header: bytes) -> None:
+    found = kafka_header.split(header)
+    if found is not None:
+        kafka_header.decode(found[1])
+    Terms().admit(header, 0)
+
+
+def test_records_of_a_lower_epoch_count_until_a_higher_one_was_seen() -> None:
+    terms = Terms()
+
+    def admit(epoch: int | None, scope: str, id_: str) -> bool:
+        return terms.admit(kafka_header.with_remaining(0, kafka_header.encode(Origin(epoch, id_, scope))), 7)[
+            0
+        ]
+
+    assert [admit(1, "job", "a"), admit(1, "job", "a"), admit(2, "job", "b")] == [True, True, True]
+    assert [admit(1, "job", "c"), admit(1, "job", "c")] == [False, False]
+    assert [admit(1, "other", "d"), admit(None, "job", "e"), admit(2, "job", "f")] == [True, True, True]
+
+
+def test_without_the_client_library_the_error_names_the_extra() -> None:
+    code = "import sys; sys.modules['confluent_kafka'] = None; import grete.keyed_log.kafka"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (
+        "MissingExtra: confluent_kafka is not installed; install it with: pip install 'grete[kafka]'"
+        in done.stderr
+    )

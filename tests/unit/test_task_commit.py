@@ -1,0 +1,51 @@
+"""The records of a task's commit in the checkpoint log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import orjson
+
+from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
+from grete.keyed_log.base import Entry, Record
+from grete.model.ids import SystemStreamPartition, TaskName
+
+TASK = TaskName("Partition 0")
+SSP = SystemStreamPartition("kafka", "in", 0)
+COMMIT = TaskCommit({SSP: "7"}, "lineage-1", 3, "token", {"counts": 12})
+
+
+def records(entries: Iterable[Entry]) -> list[Record]:
+    return [Record(offset, entry.key, entry.value, 0) for offset, entry in enumerate(entries)]
+
+
+def test_a_commit_comes_back_and_all_its_keys_have_the_shape_that_samza_reads() -> None:
+    written = records(commit_entries({TASK: COMMIT}, grouper="g"))
+    assert read_commits(written) == {TASK: COMMIT}
+    keys = [orjson.loads(record.key) for record in written]
+    assert [key.pop("type") for key in keys] == ["checkpoint", "checkpoint-v2", "grete-commit"]
+    assert keys == [{"systemstreampartition-grouper-factory": "g", "taskName": TASK}] * 3
+
+
+def test_a_companion_in_the_old_shape_is_read() -> None:
+    first, second, companion = commit_entries({TASK: COMMIT}, grouper="g")
+    old = Entry(orjson.dumps(["grete-commit", TASK]), companion.value)
+    assert read_commits(records([first, second, old])) == {TASK: COMMIT}
+    assert read_commits(records([first, second, old, Entry(old.key, None)])) == {TASK: TaskCommit({SSP: "7"})}
+
+
+def test_a_checkpoint_that_a_tool_has_moved_wins_over_the_companion() -> None:
+    moved = commit_entries({TASK: TaskCommit({SSP: "5"})}, grouper="g")[:1]
+    assert read_commits(records([*commit_entries({TASK: COMMIT}, grouper="g"), *moved])) == {
+        TASK: TaskCommit({SSP: "5"})
+    }
+
+
+def test_strange_records_do_not_keep_a_job_from_starting() -> None:
+    strange = [
+        Entry(b"[1", b""),
+        Entry(b'["grete-commit", 3]', b""),
+        Entry(b'["other", "t"]', b"{}"),
+        Entry(b"\xff", b""),
+    ]
+    assert read_commits(records([*strange, *commit_entries({TASK: COMMIT}, grouper="g")])) == {TASK: COMMIT}
