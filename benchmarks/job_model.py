@@ -11,9 +11,9 @@ from grete.wire import job_coordinator_metadata, job_model_json
 
 
 def run(tasks: int = 100_000) -> dict[str, float]:
-    """Seconds for each step."""
+    """Seconds for each step; the CPU time of all of them, which other processes disturb less."""
     config = {"job.name": "bench", "task.inputs": "kafka.in", "job.container.count": "100"}
-    started = time.monotonic()
+    cpu, started = time.process_time(), time.monotonic()
     calculated = calculate(config, {SystemStream("kafka", "in"): tasks}, Remembered())
     calculated_s = time.monotonic() - started
     document = job_model_json.encode(calculated.model)
@@ -25,6 +25,7 @@ def run(tasks: int = 100_000) -> dict[str, float]:
         "calculate_s": round(calculated_s, 2),
         "serialise_s": round(serialised_s, 2),
         "all_with_id_s": round(with_id_s, 2),
+        "all_with_id_cpu_s": round(time.process_time() - cpu, 2),
         "bytes": len(document),
     }
 

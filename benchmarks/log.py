@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import resource
 import tempfile
 import time
@@ -41,6 +42,21 @@ def appends_per_second(writers: int, each: int) -> float:
         return (_log(path).end() - before) / (time.monotonic() - started)
 
 
+def syncs_per_second(count: int = 1_000) -> float:
+    """What the disk gives to a writer of one page and fdatasync: the bound of every durable append."""
+    with tempfile.TemporaryDirectory() as directory:
+        descriptor = os.open(Path(directory) / "pages", os.O_RDWR | os.O_CREAT)
+        os.pwrite(descriptor, bytes(4096 * 256), 0)
+        os.fsync(descriptor)
+        started = time.monotonic()
+        for i in range(count):
+            os.pwrite(descriptor, b"x" * 4096, 4096 * (i % 256))
+            os.fdatasync(descriptor)
+        seconds = time.monotonic() - started
+        os.close(descriptor)
+    return count / seconds
+
+
 def _bootstrap(path: Path, results: multiprocessing.Queue[float]) -> None:
     started = time.monotonic()
     stream = CoordinatorStream(_log(path), SystemClock(), source="bench")
@@ -74,6 +90,7 @@ def bootstrap(records: int, keys: int) -> dict[str, float]:
 def run() -> dict[str, object]:
     """All figures of the log."""
     return {
+        "fdatasyncs_per_s": round(syncs_per_second()),
         "appends_per_s_1_writer": round(appends_per_second(1, 3_000)),
         "appends_per_s_8_writers": round(appends_per_second(8, 500)),
         "bootstrap_1m_records_10k_keys": bootstrap(1_000_000, 10_000),
