@@ -23,6 +23,8 @@ from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, Stat
 from grete.spark import rewind, setup
 from grete.spark.assignment import Assignment, parse_assignment, pending_document
 from grete.systems.local import LocalSystem
+from grete.systems.local_compactor import CompactionLimits
+from grete.systems.local_housekeeping import Housekeeper, StreamPolicy
 from grete.testing.job import JobUnderTest
 from grete.testing.job_model import assignments_of
 from grete.testing.pytest_fixtures import StartJob
@@ -241,11 +243,11 @@ def test_state_whose_changelog_was_compacted_is_not_restored_and_the_startpoint_
     job: JobUnderTest,
 ) -> None:
     now_ms = job.clock.wall_ms()
-    with job._system.file.transaction() as connection:
-        connection.execute(
-            "DELETE FROM segments WHERE first = 0 AND stream = (SELECT id FROM streams WHERE name = ?)",
-            ("test-1-counts-changelog",),
-        )
+    policy = StreamPolicy("test-1-counts-changelog")
+    limits = CompactionLimits(min_dirty_bytes=1)
+    keeper = Housekeeper(job._system, [policy], [], job.clock, limits)
+    while keeper.step():
+        pass
     ask(job, specific(job, 4), StateRequest(StateChoice.RESTORE, now_ms, {"counts": 4}))
     with pytest.raises(JobError, match=r"2 of the 4 records .* removed by compaction.*--state keep"):
         job.restart()

@@ -13,6 +13,7 @@ _WRITTEN = (
     "task.poison.dead-letter.stream",
     "metrics.reporter.diagnosticsreporter.stream",
 )
+_COMPACTION_LAG_MS = 4 * 3600 * 1000
 
 
 def store_names(config: Mapping[str, str]) -> list[str]:
@@ -55,3 +56,12 @@ def changelog_system(store: str, config: Mapping[str, str]) -> str | None:
     if "." in named:
         return named.partition(".")[0]
     return config.get("job.changelog.system") or config.get("job.default.system")
+
+
+def compaction_lag_ms(store: str, config: Mapping[str, str]) -> int:
+    """How old a change must be before compaction may drop it (Samza's StorageConfig)."""
+    for scope in (store, "default"):
+        text = config.get(f"stores.{scope}.changelog.min.compaction.lag.ms")
+        if text is not None:
+            return int(text)
+    return _COMPACTION_LAG_MS

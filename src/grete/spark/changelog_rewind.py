@@ -44,6 +44,9 @@ class Changelog:
         """
         if position == 0:
             return  # no state: nothing has to be there to know it
+        horizon = self.system.compaction(self.stream, self.partition).horizon
+        if position >= horizon:
+            return  # what compaction drops below its horizon makes no difference from there on
         try:
             batches = self.system.read(self.stream, self.partition, 0, position)
             found = sum(batch.num_rows for _, batch in batches)
@@ -52,7 +55,8 @@ class Changelog:
         if found < position:
             raise JobError(
                 f"changelog {self.stream} partition {self.partition}: {position - found} of the {position} "
-                f"records that make up the state were removed by compaction"
+                f"records that make up the state were removed by compaction; it can be brought back to where it was "
+                f"at offset {horizon} or later, or to nothing"
             )
 
     def back_to_nothing(self) -> dict[bytes, bytes | None]:

@@ -29,7 +29,7 @@ from grete.spark.pipeline_batch import PipelineBatch, PipelineOutput
 from grete.spark.query import Query, QuerySettings, RunBatch
 from grete.spark.rewind import applied_startpoints, apply_startpoints
 from grete.spark.session import build_session
-from grete.spark.spark_log import SparkProgress
+from grete.spark.spark_log import SourceOffsets, SparkProgress
 from grete.spark.stream_task_batch import BatchOutcome, CommitTarget, StreamTaskBatch
 from grete.spark.task_worker import load_class
 from grete.systems.local import LocalSystem
@@ -201,6 +201,13 @@ class JobRun:
             interval_ms=int(self._config.get("task.trigger.interval.ms", "0")),
             output_mode=mode,
         )
-        query = Query(run_batch, settings, self._stop)
+        housekeeper = setup.housekeeper(self._assignment, self._system, self._clock)
+
+        def run_and_tidy(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
+            outcome = run_batch(batch, batch_id, end)
+            housekeeper.step()
+            return outcome
+
+        query = Query(run_and_tidy, settings, self._stop)
         query.on_outcome = self.on_outcome
         return query.run(spark, frame)

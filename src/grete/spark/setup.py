@@ -12,7 +12,8 @@ from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
-from grete.config.stores import changelog_stream, store_names
+from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
+from grete.config.streams import stream_property
 from grete.diagnostics.streams import container_name, telling_of
 from grete.errors import ConfigError, StreamNotFound
 from grete.model.ids import SystemStream, TaskName
@@ -22,6 +23,7 @@ from grete.spark.local_plan import SourceOptions
 from grete.spark.plan import RunnerSpec, StoreSpec, TaskSpec
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
+from grete.systems.local_housekeeping import Housekeeper, StreamPolicy
 
 _log = logging.getLogger("grete.container")
 _DEFAULT_GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
@@ -152,6 +154,35 @@ def runner_spec(assignment: Assignment, system: LocalSystem, home: Path) -> Runn
         ),
         telling=telling_of(config, assignment.job, container_name(assignment.container_id), home),
     )
+
+
+def housekeeper(assignment: Assignment, system: LocalSystem, clock: Clock) -> Housekeeper:
+    """Who keeps the container's streams small, between its batches and under its fence."""
+    config, name = assignment.config, single_system(assignment)
+    changelogs = [
+        StreamPolicy(
+            changelog_stream(store, assignment.job, config),
+            partitions=frozenset(task.changelog_partition for task in assignment.tasks),
+            min_compaction_lag_ms=compaction_lag_ms(store, config),
+        )
+        for store in store_names(config)
+    ]
+    read = {ssp.stream for ssp in assignment.ssps}
+    written = {SystemStream.parse(text).stream for text in _declared_outputs(config)}
+    others = [
+        StreamPolicy(
+            stream,
+            retention_ms=_limit(config, SystemStream(name, stream), "retention.ms"),
+            retention_bytes=_limit(config, SystemStream(name, stream), "retention.bytes"),
+        )
+        for stream in sorted(read | written)
+    ]
+    return Housekeeper(system, [*changelogs, *others], [assignment.fence], clock)
+
+
+def _limit(config: Mapping[str, str], stream: SystemStream, name: str) -> int | None:
+    text = stream_property(config, stream, name)
+    return None if text is None or int(text) < 0 else int(text)
 
 
 def stores(assignment: Assignment, system: LocalSystem) -> tuple[StoreSpec, ...]:

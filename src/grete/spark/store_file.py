@@ -8,6 +8,7 @@ machine can be behind or carry unproven changes, but it can never hold a wrong v
     position = committed                          use it
     pending's token and position = committed      apply pending
     position < committed, same changelog          catch up from the changelog
+    position < what is compacted                  rebuild: a tombstone that it has not seen may be gone
     anything else (foreign, ahead, damaged)       rebuild from the changelog's start
 
 Each row carries a CRC-32, checked when it is read, and all rows are checked when a process first opens the file:
@@ -24,11 +25,13 @@ from pathlib import Path
 
 import apsw
 
+from grete.errors import OffsetOutOfRange
 from grete.failpoints import failpoint
 
 Change = tuple[bytes, bytes | None]
 ReadChanges = Callable[[int, int], Iterable[Change]]
-"""Changelog records with start <= offset < end, in order."""
+"""Changelog records with start <= offset < end, in order; OffsetOutOfRange, at the end at the latest, when compaction
+has taken some that a copy at `start` needs."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (
@@ -40,6 +43,8 @@ CREATE TABLE IF NOT EXISTS pending (
 """
 _CHUNK = 4096
 _BUSY_TIMEOUT_MS = 5_000
+_REBUILD_ATTEMPTS = 5
+"""A changelog may be compacted while it is read; that takes a second or two, and then nothing for a while."""
 
 
 class DamagedStore(Exception):
@@ -136,7 +141,7 @@ class StoreFile:
         self._settled = (position, read_changes)
         try:
             self._settle(position, token, read_changes, unpack)
-        except _DAMAGE:
+        except (*_DAMAGE, OffsetOutOfRange):
             self.rebuild()
 
     def _settle(self, position: int, token: str, read_changes: ReadChanges, unpack: Unpack) -> None:
@@ -166,10 +171,16 @@ class StoreFile:
         self._discard()
         failpoint("store.rebuilding")
         self._connection = self._connect()
-        with self._transaction():
-            self._apply(read_changes(0, position))
-            failpoint("store.refilled")
-            self._connection.execute("UPDATE meta SET position = ?", (position,))
+        for attempt in range(_REBUILD_ATTEMPTS):
+            try:
+                with self._transaction():
+                    self._apply(read_changes(0, position))
+                    failpoint("store.refilled")
+                    self._connection.execute("UPDATE meta SET position = ?", (position,))
+                return
+            except OffsetOutOfRange:
+                if attempt == _REBUILD_ATTEMPTS - 1:
+                    raise
 
     def _apply(self, changes: Iterable[Change]) -> None:
         """Write changes to the base, the last of each key winning, a bounded number at a time."""

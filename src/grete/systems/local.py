@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 import apsw
 
 from grete.clock import Clock
-from grete.errors import LogCorrupted, OffsetOutOfRange, StreamError, StreamNotFound
+from grete.errors import GreteError, LogCorrupted, OffsetOutOfRange, StreamError, StreamNotFound
 from grete.failpoints import failpoint
 from grete.keyed_log.sqlite import SqliteKeyedLog, append_in
 from grete.keyed_log.sqlite_rows import LAST_TABLE, SCHEMA
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.sqlite_file import SqliteFile, check_fences, open_file
-from grete.systems import local_growth
+from grete.systems import local_compaction, local_growth
 from grete.systems.base import (
     CommitGroup,
     Origin,
@@ -35,6 +35,8 @@ from grete.systems.base import (
     SystemAdmin,
     TransactionalStore,
 )
+from grete.systems.local_compaction import Compaction, compaction_in
+from grete.systems.local_segment_rows import PartitionKey
 from grete.systems.partitioner import partition_of
 
 if TYPE_CHECKING:
@@ -85,7 +87,8 @@ class LocalSystem(SystemAdmin, TransactionalStore):
         self._clock = clock
         self._file: SqliteFile = open_file(directory / FILE_NAME)
         self._file.ensure_schema(LAST_TABLE, SCHEMA)
-        self._file.ensure_schema("origins", _SCHEMA + local_growth.SCHEMA)
+        schema = _SCHEMA + local_growth.SCHEMA + local_compaction.SCHEMA
+        self._file.ensure_schema(local_compaction.LAST_TABLE, schema)
 
     @property
     def file(self) -> SqliteFile:
@@ -288,10 +291,7 @@ class LocalSystem(SystemAdmin, TransactionalStore):
         info = self.stream(stream)
         oldest, upcoming = self._range(info, partition)
         if not oldest <= start <= upcoming:
-            raise OffsetOutOfRange(
-                f"{stream} partition {partition}: offset {start} is not there, the stream holds {oldest} to "
-                f"{upcoming - 1}"
-            )
+            raise _not_there(stream, partition, start, oldest, upcoming)
         yield from self._read_segments(
             info, partition, start, upcoming if end is None else min(end, upcoming)
         )
@@ -319,8 +319,8 @@ class LocalSystem(SystemAdmin, TransactionalStore):
                     "ORDER BY first LIMIT 1",
                     (info.id, partition, position),
                 ).fetchone()
-            if row is None or row[0] >= end:
-                return
+            if row is None or row[0] > position:
+                raise self._gone(info, partition, position)
             first, last, crc, data = row
             if zlib.crc32(data) != crc:
                 raise LogCorrupted(
@@ -329,6 +329,41 @@ class LocalSystem(SystemAdmin, TransactionalStore):
                 )
             yield _cut(unpack(data), first, position, end)
             position = last + 1
+
+    def _gone(self, info: StreamInfo, partition: int, position: int) -> GreteError:
+        oldest, upcoming = self._range(info, partition)
+        if position < oldest:
+            return _not_there(info.name, partition, position, oldest, upcoming)
+        return LogCorrupted(
+            f"{self._file.path}: {info.name} partition {partition}, offset {position} is missing; restore the file "
+            f"from a copy"
+        )
+
+    def compaction(self, stream: str, partition: int) -> Compaction:
+        """How far a compacted stream's partition is compacted."""
+        with self._file.reading() as connection:
+            return compaction_in(connection, PartitionKey(self._stream_in(connection, stream).id, partition))
+
+    def changes(
+        self, stream: str, partition: int, start: int, end: int
+    ) -> Iterator[tuple[bytes, bytes | None]]:
+        """Changelog records with start <= offset < end, in order, for a copy of the state at `start` (0: empty).
+
+        Raises:
+            OffsetOutOfRange: they do not bring such a copy to the state at `end`; it must start again. This may
+                show at the end only.
+        """
+        before = self.compaction(stream, partition)
+        before.check_readable(start, end)
+        for _, batch in self.read(stream, partition, start, end):
+            yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+        self.compaction(stream, partition).check_undisturbed(start, before)
+
+
+def _not_there(stream: str, partition: int, offset: int, oldest: int, upcoming: int) -> OffsetOutOfRange:
+    return OffsetOutOfRange(
+        f"{stream} partition {partition}: offset {offset} is not there, the stream holds {oldest} to {upcoming - 1}"
+    )
 
 
 def _cut(batch: pa.RecordBatch, first: int, start: int, end: int) -> tuple[int, pa.RecordBatch]:

@@ -52,9 +52,8 @@ class LocalAccess:
     def changes(
         self, stream: str, partition: int, start: int, end: int
     ) -> Iterator[tuple[bytes, bytes | None]]:
-        """Changelog records with start <= offset < end, in order."""
-        for _, batch in self._system.read(stream, partition, start, end):
-            yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+        """See LocalSystem.changes."""
+        return self._system.changes(stream, partition, start, end)
 
     def now_ms(self) -> int:
         """Wall time, for record timestamps."""

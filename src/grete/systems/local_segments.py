@@ -45,6 +45,13 @@ def with_offsets(batch: pa.RecordBatch, offsets: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*columns, offsets], schema=SPARSE_SCHEMA)
 
 
+def sparse(first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The records of a segment, each with its offset."""
+    if batch.num_columns > len(SCHEMA):
+        return batch
+    return with_offsets(batch, pa.array(range(first, first + batch.num_rows), type=pa.int64()))
+
+
 def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Batches of one schema, at least one, as one."""
     if len(batches) == 1:

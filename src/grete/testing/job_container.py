@@ -96,6 +96,7 @@ class ContainerUnderTest:
         self._plan = LocalPlan(self._options, ends, clock)
         self._batch = _Batch(0, self._plan.initial())
         self._workers = TaskWorkers(spec, LocalAccess(spec.system_directory, clock))
+        self._housekeeper = setup.housekeeper(assignment, system, clock)
         self._shut_down: set[int] = set()
         self.all_shut_down = False
 
@@ -130,6 +131,7 @@ class ContainerUnderTest:
         if not commit:
             return BatchOutcome()
         outcome = self._commits.commit(*sort_out(rows), self._batch.id)
+        self._housekeeper.step()
         self._batch = _Batch(self._batch.id + 1, end)
         self._shut_down |= outcome.shutdown_tasks
         self.all_shut_down = outcome.shutdown_all

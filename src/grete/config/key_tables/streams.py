@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grete.config import aliases
-from grete.config.key import BOOLEAN, COUNT, INTEGER, TEXT, ChangeClass, Key, one_of
+from grete.config.key import BOOLEAN, COUNT, INTEGER, MILLISECONDS, TEXT, ChangeClass, Key, one_of
 
 _CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
 _QUERY = ChangeClass.RESTART_QUERY
@@ -124,6 +124,22 @@ STREAM_PRIORITY = Key(
     spellings=(f"{_LEGACY}.samza.priority",),
     no_effect="a micro-batch reads all inputs; see `bootstrap`",
 )
+STREAM_RETENTION_MS = Key(
+    "streams.%s.retention.ms",
+    MILLISECONDS,
+    "-1",
+    _CONTAINER,
+    "How long the embedded system keeps records of the stream; -1 for ever. Whoever reads slower loses them.",
+    spellings=(f"{_LEGACY}.retention.ms",),
+)
+STREAM_RETENTION_BYTES = Key(
+    "streams.%s.retention.bytes",
+    INTEGER,
+    "-1",
+    _CONTAINER,
+    "How much the embedded system keeps of each partition; -1 everything.",
+    spellings=(f"{_LEGACY}.retention.bytes",),
+)
 STREAM_OTHER = Key(
     "streams.%s.%s", TEXT, None, _QUERY, "Properties of the stream in its system.", is_open=True
 )
@@ -160,6 +176,14 @@ STORE_CHANGELOG_REPLICATION = Key(
     "2",
     _SET_ONCE,
     "Copies of the changelog, where the system keeps copies.",
+)
+STORE_COMPACTION_LAG = Key(
+    "stores.%s.changelog.min.compaction.lag.ms",
+    MILLISECONDS,
+    "14400000",
+    _CONTAINER,
+    "How long every change of a store stays in its changelog, so that the store can be brought back to any moment.",
+    default_doc="`stores.default.changelog.min.compaction.lag.ms`, else four hours",
 )
 STORE_CHANGELOG_OTHER = Key(
     "stores.%s.changelog.%s", TEXT, None, _CONTAINER, "Properties of the changelog stream.", is_open=True
