@@ -11,6 +11,7 @@ from pathlib import Path
 
 from grete.clock import SystemClock
 from grete.spark.assignment import Assignment
+from grete.spark.batch_commits import BatchOutcome
 from grete.spark.container_life import ContainerLife, OnBatch, leave_word
 from grete.spark.control import Control, Ended
 from grete.systems.base import CommitGroup, SegmentWrite
@@ -35,7 +36,7 @@ def main() -> int:
             segment = SegmentWrite("said", 0, len(said), pack([b""] * len(said), said, [0] * len(said)))
             system.commit(CommitGroup([assignment.fence], [segment], "", []))
             batch += 1
-            on_batch(batch, len(said))
+            on_batch(batch, BatchOutcome(records=len(said)))
             time.sleep(_TURN_S)
         return Ended.INTERRUPTED
 

@@ -33,6 +33,7 @@ import json, os, signal, sys, threading, time
 from pathlib import Path
 from grete.clock import SystemClock
 from grete.errors import Fenced
+from grete.spark.batch_commits import BatchOutcome
 from grete.spark.container_life import ContainerLife, leave_word
 from grete.spark.control import Ended
 from grete.systems.base import CommitGroup, SegmentWrite
@@ -51,7 +52,7 @@ def work(assignment, control, on_batch):
                 for task in assignment.tasks]
         with_fence(said, assignment.fence)
         batch += 1
-        on_batch(batch, len(said))
+        on_batch(batch, BatchOutcome(records=len(said)))
         time.sleep(0.02)
     return Ended.INTERRUPTED
 
@@ -95,17 +96,17 @@ class Job:
             system.create_stream(StreamSpec("in", 4))
             system.create_stream(StreamSpec("said", 1))
 
-    def submit(self, **settings: str) -> subprocess.Popen[str]:
+    def submit(self, *, dies: str = "", **settings: str) -> subprocess.Popen[str]:
         path = self._directory / "job.properties"
         base = {"job.name": "job", "task.class": "x:X", "task.inputs": "local.in", "task.shutdown.ms": "1500"}
         path.write_text("\n".join(f"{key}={value}" for key, value in {**base, **settings}.items()))
-        return self.coordinate(str(path))
+        return self.coordinate(str(path), dies=dies)
 
-    def coordinate(self, *config: str) -> subprocess.Popen[str]:
+    def coordinate(self, *config: str, dies: str = "") -> subprocess.Popen[str]:
         command = [sys.executable, str(self._directory / "runner.py"), str(self._directory / "container.py")]
         process = subprocess.Popen(
             [*command, *config],
-            env={**os.environ, "GRETE_HOME": str(self.home)},
+            env={**os.environ, "GRETE_HOME": str(self.home), **({"GRETE_FAILPOINT": dies} if dies else {})},
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -136,7 +137,7 @@ class Job:
             if handle.holder() is not None:
                 handle.request_stop(5, "the test is over")
         for process in self._coordinators:
-            process.communicate(timeout=30)
+            print(process.communicate(timeout=30)[1])
 
 
 @pytest.fixture
@@ -309,3 +310,51 @@ def test_a_configuration_that_is_wrong_changes_nothing_and_is_shown(job: Job) ->
         repaired = handle.state()
         assert repaired is not None
         assert repaired.message == ""
+
+
+@pytest.mark.parametrize(
+    "dies",
+    [
+        "coordinator.replanned:kill",
+        "coordinator.granted:kill:2",
+        "coordinator.recorded:kill",
+        "launch.started:kill:2",
+        "coordinator.launched:kill:2",
+        "coordinator.launched:kill:3",
+    ],
+)
+def test_killed_anywhere_in_a_change_the_next_coordinator_completes_it(job: Job, dies: str) -> None:
+    coordinator = job.submit(dies=dies)
+    eventually(lambda: len(job.last()) == 4)
+    job.set(job__container__count="3")
+    assert coordinator.wait(timeout=30) == -signal.SIGKILL
+    job.coordinate()
+    eventually(lambda: len({who for who, _ in job.last().values()}) == 3)
+    count = len(job.said())
+    eventually(lambda: spoke_since(job, count + 4))
+    assert max(turns(job)) <= 3, "each task changed hands as often as it was given away"
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_killed_while_it_adopts_the_next_coordinator_adopts_all(job: Job, nth: int) -> None:
+    coordinator = job.submit(**{"job.container.count": "3"})
+    eventually(lambda: len(job.last()) == 4)
+    before = job.last()
+    coordinator.kill()
+    coordinator.wait()
+    assert job.coordinate(dies=f"coordinator.adopted:kill:{nth}").wait(timeout=30) == -signal.SIGKILL
+    job.coordinate()
+    eventually(lambda: job.events().count("container-adopted") == nth + 3)
+    count = len(job.said())
+    eventually(lambda: spoke_since(job, count + 4))
+    assert job.last() == before
+
+
+def test_killed_between_fencing_off_and_killing_the_next_coordinator_goes_on(job: Job) -> None:
+    coordinator = job.submit(dies="coordinator.fenced-off:kill", **{"test.deaf": "0"})
+    eventually(lambda: len(job.last()) == 4)
+    job.set(job__container__count="2", test__deaf="none")
+    assert coordinator.wait(timeout=30) == -signal.SIGKILL
+    job.coordinate()
+    eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
+    assert max(turns(job)) <= 2

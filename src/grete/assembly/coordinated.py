@@ -38,6 +38,7 @@ from grete.coordinator.monitors.findings import (
 from grete.coordinator.monitors.watch import Monitors, Watched
 from grete.coordinator.state import Phase, RetryPolicy, State
 from grete.errors import ConfigError, JobError, StreamError
+from grete.failpoints import failpoint
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.history import History
@@ -277,6 +278,7 @@ class CoordinatedJob:
         self._show("")
         self._config = config
         self._on_change(plan)
+        failpoint("coordinator.replanned")
         yield PolicyChanged(retry_policy(config))
         yield self._changed_to(plan)
 

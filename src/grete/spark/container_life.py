@@ -42,7 +42,7 @@ EXIT_OFFSETS_GONE = 7
 _WAIT_S = 0.2
 
 OnBatch = Callable[[int, BatchOutcome], None]
-"""Called after each batch with its id and its number of records."""
+"""Called after each batch with its id and what it did."""
 Work = Callable[[Assignment, Control, OnBatch], Ended]
 """Runs one query until it is drained, interrupted, or shut down by a task."""
 
