@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,27 @@ def test_one_running_process_is_killed_a_round_until_nobody_is_left(
         assert sum(p.poll() is None for p in sleepers) == left
     assert monkey.strike() is None
     assert (len(monkey.kills), killed) == (3, ["after"] * 3)
+
+
+def test_a_paused_process_stands_still_and_goes_on(sleepers: list[subprocess.Popen[bytes]]) -> None:
+    pid = sleepers[0].pid
+    timer = Component("sleeper", lambda: [pid]).pause(pid, 3600)
+    assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+    timer.cancel()
+    timer.function(*timer.args)
+    assert os.WIFCONTINUED(os.waitpid(pid, os.WCONTINUED)[1])
+
+
+def test_some_of_those_that_may_be_paused_are_and_are_not_killed(
+    sleepers: list[subprocess.Popen[bytes]],
+) -> None:
+    component = Component("sleeper", lambda: [p.pid for p in sleepers], may_pause=True)
+    monkey = Monkey(
+        [component], seed=1, clock=SystemClock(), pause_s=0.2
+    )  # the first coin of this seed is heads
+    assert monkey.strike() is not None
+    monkey.wait()
+    assert [p.poll() for p in sleepers] == [None] * 3
 
 
 def test_a_seed_picks_the_same_victims(sleepers: list[subprocess.Popen[bytes]]) -> None:

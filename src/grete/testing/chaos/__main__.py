@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import random
 import shlex
 import subprocess
 import sys
@@ -53,9 +54,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kill-time", type=float, default=90.0, metavar="S", help="seconds between kills (90)"
     )
+    parser.add_argument(
+        "--pause-time",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="pause every other container instead, so long",
+    )
     parser.add_argument("--rounds", type=int, default=0, help="kills; 0 is for ever")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--without-spark", action="store_true", help="the own job's containers have no Spark")
+    parser.add_argument(
+        "--scale", action="store_true", help="change the own job's container count between kills"
+    )
     parser.add_argument("--restart", help="command that starts a coordinator again; it is not waited for")
     parser.add_argument("--broker-pid-file", type=Path)
     parser.add_argument("--broker-start", help="command that starts the broker in the background")
@@ -98,7 +109,7 @@ def _missing(options: argparse.Namespace, chosen: Sequence[str]) -> str:
 
 def _components(handle: JobHandle) -> dict[str, Component]:
     return {
-        "container": Component("container", lambda: containers(handle)),
+        "container": Component("container", lambda: containers(handle), may_pause=True),
         "jvm": Component("jvm", lambda: below_containers(handle, "java")),
         "worker": Component("worker", lambda: below_containers(handle, "pyspark.daemon")),
     }
@@ -115,11 +126,23 @@ def _job(options: argparse.Namespace, chosen: Sequence[str]) -> int:
             )
         if "broker" in chosen:
             found["broker"] = broker(options.broker_pid_file, shlex.split(options.broker_start))
-        monkey = Monkey([found[kind] for kind in chosen], seed=options.seed, clock=SystemClock())
+        monkey = Monkey(
+            [found[kind] for kind in chosen],
+            seed=options.seed,
+            clock=SystemClock(),
+            pause_s=options.pause_time,
+        )
+        stack.callback(monkey.wait)
         for _ in _rounds(options.rounds):
             monkey.strike()
             time.sleep(options.kill_time)
     return 0
+
+
+def _scale(handle: JobHandle, chance: random.Random) -> None:
+    count = chance.randint(1, 3)
+    _log.info("%d containers from now on", count)
+    handle.set_config({"job.container.count": str(count)}, reason="chaos")
 
 
 def _start(command: str) -> None:
@@ -147,11 +170,18 @@ def _own_job(options: argparse.Namespace) -> int:
         handle = stack.enter_context(open_job(JobId(JOB)))
         components = _components(handle)
         components["coordinator"] = Component("coordinator", lambda: coordinators(handle), own.start_again)
-        monkey = Monkey(list(components.values()), seed=options.seed, clock=SystemClock())
+        monkey = Monkey(
+            list(components.values()), seed=options.seed, clock=SystemClock(), pause_s=options.pause_time
+        )
+        stack.callback(monkey.wait)
+        chance = random.Random(options.seed)  # noqa: S311 - to be repeated, not to be secret
         for _ in _rounds(options.rounds):
             time.sleep(options.kill_time)
+            if options.scale:
+                _scale(handle, chance)
             monkey.strike()
             own.send(500)
+        monkey.wait()
         done = own.wait_until_counted(own.sent, _QUIET_S)
         code = own.stop()
         problems = list(own.problems())

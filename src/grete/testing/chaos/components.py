@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,8 +22,16 @@ FindPids = Callable[[], Sequence[int]]
 class Component:
     """A kind of process. `find` gives those that run now; `after` is done once one was killed."""
 
-    def __init__(self, name: str, find: FindPids, after: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        name: str,
+        find: FindPids,
+        after: Callable[[], None] = lambda: None,
+        *,
+        may_pause: bool = False,
+    ) -> None:
         self.name = name
+        self.may_pause = may_pause
         self._find = find
         self._after = after
 
@@ -33,6 +43,18 @@ class Component:
         """SIGKILL, and what belongs to it: whoever supervises this kind of process starts it again."""
         os.kill(pid, signal.SIGKILL)
         self._after()
+
+    def pause(self, pid: int, seconds_s: float) -> threading.Timer:
+        """SIGSTOP, and SIGCONT after a while: to others it is dead, to itself no time has passed."""
+        os.kill(pid, signal.SIGSTOP)
+        timer = threading.Timer(seconds_s, _let_go_on, [pid])
+        timer.start()
+        return timer
+
+
+def _let_go_on(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it was killed while it stood still
+        os.kill(pid, signal.SIGCONT)
 
 
 def coordinators(handle: JobHandle) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ _log = logging.getLogger("grete.chaos")
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One process that was killed."""
+    """One process that was killed or paused."""
 
     component: str
     pid: int
@@ -23,9 +24,14 @@ class Kill:
 
 
 class Monkey:
-    """Kills one process a round."""
+    """Kills or pauses one process a round."""
 
-    def __init__(self, components: Sequence[Component], *, seed: int, clock: Clock) -> None:
+    def __init__(
+        self, components: Sequence[Component], *, seed: int, clock: Clock, pause_s: float = 0.0
+    ) -> None:
+        """With `pause_s`, every other victim that may be paused is, for at most so long, instead of killed."""
+        self._pause_s = pause_s
+        self._timers: list[threading.Timer] = []
         self._components = list(components)
         self._random = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
         self._clock = clock
@@ -40,9 +46,8 @@ class Monkey:
                 continue
             pid = self._random.choice(pids)
             kill = Kill(component.name, pid, self._clock.wall_ms())
-            _log.info("killing %s, process %d", component.name, pid)
             try:
-                component.kill(pid)
+                self._strike(component, pid)
             except ProcessLookupError:
                 _log.info("process %d had ended by itself", pid)
                 continue
@@ -50,3 +55,17 @@ class Monkey:
             return kill
         _log.info("nothing to kill: none of %s runs", ", ".join(c.name for c in self._components))
         return None
+
+    def _strike(self, component: Component, pid: int) -> None:
+        if component.may_pause and self._pause_s > 0 and self._random.random() < 0.5:
+            seconds_s = self._random.uniform(0.1, self._pause_s)
+            _log.info("pausing %s, process %d, for %.1f s", component.name, pid, seconds_s)
+            self._timers.append(component.pause(pid, seconds_s))
+        else:
+            _log.info("killing %s, process %d", component.name, pid)
+            component.kill(pid)
+
+    def wait(self) -> None:
+        """Until everything that was paused goes on."""
+        for timer in self._timers:
+            timer.join()

@@ -76,7 +76,7 @@ class OwnJob:
     def send(self, records: int) -> None:
         """Append records; the keys take turns."""
         with closing(LocalSystem(self.home / "local", SystemClock())) as local:
-            local.ensure_stream(StreamSpec("chaos-in", 2))
+            local.ensure_stream(StreamSpec("chaos-in", 3))
             numbers = range(self.sent, self.sent + records)
             local.append("chaos-in", (Message(b"key%d" % (i % KEYS), b"{}", i) for i in numbers))
         self.sent += records
