@@ -162,6 +162,30 @@ def test_what_a_foreign_writer_leaves_is_kept_aside_with_its_offset() -> None:
     assert [quarantined.offset for quarantined in reader.quarantined] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"host":"h","source":"s","values":{"value":"plain"},"username":"u","timestamp":1}',
+        b'{"values":{"value":"without origin"}}',
+        b'{"values":{"value":7}}',
+        b'{"values":{"value":null}}',
+        b'{"values":{"value":""}} and text behind it',
+        b'{"values":{"other":"x"}}',
+        b'{"values":["value"]}',
+        b'{"values":{"value":"\\ud800"}}',
+        b'["values"]',
+        b"garbage",
+        b'{"values":{"value":"' + b"x" * (1 << 20) + b'"}}',
+    ],
+)
+def test_the_quick_way_to_a_value_says_what_the_whole_message_says(value: bytes) -> None:
+    log = MemoryKeyedLog(SystemClock())
+    log.append([Entry(b'[1,"set-config","key"]', value)])
+    message = stream(log).messages("set-config").get("key")
+    whole = None if message is None or message.values is None else message.values.get("value")
+    assert stream(log).values("Set-Config") == ({} if whole is None else {"key": whole})
+
+
 def test_messages_are_immutable_and_equal_by_what_they_say() -> None:
     values = {"value": "1"}
     message = CoordinatorMessage("set-config", "k", values)

