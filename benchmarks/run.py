@@ -18,6 +18,7 @@ def main() -> None:
     figures = {
         "when": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "load_average_before": round(os.getloadavg()[0], 1),  # far above 1: something else ran beside it
         "log": log.run(),
         "job_model": job_model.run(),
         "http_job_model": http_job_model.run(),
