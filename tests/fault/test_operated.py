@@ -358,3 +358,36 @@ def test_killed_between_fencing_off_and_killing_the_next_coordinator_goes_on(job
     job.coordinate()
     eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
     assert max(turns(job)) <= 2
+
+
+def grete(job: Job, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "grete.cli.main", *words]
+    return subprocess.run(
+        command, env={**os.environ, "GRETE_HOME": str(job.home)}, capture_output=True, text=True
+    )
+
+
+def test_one_container_is_stopped_started_and_restarted_while_the_others_work(job: Job) -> None:
+    job.submit(**{"job.container.count": "2"})
+    eventually(lambda: len(job.last()) == 4)
+    first = job.last()
+    assert grete(job, "container", "stop", "1", "--reason", "its disk is noisy").returncode == 0
+    eventually(lambda: job.events().count("container-exited") == 1)
+    count = len(job.said())
+    eventually(lambda: spoke_since(job, count + 4, ("0", "2")))
+    assert "not started" in grete(job, "container", "list").stdout
+    assert grete(job, "container", "start", "1").returncode == 0
+    eventually(lambda: job.last()["Partition 1"] != first["Partition 1"])
+    second = job.last()
+    assert grete(job, "container", "restart", "1").returncode == 0
+    eventually(lambda: job.last()["Partition 1"] != second["Partition 1"])
+    assert job.last()["Partition 0"] == first["Partition 0"], "the other one did not notice"
+
+
+def test_what_cannot_be_asked_of_a_container_is_refused_with_the_reason(job: Job) -> None:
+    job.submit()
+    eventually(lambda: len(job.last()) == 4)
+    unknown = grete(job, "container", "restart", "7")
+    assert (unknown.returncode, "it has 0" in unknown.stderr) == (1, True)
+    elsewhere = grete(job, "container", "move", "0", "--to", "elsewhere.example")
+    assert (elsewhere.returncode, "where the coordinator runs" in elsewhere.stderr) == (1, True)

@@ -1,4 +1,4 @@
-"""`grete container list|stop|start|restart`."""
+"""`grete container list|stop|start|restart|move`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from grete.cli.options import add_job_options, opened_job, seconds
 from grete.cli.output import print_json, print_table
+from grete.errors import JobError
 from grete.model.ids import ContainerId
 
 
@@ -23,13 +24,21 @@ def declare(parser: argparse.ArgumentParser) -> None:
     }
     for what, text in helps.items():
         sub = actions.add_parser(what, help=text)
-        sub.add_argument("container", metavar="ID")
-        sub.add_argument(
-            "--deadline", type=seconds, default=30.0, metavar="S", help="seconds before it is killed"
-        )
-        sub.add_argument("--reason", default=f"grete container {what}", help="recorded in the history")
-        add_job_options(sub)
+        _add_request_options(sub, what)
         sub.set_defaults(run=_request)
+    move = actions.add_parser("move", help="end one at a batch boundary and start it on a host")
+    _add_request_options(move, "move")
+    move.add_argument("--to", required=True, metavar="HOST")
+    move.set_defaults(run=_move)
+
+
+def _add_request_options(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("container", metavar="ID")
+    parser.add_argument(
+        "--deadline", type=seconds, default=30.0, metavar="S", help="seconds before it is killed"
+    )
+    parser.add_argument("--reason", default=f"grete container {what}", help="recorded in the history")
+    add_job_options(parser)
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -70,3 +79,17 @@ def _request(options: argparse.Namespace) -> int:
             f"container {options.container}: {options.action} requested; `grete history` shows when it is done"
         )
     return 0
+
+
+def _move(options: argparse.Namespace) -> int:
+    """Launchers of this machine start containers where the coordinator runs, and nowhere else (S1-19)."""
+    with opened_job(options) as handle:
+        holder = handle.holder()
+        if holder is not None and options.to != holder.host:
+            launcher = handle.config().get("job.launcher", "process")
+            raise JobError(
+                f"job.launcher={launcher} starts containers on {holder.host} only, where the coordinator runs; stop "
+                f"the job and run it on {options.to}, or name {holder.host}, which restarts the container there"
+            )
+    options.action = "restart"
+    return _request(options)

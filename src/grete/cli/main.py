@@ -22,7 +22,7 @@ COMMANDS = {
     "status": "what runs, where, how far",
     "stop": "stop a running job at a batch boundary",
     "drain": "let a running job consume what is there, and end",
-    "container": "list, stop, start and restart the containers of a job",
+    "container": "list, stop, start, restart and move the containers of a job",
     "config": "read and change a job's configuration",
     "job-model": "containers, tasks and their inputs",
     "checkpoint": "how far each task has come; rewind it",
