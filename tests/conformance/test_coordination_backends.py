@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from grete.coordination.base import Coordination
+from grete.coordination.kafka import KafkaCoordination
 from grete.coordination.memory import MemoryCoordination, MemoryLeaderships
 from grete.coordination.sqlite import SqliteCoordination
+from grete.keyed_log.kafka_settings import KafkaLogSettings
 from grete.sqlite_file import open_file
 from grete.testing.clock import ManualClock
 from grete.testing.conformance.coordination import CoordinationConformance
+from grete.testing.kafka_broker import KafkaCluster
 
 
 @pytest.fixture
@@ -42,6 +46,23 @@ class TestSqliteCoordination(CoordinationConformance):
                 file = open_file(tmp_path / "coordination.db")
                 stack.callback(file.close)
                 own = SqliteCoordination(file, tmp_path / "locks", clock, ttl_s=self.TTL_S)
+                stack.callback(own.close)
+                return own
+
+            yield open_one
+
+
+class TestKafkaCoordination(CoordinationConformance):
+    TTL_S = 30.0
+
+    @pytest.fixture
+    def contender(self, clock: ManualClock, kafka: KafkaCluster) -> Iterator[Callable[[], Coordination]]:
+        settings = KafkaLogSettings({"bootstrap.servers": kafka.bootstrap}, replication_factor=1)
+        prefix = f"__grete_test_{uuid.uuid4().hex[:8]}_"
+        with ExitStack() as stack:
+
+            def open_one() -> Coordination:
+                own = KafkaCoordination(settings, clock, ttl_s=self.TTL_S, topic_prefix=prefix)
                 stack.callback(own.close)
                 return own
 

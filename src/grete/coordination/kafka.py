@@ -1,0 +1,168 @@
+"""Leadership on Kafka, for jobs that have no other store.
+
+Each scope has a topic with one value: epoch, holder, a counter of renewals. It is changed by comparing and setting
+(`grete.keyed_log.kafka_register`). A holder that hangs or died is known by its counter, which stands still for a
+whole TTL on the contender's own clock; brokers' clocks and timestamps count for nothing. Contenders who only look do
+not disturb the holder. The value outlives terms, so epochs grow; losing the topic is made good by `epoch_floor`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+import threading
+import uuid
+from dataclasses import asdict, dataclass, replace
+
+import orjson
+
+from grete.clock import Clock, SystemClock
+from grete.coordination.base import Coordination, Holder, Leadership
+from grete.coordination.patience import Patience
+from grete.errors import HeldByOther, LogCorrupted, LogError
+from grete.keyed_log.kafka_register import KafkaRegister
+from grete.keyed_log.kafka_settings import KafkaLogSettings
+
+_LEGAL = re.compile(r"[^A-Za-z0-9._-]")
+_CALLS_IN_TTL = 6
+TOPIC_PREFIX = "__grete_leadership_"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """`holder` is None once the leadership was released."""
+
+    epoch: int
+    holder: Holder | None
+    renewals: int
+
+    def encode(self) -> bytes:
+        return orjson.dumps(asdict(self))
+
+    def is_held_by(self, leadership: Leadership) -> bool:
+        return self.holder is not None and self.holder.incarnation == leadership.incarnation
+
+
+def topic_name(scope: str, prefix: str = TOPIC_PREFIX) -> str:
+    """The topic of a scope: readable, legal, and never that of another scope."""
+    plain = _LEGAL.sub("-", scope)[:180]
+    suffix = "" if plain == scope else f"-{hashlib.sha256(scope.encode()).hexdigest()[:8]}"
+    return f"{prefix}{plain}{suffix}"
+
+
+class KafkaCoordination(Coordination):
+    """Leader election in topics, one a scope."""
+
+    def __init__(
+        self,
+        settings: KafkaLogSettings,
+        clock: Clock,
+        *,
+        ttl_s: float = 15.0,
+        topic_prefix: str = TOPIC_PREFIX,
+    ) -> None:
+        """A campaign takes a TTL at most, a renewal or release a sixth of it."""
+        self._timeout_s = ttl_s / _CALLS_IN_TTL
+        self._campaign_s = ttl_s
+        self._settings = replace(
+            settings, timeout_s=self._timeout_s, transaction_timeout_s=max(self._timeout_s, 1.0)
+        )
+        self._clock = clock
+        self._prefix = topic_prefix
+        self._patience = Patience(clock, ttl_s=ttl_s)
+        self._lock = threading.Lock()
+        self._registers: dict[str, KafkaRegister] = {}
+
+    def _register(self, scope: str) -> KafkaRegister:
+        with self._lock:
+            if scope not in self._registers:
+                self._registers[scope] = KafkaRegister(
+                    topic_name(scope, self._prefix), self._settings, SystemClock()
+                )
+            return self._registers[scope]
+
+    def campaign(self, scope: str, *, take_over: bool = False, epoch_floor: int = 0) -> Leadership:
+        """See Coordination.
+
+        Raises:
+            LogError: the brokers did not answer in time.
+        """
+        asked_s = self._clock.monotonic_s()
+        me = Holder(socket.gethostname(), os.getpid(), uuid.uuid4().hex, self._clock.wall_ms())
+        won: list[int] = []
+
+        def decide(value: bytes | None) -> bytes | None:
+            row = _decode(scope, value)
+            if row is not None and row.holder is not None:
+                if row.holder.incarnation == me.incarnation:  # our own attempt, whose answer did not come
+                    won[:] = [row.epoch]
+                    return None
+                if not take_over and not self._patience.is_over(scope, row.epoch, row.renewals):
+                    raise HeldByOther(scope, row.holder.described())
+            won[:] = [1 + max(0 if row is None else row.epoch, epoch_floor)]
+            return _Row(won[0], me, 0).encode()
+
+        self._register(scope).change(decide, self._campaign_s)
+        return Leadership(scope, won[0], me.incarnation, self._patience.until_s(asked_s))
+
+    def renew(self, leadership: Leadership) -> Leadership | None:
+        """See Coordination. While brokers do not answer, the leadership comes back as it is, until it is over."""
+        asked_s = self._clock.monotonic_s()
+        is_ours: list[bool] = [False]
+
+        def decide(value: bytes | None) -> bytes | None:
+            row = _decode(leadership.scope, value)
+            is_ours[0] = row is not None and row.is_held_by(leadership)
+            return (
+                replace(row, renewals=row.renewals + 1).encode() if row is not None and is_ours[0] else None
+            )
+
+        try:
+            self._register(leadership.scope).change(decide, self._timeout_s)
+        except LogCorrupted:
+            return None
+        except LogError:
+            return leadership if self._clock.monotonic_s() < leadership.valid_until_s else None
+        return replace(leadership, valid_until_s=self._patience.until_s(asked_s)) if is_ours[0] else None
+
+    def release(self, leadership: Leadership) -> None:
+        """See Coordination.
+
+        Raises:
+            LogError: the brokers did not answer in time; the leadership expires by itself.
+        """
+
+        def decide(value: bytes | None) -> bytes | None:
+            row = _decode(leadership.scope, value)
+            is_ours = row is not None and row.is_held_by(leadership)
+            return replace(row, holder=None).encode() if row is not None and is_ours else None
+
+        self._register(leadership.scope).change(decide, self._timeout_s)
+
+    def holder(self, scope: str) -> Holder | None:
+        """See Coordination. A dead holder is named until somebody else leads: nobody can tell it from a slow one."""
+        row = _decode(scope, self._register(scope).read())
+        return None if row is None else row.holder
+
+    def close(self) -> None:
+        """See Coordination."""
+        for register in self._registers.values():
+            register.close()
+        self._registers.clear()
+
+
+def _decode(scope: str, value: bytes | None) -> _Row | None:
+    if value is None:
+        return None
+    try:
+        document = orjson.loads(value)
+        holder = document["holder"]
+        return _Row(
+            int(document["epoch"]), None if holder is None else Holder(**holder), int(document["renewals"])
+        )
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise LogCorrupted(
+            f"the topic of scope {scope!r} holds no leadership; delete it to elect anew"
+        ) from error

@@ -1,0 +1,78 @@
+"""Leadership on Kafka when brokers are away and when its topic is lost."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from grete.coordination.kafka import KafkaCoordination, topic_name
+from grete.keyed_log.kafka_settings import KafkaLogSettings
+from grete.testing.clock import ManualClock
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.tcp_proxy import TcpProxy
+
+pytestmark = pytest.mark.fault
+TTL_S = 12.0
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def scope() -> str:
+    return f"job/{uuid.uuid4().hex[:8]}"
+
+
+def coordination(servers: str, clock: ManualClock) -> KafkaCoordination:
+    settings = KafkaLogSettings({"bootstrap.servers": servers}, replication_factor=1)
+    return KafkaCoordination(settings, clock, ttl_s=TTL_S)
+
+
+@pytest.fixture
+def leader(kafka: KafkaCluster, clock: ManualClock) -> Iterator[KafkaCoordination]:
+    with closing(coordination(kafka.bootstrap, clock)) as own:
+        yield own
+
+
+def test_while_brokers_are_away_a_leadership_lasts_as_long_as_it_was_granted(
+    kafka: KafkaCluster, clock: ManualClock, scope: str
+) -> None:
+    node = kafka.nodes[0]
+    with (
+        TcpProxy(node.proxied_port, node.listener_port) as proxy,
+        closing(coordination(f"127.0.0.1:{node.proxied_port}", clock)) as leader,
+    ):
+        granted = leader.campaign(scope)
+        proxy.cut()
+        clock.advance(TTL_S / 3)
+        assert leader.renew(granted) == granted
+        proxy.restore()
+        renewed = leader.renew(granted)
+        for _ in range(10):  # the client comes back within 2 s
+            if renewed != granted:
+                break
+            renewed = leader.renew(granted)
+        assert renewed is not None
+        assert renewed.valid_until_s > granted.valid_until_s
+        proxy.cut()
+        clock.advance(TTL_S)
+        assert leader.renew(renewed) is None
+
+
+def test_a_lost_topic_ends_the_leadership_and_the_callers_log_keeps_the_epoch_growing(
+    kafka: KafkaCluster, clock: ManualClock, scope: str, leader: KafkaCoordination
+) -> None:
+    granted = leader.campaign(scope, epoch_floor=9)
+    name = topic_name(scope)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.delete_topics([name])[name].result(60)
+    with closing(coordination(kafka.bootstrap, clock)) as successor:
+        assert successor.campaign(scope, epoch_floor=granted.epoch).epoch > granted.epoch
+    clock.advance(TTL_S)
+    assert leader.renew(granted) is None
