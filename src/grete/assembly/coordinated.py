@@ -103,6 +103,7 @@ class CoordinatedJob:
         self._inputs_changed = False
         self._streams_found = False
         self._has_to_follow = False
+        self._is_foreign = False
         self._problem = ""
         self._obeyed: set[str] = set()
         self._seen = _Counts.of(stream)
@@ -141,9 +142,10 @@ class CoordinatedJob:
         }
 
     def fence_off(self, container: ContainerId, epoch: int) -> None:
-        """See coordinator.loop.Job: in the system where the container commits."""
+        """See coordinator.loop.Job: in every system, since another configuration may have committed elsewhere."""
         fence = Fence(f"container/{self._job}/{container}", epoch)
-        self._planner.commit_system(self._config).raise_fence([fence])
+        for system in self._planner.systems.values():
+            system.raise_fence([fence])
 
     def serve(self, revision: int) -> None:
         """See coordinator.loop.Job."""
@@ -234,8 +236,6 @@ class CoordinatedJob:
             return False
         settled, self._is_foreign = self._is_foreign, False
         return settled
-
-    _is_foreign = False
 
     # --- what arrives ---
 
