@@ -11,7 +11,7 @@ CODE := src tests examples benchmarks
 export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test unit lint format docs check bench interop services nightly lock clean
+.PHONY: help setup demo test unit lint format docs check bench bench-kafka interop services nightly lock clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -59,6 +59,9 @@ nightly: lint services ## every test, campaigns in their long form
 
 bench: setup ## ratios to the same work by hand, in one run
 	$(BIN)/python -m benchmarks.run
+
+bench-kafka: setup services ## the log on Kafka against the real Samza on the same broker
+	$(BIN)/python -m benchmarks.kafka
 
 interop: setup services ## both directions with the real Samza; prints what each side read
 	$(BIN)/python -m pytest -q -s tests/interop
