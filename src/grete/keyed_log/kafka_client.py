@@ -212,7 +212,10 @@ class KafkaClients:
                 {where: OffsetSpec.latest()}, isolation_level=level, request_timeout=wait_s
             )
             try:
-                return int(done(futures[where], wait_s + 1).offset)
+                offset = int(done(futures[where], wait_s + 1).offset)
+                if offset < 0:  # a leader that has just begun does not know yet, and says so without an error
+                    raise KafkaException(KafkaError(KafkaError._NOENT, "the end is not known yet"))
+                return offset
             except KafkaException as error:
                 if not is_temporary(reason_of(error)) or self._clock.monotonic_s() >= deadline_s:
                     raise
