@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -391,3 +392,19 @@ def test_what_cannot_be_asked_of_a_container_is_refused_with_the_reason(job: Job
     assert (unknown.returncode, "it has 0" in unknown.stderr) == (1, True)
     elsewhere = grete(job, "container", "move", "0", "--to", "elsewhere.example")
     assert (elsewhere.returncode, "where the coordinator runs" in elsewhere.stderr) == (1, True)
+
+
+def test_containers_find_the_next_coordinator_at_the_address_of_the_one_before(job: Job) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    coordinator = job.submit(**{"job.http.port": str(port)})
+    eventually(lambda: len(job.last()) == 4)
+    before = job.last()
+    coordinator.kill()
+    coordinator.communicate()
+    job.coordinate()
+    eventually(lambda: "container-adopted" in job.events())
+    job.set(task__max__records__per__batch="7")
+    eventually(lambda: job.said()[-1]["batch"] == "7")
+    assert job.last() == before, "the same incarnation, which was told"

@@ -60,14 +60,16 @@ class ContainerLife:
         self._stop = stop
         self._control = Control(stop)
         self._job: JobId | None = None
-        self._url = environment["COORDINATOR_URL"]
+        self._found: tuple[str, int] | None = None
         reactions = Reactions(
             self._control.on_told,
             _end_process_when_fenced(environment),
             self._stop.set,
             self._find_coordinator,
         )
-        client = JobCoordinatorClient(self._url, Path(environment["GRETE_COORDINATOR_TOKEN_FILE"]))
+        client = JobCoordinatorClient(
+            environment["COORDINATOR_URL"], Path(environment["GRETE_COORDINATOR_TOKEN_FILE"])
+        )
         self._heartbeat = Heartbeat(client, self._id, self._epoch, reactions)
         self._progress = ContainerProgress()
 
@@ -137,7 +139,10 @@ class ContainerLife:
         self._heartbeat.report(self._progress)
 
     def _find_coordinator(self) -> JobCoordinatorClient | None:
-        """A coordinator that has taken over writes its address into the coordinator stream."""
+        """A coordinator that has taken over writes its address into the coordinator stream.
+
+        With job.http.port it may be the address of the one before; its token is another all the same.
+        """
         if self._job is None:
             return None
         try:
@@ -146,10 +151,12 @@ class ContainerLife:
         except GreteError as error:
             _log.warning("the coordinator stream can not be read: %s", error)
             return None
-        if state is None or not state.url or state.url == self._url or not Path(state.token_file).exists():
+        if state is None or not state.url or (state.url, state.epoch) == self._found:
+            return None
+        if not Path(state.token_file).exists():
             return None
         _log.info("the coordinator is at %s now", state.url)
-        self._url = state.url
+        self._found = (state.url, state.epoch)
         return JobCoordinatorClient(state.url, Path(state.token_file))
 
 
