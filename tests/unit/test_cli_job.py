@@ -15,9 +15,10 @@ from grete.assembly.home import parse_job
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.cli.main import main
+from grete.config.validate import validate
 from grete.metadata.history import History
 from grete.metadata.job_index import claim_stream
-from grete.metadata.job_state import JobState, write_state
+from grete.metadata.job_state import STATE, JobState, write_state
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER
 from grete.systems.base import StreamSpec
@@ -111,6 +112,13 @@ def test_a_job_recorded_as_running_that_nobody_runs_has_died(job: Path, capsys: 
     assert "died" in capsys.readouterr().out
 
 
+def test_a_foreign_record_in_the_place_of_the_state_is_no_state(job: Path) -> None:
+    with opened() as handle:
+        handle.stream.append([handle.stream.entry(STATE, "job", {"state": "running", "epoch": "seven"})])
+        assert handle.state() is None
+    assert main(["status", "--job", "orders"]) == 0
+
+
 def test_every_look_works_with_a_config_file_a_file_url_a_name_and_for_the_only_job(
     job: Path, capsys: Output
 ) -> None:
@@ -166,6 +174,22 @@ def test_config_set_changes_keys_together_and_says_what_that_touches(job: Path, 
     generations = json.loads(capsys.readouterr().out)
     assert [g["reason"] for g in generations] == ["first", "more"]
     assert len(generations[-1]["changes"]) == 2
+
+
+def test_two_who_set_different_keys_at_the_same_moment_both_get_what_they_set(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened() as one, opened() as other:
+
+        def validate_while_the_other_writes(new: dict[str, str]) -> None:
+            monkeypatch.setattr("grete.assembly.job_handle.validate", validate)
+            other.set_config({"task.window.ms": "70"}, reason="theirs")
+
+        monkeypatch.setattr("grete.assembly.job_handle.validate", validate_while_the_other_writes)
+        one.set_config({"task.commit.ms": "5000", "shop.token": None}, reason="ours")
+    assert config()["task.window.ms"] == "70"
+    assert config()["task.commit.ms"] == "5000"
+    assert "shop.token" not in config()
 
 
 def test_config_unset_removes_keys(job: Path) -> None:

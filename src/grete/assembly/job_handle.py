@@ -79,13 +79,16 @@ class JobHandle:
     ) -> list[ConfigChange]:
         """Set keys (None unsets) as one generation, after the result as a whole was found valid.
 
+        Keys that others change meanwhile keep what those wrote.
+
         Raises:
             ConfigError: the result would be invalid, or a set-once key of a stateful job would change.
         """
         old = self.config()
         new = {**old, **{key: value for key, value in changes.items() if value is not None}}
         new = {key: value for key, value in new.items() if changes.get(key, "") is not None}
-        return self._write_config(old, new, reason, force)
+        self._check(old, new, force)
+        return self.stream.change_config(changes, run_id=self._run_id(), reason=reason)
 
     def roll_back_config(
         self, number: int | None, *, reason: str = "", force: bool = False
@@ -106,18 +109,19 @@ class JobHandle:
                 else "there is no generation before this one in the stream"
             )
         why = reason or f"rollback to generation {found[0].number}"
-        return self._write_config(self.config(), dict(found[0].config), why, force)
+        self._check(self.config(), found[0].config, force)
+        return self.stream.write_config(found[0].config, run_id=self._run_id(), reason=why)
 
-    def _write_config(
-        self, old: Mapping[str, str], new: Mapping[str, str], reason: str, force: bool
-    ) -> list[ConfigChange]:
+    def _run_id(self) -> str:
+        return self.stream.run_id() or uuid.uuid4().hex
+
+    def _check(self, old: Mapping[str, str], new: Mapping[str, str], force: bool) -> None:
         if not force:
             problems = refused_changes(old, new)
             if problems:
                 raise ConfigError(*problems)
             if old:
                 validate(new)
-        return self.stream.write_config(new, run_id=self.stream.run_id() or uuid.uuid4().hex, reason=reason)
 
     def history(self) -> list[HistoryRow]:
         """What happened."""

@@ -189,27 +189,26 @@ class CoordinatorStream:
             for key, value in values_by_key.items()
         )
 
-    def write_config(
-        self, config: Mapping[str, str], *, run_id: str, reason: str = "", merge: bool = False
-    ) -> list[ConfigChange]:
-        """Make the stream's configuration exactly `config` (with `merge`: only set these keys), in one append.
+    def write_config(self, config: Mapping[str, str], *, run_id: str, reason: str = "") -> list[ConfigChange]:
+        """Make the stream's configuration exactly `config`, in one append.
 
         Keys that are equal already are not written again. Returns the changes.
         """
         with self._lock:
             old = self.config()
             changes = [ConfigChange(k, old.get(k), v) for k, v in sorted(config.items()) if old.get(k) != v]
-            if not merge:
-                changes += [ConfigChange(k, v, None) for k, v in sorted(old.items()) if k not in config]
+            changes += [ConfigChange(k, v, None) for k, v in sorted(old.items()) if k not in config]
             self.append([*self._change_entries(changes), self._generation(run_id, reason, len(changes))])
             self.catch_up()
             return changes
 
-    def unset_config(self, keys: Iterable[str], *, run_id: str, reason: str = "") -> list[ConfigChange]:
-        """Delete keys, in one append; those not set are ignored."""
+    def change_config(
+        self, asked: Mapping[str, str | None], *, run_id: str, reason: str = ""
+    ) -> list[ConfigChange]:
+        """Set keys (None unsets) and leave all others as they are, whoever changes them meanwhile; in one append."""
         with self._lock:
             old = self.config()
-            changes = [ConfigChange(key, old[key], None) for key in keys if key in old]
+            changes = [ConfigChange(k, old.get(k), v) for k, v in sorted(asked.items()) if old.get(k) != v]
             self.append([*self._change_entries(changes), self._generation(run_id, reason, len(changes))])
             self.catch_up()
             return changes

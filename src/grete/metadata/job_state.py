@@ -31,12 +31,15 @@ def write_state(stream: CoordinatorStream, state: JobState) -> None:
 
 
 def read_state(stream: CoordinatorStream) -> JobState | None:
-    """The job's state, None when it never ran."""
+    """The job's state, None when it never ran or somebody else's record is there under our name."""
     message = stream.messages(STATE).get("job")
     if message is None or message.values is None:
         return None
     values = {name: message.values.get(name, "") for name in JobState.__slots__}
-    return JobState(**{**values, "epoch": int(values["epoch"] or 0)})  # type: ignore[arg-type] # all str but epoch
+    try:
+        return JobState(**{**values, "epoch": int(values["epoch"] or 0)})  # type: ignore[arg-type] # all str but epoch
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class Operator:
         if not old or refused_changes(old, after) or check(after).errors:
             return
         with self._world.watch.expecting(after):
-            self._stream.write_config(changes, run_id=str(self._stream.run_id()), merge=True)
+            self._stream.change_config(dict(changes), run_id=str(self._stream.run_id()))
 
     def _set_once(self) -> None:
         """A change that would lose the job's state; the tool refuses it, and so does a coordinator that sees it."""
@@ -99,7 +99,7 @@ class Operator:
             self._set({key: "5000"})
             return
         with self._world.watch.expecting({name: value for name, value in old.items() if name != key}):
-            self._stream.unset_config([key], run_id=str(self._stream.run_id()))
+            self._stream.change_config({key: None}, run_id=str(self._stream.run_id()))
 
     def _rewind(self) -> None:
         """Startpoints for some partitions of the running job, as `grete checkpoint rewind --live` writes them."""
