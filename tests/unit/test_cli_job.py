@@ -238,10 +238,11 @@ def test_config_diff_shows_what_submitting_a_file_would_change(job: Path, capsys
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
-def test_stream_write_takes_the_flags_of_samzas_writer(job: Path, form: str) -> None:
+def test_stream_write_takes_the_flags_of_samzas_writer(job: Path, capsys: Output, form: str) -> None:
     words = ["stream", "write", f"--config-path={form.format(config_file(job))}", "--type", "set-config"]
     assert main([*words, "--key", "job.container.count", "--value", "8"]) == 0
     assert config()["job.container.count"] == "8"
+    assert "the job has 2 tasks so far" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ import pytest
 from grete.coordinator.decide import decide
 from grete.coordinator.events import (
     ContainerExited,
+    ContainerLoaded,
     Grant,
     Kill,
     Launch,
     ModelChanged,
     Record,
     RequestStop,
+    Run,
     StopRequested,
     Tick,
 )
@@ -162,3 +164,16 @@ def test_a_job_does_not_fail_with_its_standby_container() -> None:
     state, _ = exited(with_standby(RetryPolicy(count=0)), 2, container=STANDBY)
     assert (state.phase, state.containers[STANDBY].given_up) == (Phase.RUNNING, True)
     assert exited(state, 0)[0].phase is Phase.FINISHED
+
+
+def test_an_end_that_may_be_of_what_it_ran_before_is_no_end() -> None:
+    """A container that drained just when it was told to go on: nobody has heard that it runs the new query."""
+    state = started()
+    changed = {ZERO: ContainerSpec(f"tasks of {ZERO}", "another query", "p")}
+    state, actions = decide(state, ModelChanged(2, changed), 1)
+    assert Run(ZERO) in actions
+    unsure, actions = exited(state, 0)
+    assert actions == [Launch(ZERO, 2)]
+    assert unsure.phase is Phase.RUNNING
+    sure, _ = decide(state, ContainerLoaded(ZERO, 1), 1)
+    assert exited(sure, 0)[0].phase is Phase.FINISHED

@@ -20,7 +20,7 @@ from grete.config.redact import redact
 from grete.config.samza_job import is_startpoint_enabled
 from grete.config.values import Config
 from grete.coordinator.board import Told
-from grete.coordinator.events import ContainerPaused
+from grete.coordinator.events import ContainerLoaded, ContainerPaused
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.monitors.containers import ContainerFacts
@@ -158,6 +158,9 @@ class View:
         self._heartbeats.take(container_id, body)
         if seat.directive.told is Told.PAUSE and body.get("paused") == seat.directive.number:
             loop.post(ContainerPaused(container, seat.launch, seat.directive.number))
+        known = loop.state.containers.get(container)
+        if known is not None and known.unsure and body.get("serial") == seat.serial:
+            loop.post(ContainerLoaded(container, seat.launch))
         return {"action": seat.directive.told.value, "number": seat.directive.number}
 
     def containers_with_startpoints(self) -> tuple[ContainerId, ...]:

@@ -49,7 +49,18 @@ def change_config(
     for message in warnings_of(handle.config()):
         if message not in known:
             warn(message)
+    _warn_of_idle_containers(handle)
     return done
+
+
+def _warn_of_idle_containers(handle: JobHandle) -> None:
+    """The inputs may grow, so it is no error here; a coordinator refuses the model, and goes on with the last one."""
+    tasks, count = len(handle.assignments()), handle.config().get("job.container.count", "1")
+    if tasks and count.isdigit() and int(count) > tasks:
+        warn(
+            f"job.container.count={count}, and the job has {tasks} tasks so far: a running job keeps the number it "
+            f"has, and a job that is started is refused until there are as many tasks"
+        )
 
 
 def _refuse_unknown(keys: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ from grete.coordinator import reconfigure
 from grete.coordinator.events import (
     Action,
     ContainerExited,
+    ContainerLoaded,
     ContainerPaused,
     ContainerRequested,
     ContainerSilent,
@@ -31,6 +32,7 @@ from grete.model.ids import ContainerId
 
 EXIT_CONFIG = 2
 EXIT_FENCED = 5
+EXIT_STOPPED = 6
 EXIT_OFFSETS_GONE = 7
 _FOR_GOOD = (EXIT_CONFIG, EXIT_OFFSETS_GONE)
 """Nothing would differ if it was tried again: somebody has to do something."""
@@ -41,6 +43,7 @@ _MEANING = {
     EXIT_CONFIG: "configuration error",
     3: "poison message",
     EXIT_FENCED: "fenced",
+    EXIT_STOPPED: "stopped",
     EXIT_OFFSETS_GONE: "offsets are gone",
 }
 
@@ -56,6 +59,8 @@ def decide(state: State, event: Event, now_s: float) -> Decision:
             return reconfigure.reload(state, event)
         case ContainerPaused():
             return reconfigure.paused(state, event, now_s)
+        case ContainerLoaded():
+            return reconfigure.loaded(state, event)
         case ContainerExited():
             return _exited(state, event, now_s)
         case ContainerSilent():
@@ -90,7 +95,7 @@ def _after_exit(state: State, before: Container, event: ContainerExited, now_s: 
         return _settle(without(state, id_), now_s)  # it has left the model
     if before.held:
         return _settle(state, now_s)
-    if before.replacing:
+    if before.replacing or (event.exit_code == 0 and before.unsure and not before.done):
         return _launch_or_wait(state, event, now_s)
     if event.exit_code == 0 or before.done:
         return _settle(fields(state, id_, done=True), now_s)

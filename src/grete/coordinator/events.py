@@ -40,6 +40,14 @@ class ContainerPaused:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerLoaded:
+    """An incarnation says that it runs what it was told last."""
+
+    container: ContainerId
+    launch: int
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerExited:
     """A container ended. `launch` says which incarnation."""
 
@@ -92,6 +100,7 @@ Event = (
     ModelChanged
     | ReloadRequested
     | ContainerPaused
+    | ContainerLoaded
     | ContainerExited
     | ContainerSilent
     | ContainerRequested

@@ -142,7 +142,7 @@ class CoordinatorLoop:
 
     def _take_in(self, container: ContainerId, number: int, record: LaunchRecord) -> None:
         spec = ContainerSpec(record.tasks, record.query, record.process)
-        adopted = Container(spec=spec, launch=number, running=True)
+        adopted = Container(spec=spec, launch=number, running=True, unsure=True)
         containers = {**self.state.containers, container: adopted}
         self.state = replace(self.state, containers=containers, launches=number)
         self._launches[record.epoch] = (container, number)

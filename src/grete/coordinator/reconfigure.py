@@ -16,6 +16,7 @@ from typing import Any
 
 from grete.coordinator.events import (
     Action,
+    ContainerLoaded,
     ContainerPaused,
     FenceOff,
     Grant,
@@ -36,6 +37,7 @@ AT_REST: dict[str, Any] = {
     "running": False,
     "pausing": False,
     "paused": False,
+    "unsure": False,
     "replacing": False,
     "kill_at_s": None,
 }
@@ -90,6 +92,14 @@ def paused(state: State, event: ContainerPaused, now_s: float) -> Decision:
     return let_go(fields(state, event.container, paused=True), event.container, now_s)
 
 
+def loaded(state: State, event: ContainerLoaded) -> Decision:
+    """From here on, its end is the end of what it was told to run."""
+    container = state.containers.get(event.container)
+    if container is None or container.launch != event.launch or not container.unsure:
+        return state, ()
+    return fields(state, event.container, unsure=False), ()
+
+
 def let_go(state: State, id_: ContainerId, now_s: float) -> Decision:
     """The container holds no task any more."""
     if state.pending is not None:
@@ -140,7 +150,7 @@ def _bring_up(state: State, id_: ContainerId, pending: Pending, now_s: float) ->
         state = fields(state, id_, replacing=True, kill_at_s=now_s + max(deadline_s, 0.0))
         return state, (RequestStop(id_),)
     if container.pausing or container.spec != spec:
-        return fields(state, id_, spec=spec, pausing=False, paused=False), (Run(id_),)
+        return fields(state, id_, spec=spec, pausing=False, paused=False, unsure=True), (Run(id_),)
     return state, ()
 
 
@@ -148,7 +158,10 @@ def reload(state: State, event: ReloadRequested) -> Decision:
     """Containers at the barrier build their queries anew anyway."""
     if state.phase is not Phase.RUNNING:
         return state, ()
-    return state, tuple(Run(id_) for id_ in event.containers if _is_at_work(state, id_))
+    told = [id_ for id_ in event.containers if _is_at_work(state, id_)]
+    for id_ in told:
+        state = fields(state, id_, unsure=True)
+    return state, tuple(Run(id_) for id_ in told)
 
 
 def _is_at_work(state: State, id_: ContainerId) -> bool:

@@ -64,6 +64,8 @@ class Container:
     """Asked to pause and not told to run since."""
     paused: bool = False
     """Its query has ended at the barrier: it holds no task."""
+    unsure: bool = False
+    """Told to run something, and not heard yet that it does: what it ends with may be the end of something older."""
     replacing: bool = False
     """Asked to end, to be launched again if it is in the model then."""
     held: bool = False
