@@ -15,8 +15,10 @@ from grete.coordinator.metadata_manager import (
 from grete.errors import GreteError, IllegalStateError
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
+from grete.launch.processes import ProcessName, parse_name
 from grete.metadata.coordinator_stream import CoordinatorStream, config_history
 from grete.metadata.history import History
+from grete.metadata.launches import LAUNCH, read_launches
 from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
 from grete.model.job import ContainerModel, JobModel, TaskModel
 from grete.model.messages import CoordinatorMessage
@@ -219,3 +221,19 @@ def test_compaction_never_changes_what_a_reader_sees(writes: list[tuple[str, str
             )
     logs[1].compact()
     assert stream(logs[0]).config() == stream(logs[1]).config()
+
+
+@pytest.mark.parametrize("number", ["", "x", "-1", "9" * 30, "9" * 5000])
+def test_a_launch_record_with_a_number_that_no_container_can_be_told_counts_for_nothing(number: str) -> None:
+    stream = CoordinatorStream(MemoryKeyedLog(SystemClock()), SystemClock(), source="test")
+    good = {"epoch": "7", "serial": "3", "handle": "", "tasks": "t", "query": "q", "process": "p"}
+    stream.append([stream.entry(LAUNCH, "0", good), stream.entry(LAUNCH, "1", {**good, "serial": number})])
+    stream.append([stream.entry(LAUNCH, "2", {**good, "epoch": number})])
+    assert list(read_launches(stream)) == [ContainerId("0")]
+
+
+@pytest.mark.parametrize("pid", ["", "-1", "²", "9" * 25, "9" * 5000])
+def test_a_handle_without_a_process_id_names_no_process(pid: str) -> None:
+    assert parse_name(f"boot/{pid}/1") is None
+    assert parse_name(f"boot/1/{pid}") is None
+    assert parse_name("boot/12/345") == ProcessName("boot", 12, 345)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+_PID, _TICKS = re.compile("[0-9]{1,9}"), re.compile("[0-9]{1,18}")  # more than Linux has of either
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -36,7 +38,7 @@ def name_of(pid: int) -> ProcessName | None:
 def parse_name(text: str) -> ProcessName | None:
     """Read `str(ProcessName)`, None when it is something else."""
     parts = text.split("/")
-    if len(parts) != 3 or not parts[1].isdigit() or not parts[2].isdigit():
+    if len(parts) != 3 or not _PID.fullmatch(parts[1]) or not _TICKS.fullmatch(parts[2]):
         return None
     return ProcessName(parts[0], int(parts[1]), int(parts[2]))
 

@@ -13,6 +13,8 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import ContainerId
 
 LAUNCH = "grete-container"
+_LARGEST = 1 << 62
+"""Numbers are counted on from here and told to containers in 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +47,11 @@ def read_launches(stream: CoordinatorStream) -> dict[ContainerId, LaunchRecord]:
 
 def _record(values: Mapping[str, str]) -> LaunchRecord | None:
     try:
+        epoch, serial = int(values["epoch"]), int(values["serial"])
+        if not (0 <= epoch < _LARGEST and 0 <= serial < _LARGEST):
+            return None
         return LaunchRecord(
-            int(values["epoch"]),
-            int(values["serial"]),
-            values["handle"],
-            values["tasks"],
-            values["query"],
-            values["process"],
+            epoch, serial, values["handle"], values["tasks"], values["query"], values["process"]
         )
     except (KeyError, ValueError):
         return None
