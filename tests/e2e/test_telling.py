@@ -57,7 +57,7 @@ def test_what_task_container_and_coordinator_say_is_in_the_streams(counter_job: 
     (counter_job.config.parent / "talker.py").write_text(TALKER)
     with counter_job.config.open("a") as config:
         config.write(SETTINGS.format(logs=tmp_path / "logs"))
-    assert counter_job.run().returncode == 1
+    assert counter_job.run().returncode == 3
 
     logs = documents(tmp_path / "logs", "__samza_counter_1_logs")
     said = [(key, event["message"]) for key, event in logs if event["logger_name"] == "talker"]

@@ -408,3 +408,19 @@ def test_containers_find_the_next_coordinator_at_the_address_of_the_one_before(j
     job.set(task__max__records__per__batch="7")
     eventually(lambda: job.said()[-1]["batch"] == "7")
     assert job.last() == before, "the same incarnation, which was told"
+
+
+def test_what_the_planner_trips_over_is_shown_and_ends_nothing(job: Job) -> None:
+    job.submit()
+    eventually(lambda: len(job.last()) == 4)
+    (job.home / "a-file").write_text("no folder")
+    bad = {
+        "systems.foo.samza.factory": "local",
+        "systems.foo.path": str(job.home / "a-file"),
+        "task.inputs": "local.in,foo.x",
+    }
+    with open_job(JOB) as handle:
+        handle.set_config(bad, reason="a path that is a file", force=True)
+    eventually(lambda: "config-refused" in job.events())
+    count = len(job.said())
+    eventually(lambda: spoke_since(job, count + 4))

@@ -201,9 +201,15 @@ def test_of_many_submits_at_once_one_wins_and_the_others_name_it(job: Job) -> No
         process.stderr.close()
 
 
+def containers_run() -> bool:
+    with open_job(JobId("job"), must_exist=False) as handle:
+        launches = handle.launches()
+    return bool(launches) and all(record.handle for record in launches.values())
+
+
 def test_a_paused_coordinator_that_was_succeeded_ends_without_effect(job: Job) -> None:
     first = job.start(job.config("a", owner="first", **{"test.for.ever": "1"}))
-    eventually(lambda: state() == "running")
+    eventually(containers_run)  # from now on it writes nothing by itself: not paused inside a transaction
     first.send_signal(signal.SIGSTOP)
     second = job.start(job.config("b", owner="second", **{"test.for.ever": "1"}), take_over=True)
     try:
@@ -215,7 +221,8 @@ def test_a_paused_coordinator_that_was_succeeded_ends_without_effect(job: Job) -
 
         eventually(second_runs)
         first.send_signal(signal.SIGCONT)
-        assert first.wait(30) == 5
+        _, errors = first.communicate(timeout=30)
+        assert first.returncode == 5, errors
         with open_job(JobId("job")) as handle:
             assert handle.config()["owner"] == "second"
             recorded = handle.state()
@@ -317,3 +324,12 @@ def test_records_nobody_understands_do_not_keep_a_job_from_starting(job: Job) ->
         assert handle.config()["job.name"] == "job"
         assert len(handle.stream.quarantined) >= 6
         json.dumps(handle.config())
+
+
+def test_a_configuration_that_makes_no_job_model_is_not_written(job: Job) -> None:
+    assert job.run(job.config("good")) == (0, "")
+    code, errors = job.run(job.config("bad", **{"job.container.count": "7"}))
+    assert code == 2
+    assert "7" in errors
+    with open_job(JobId("job")) as handle:
+        assert "job.container.count" not in handle.config()

@@ -37,6 +37,14 @@ class Plan:
     partitions: Mapping[SystemStream, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _WorkedOut:
+    partitions: Mapping[SystemStream, int]
+    remembered: Remembered
+    calculated: Calculated
+    took_legacy_mapping: bool
+
+
 class Planner:
     """Makes plans, and makes them the job's."""
 
@@ -58,6 +66,27 @@ class Planner:
             StreamError: an input does not exist.
             JobError: Samza's old form of the changelog mapping is there and cannot be read.
         """
+        worked_out = self._work_out(config)
+        calculated = worked_out.calculated
+        failpoint("coordinator.model-calculated")
+        ChangelogMapping(self._stream).write(calculated.changelog)
+        if worked_out.took_legacy_mapping:
+            note_migration(self._stream)
+        records = assignment_records(calculated.model, worked_out.remembered)
+        TaskAssignments(self._stream).write(records)
+        failpoint("coordinator.model-persisted")
+        self._create_changelogs(config, calculated)
+        return Plan(dict(config), calculated.model, worked_out.partitions)
+
+    def check(self, config: Mapping[str, str]) -> None:
+        """Work out the model, and write nothing.
+
+        Raises:
+            ConfigError, StreamError, JobError: as `plan` would.
+        """
+        self._work_out(config)
+
+    def _work_out(self, config: Mapping[str, str]) -> _WorkedOut:
         self._open_systems(config)
         partitions = {s: self.systems[s.system].partition_count(s.stream) for s in input_streams(config)}
         assignments, mapping = TaskAssignments(self._stream), ChangelogMapping(self._stream)
@@ -71,14 +100,7 @@ class Planner:
             LocalityManager(self._stream).read_locality(),
         )
         calculated = calculate(config, partitions, remembered)
-        failpoint("coordinator.model-calculated")
-        mapping.write(calculated.changelog)
-        if legacy:
-            note_migration(self._stream)
-        assignments.write(assignment_records(calculated.model, remembered))
-        failpoint("coordinator.model-persisted")
-        self._create_changelogs(config, calculated)
-        return Plan(dict(config), calculated.model, partitions)
+        return _WorkedOut(partitions, remembered, calculated, bool(legacy))
 
     def _open_systems(self, config: Mapping[str, str]) -> None:
         for stream in input_streams(config):

@@ -33,7 +33,7 @@ from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import Phase, State
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import JOB_COORDINATOR
-from grete.errors import ConfigError, Fenced, HeldByOther, JobError, LeadershipLost
+from grete.errors import ConfigError, HeldByOther, JobError
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
 from grete.keyed_log.sqlite import SqliteKeyedLog
@@ -98,11 +98,11 @@ class _Run:
         self._stream = CoordinatorStream(
             self._log, self._clock, source="job-runner", fence=Fence(job_scope(job), leadership.epoch)
         )
-        run_id = self._write_config(submitted)
+        planner = Planner(job, self._home, self._stream, self._clock, self._stack)
+        run_id = self._write_config(submitted, planner)
         config = self._stream.config()
         self._observer = self._stack.enter_context(observed(config, job, JOB_COORDINATOR, self._home))
         failpoint("coordinator.bootstrapped")
-        planner = Planner(job, self._home, self._stream, self._clock, self._stack)
         plan = planner.plan(config)
         metadata = self._check_metadata(plan, run_id)
         return self._coordinate(planner, plan, metadata, leadership, run_id)
@@ -171,7 +171,7 @@ class _Run:
         failpoint("submit.elected")
         return leadership
 
-    def _write_config(self, submitted: Mapping[str, str] | None) -> str:
+    def _write_config(self, submitted: Mapping[str, str] | None, planner: Planner) -> str:
         """Make the submitted configuration the stream's; returns the run id of the configuration in force."""
         old = self._stream.config()
         if submitted is None:
@@ -188,6 +188,7 @@ class _Run:
         problems = refused_changes(old, submitted)
         if problems:
             raise ConfigError(*problems)
+        planner.check(submitted)  # what makes no job model is not written
         run_id = uuid.uuid4().hex
         changes = self._stream.write_config(submitted, run_id=run_id, reason=self._options.reason)
         failpoint("submit.config-written")
@@ -276,11 +277,10 @@ class _Run:
         show("")
         try:
             final = loop.run(first)
-        except (Fenced, LeadershipLost):
-            launcher.abandon()  # whoever succeeds us adopts them
+        except BaseException:
+            launcher.abandon()  # whatever has ended us: containers go on, and the next coordinator adopts them
             raise
-        finally:
-            launcher.close()
+        launcher.close()
         return self._finish(final, run_id, leadership, server.url)
 
     def _note_change(self, plan: Plan, metadata: JobCoordinatorMetadataManager, run_id: str) -> None:

@@ -47,7 +47,7 @@ def read_container_requests(stream: CoordinatorStream) -> list[ContainerRequest]
             container = ContainerId(key.removeprefix(_PREFIX))
             epoch, deadline_s = int(values["epoch"]), float(values["deadline-s"])
             reason = values.get("reason", "")
-            if values["what"] not in CONTAINER_REQUESTS:
+            if values["what"] not in CONTAINER_REQUESTS or not 0 <= deadline_s < float("inf"):
                 continue
             found.append(ContainerRequest(container, values["what"], epoch, deadline_s, values["id"], reason))
         except (KeyError, ValueError):

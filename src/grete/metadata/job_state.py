@@ -63,11 +63,10 @@ def read_stop_request(stream: CoordinatorStream) -> StopRequest | None:
     if message is None or message.values is None:
         return None
     try:
-        return StopRequest(
-            int(message.values["epoch"]),
-            float(message.values["deadline-s"]),
-            message.values.get("reason", ""),
-        )
+        deadline_s = float(message.values["deadline-s"])
+        if not 0 <= deadline_s < float("inf"):
+            return None
+        return StopRequest(int(message.values["epoch"]), deadline_s, message.values.get("reason", ""))
     except (KeyError, ValueError):
         return None  # somebody else's record under our name asks for nothing
 
