@@ -316,9 +316,9 @@ def test_a_configuration_that_is_wrong_changes_nothing_and_is_shown(job: Job) ->
 @pytest.mark.parametrize(
     "dies",
     [
-        "coordinator.replanned:kill",
-        "coordinator.granted:kill:2",
-        "coordinator.recorded:kill",
+        "change.replanned:kill",
+        "change.granted:kill:2",
+        "change.recorded:kill",
         "launch.started:kill:2",
         "coordinator.launched:kill:2",
         "coordinator.launched:kill:3",
@@ -343,7 +343,7 @@ def test_killed_while_it_adopts_the_next_coordinator_adopts_all(job: Job, nth: i
     before = job.last()
     coordinator.kill()
     coordinator.wait()
-    assert job.coordinate(dies=f"coordinator.adopted:kill:{nth}").wait(timeout=30) == -signal.SIGKILL
+    assert job.coordinate(dies=f"change.adopted:kill:{nth}").wait(timeout=30) == -signal.SIGKILL
     job.coordinate()
     eventually(lambda: job.events().count("container-adopted") == nth + 3)
     count = len(job.said())
@@ -352,7 +352,7 @@ def test_killed_while_it_adopts_the_next_coordinator_adopts_all(job: Job, nth: i
 
 
 def test_killed_between_fencing_off_and_killing_the_next_coordinator_goes_on(job: Job) -> None:
-    coordinator = job.submit(dies="coordinator.fenced-off:kill", **{"test.deaf": "0"})
+    coordinator = job.submit(dies="change.fenced-off:kill", **{"test.deaf": "0"})
     eventually(lambda: len(job.last()) == 4)
     job.set(job__container__count="2", test__deaf="none")
     assert coordinator.wait(timeout=30) == -signal.SIGKILL

@@ -32,6 +32,7 @@ CAMPAIGNS = {
     "test_kill_everywhere.py": ("container", "lineage", "batch", "commit", "task", "store"),
     "test_kill_commit.py": ("commit", "log", "file", "checkpoint"),
     "test_kill_rewind.py": ("startpoint",),
+    "test_operated.py": ("change",),
 }
 
 

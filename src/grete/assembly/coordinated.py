@@ -280,7 +280,7 @@ class CoordinatedJob:
         self._show("")
         self._config = config
         self._on_change(plan)
-        failpoint("coordinator.replanned")
+        failpoint("change.replanned")
         yield PolicyChanged(retry_policy(config))
         yield self._changed_to(plan)
 

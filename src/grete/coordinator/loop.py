@@ -150,7 +150,7 @@ class CoordinatorLoop:
         told = Directive(Told.RUN, record.serial)
         self.board.place(container, Seat(record.epoch, number, told, record.serial, self.clock.monotonic_s()))
         self._record("container-adopted", {"container": container, "epoch": str(record.epoch)})
-        failpoint("coordinator.adopted")
+        failpoint("change.adopted")
 
     # --- actions ---
 
@@ -168,7 +168,7 @@ class CoordinatorLoop:
         match action:
             case Grant(revision):
                 self._job.serve(revision)
-                failpoint("coordinator.granted")
+                failpoint("change.granted")
             case Launch(container, launch):
                 self._launch(container, launch)
             case Pause(container, revision):
@@ -181,7 +181,7 @@ class CoordinatorLoop:
             case FenceOff(container, launch):
                 self._job.fence_off(container, container_epoch(self._renewal.epoch, launch))
                 self._forget(container, launch - 1)
-                failpoint("coordinator.fenced-off")
+                failpoint("change.fenced-off")
             case Kill(container):
                 self._launcher.kill(container)
             case Record(event, details):
@@ -214,7 +214,7 @@ class CoordinatorLoop:
             container,
             LaunchRecord(known.epoch, self._serial, known.handle, spec.tasks, spec.query, spec.process),
         )
-        failpoint("coordinator.recorded")
+        failpoint("change.recorded")
         self.board.tell(container, Directive(Told.RUN, self._serial))
 
     def _write_record(self, container: ContainerId, record: LaunchRecord) -> None:
