@@ -37,7 +37,7 @@ from grete.coordinator.monitors.findings import (
 )
 from grete.coordinator.monitors.watch import Monitors, Watched
 from grete.coordinator.state import Phase, RetryPolicy, State
-from grete.errors import ConfigError, Fenced, GreteError, LeadershipLost, StreamError
+from grete.errors import ConfigError, JobError, StreamError, UnsafeStorage
 from grete.failpoints import failpoint
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
@@ -272,9 +272,8 @@ class CoordinatedJob:
                 raise ConfigError(*problems)
             validate(config)
             plan = self._planner.plan(config)
-        except (Fenced, LeadershipLost):
-            raise
-        except (GreteError, OSError) as error:
+        except (ConfigError, StreamError, JobError, UnsafeStorage, OSError) as error:
+            # any other LogError ends this coordinator: what it wrote is in doubt, and only the next one reads it anew
             self._show(f"the configuration in the coordinator stream is not followed: {error}")
             return
         self._show("")
