@@ -7,7 +7,7 @@ from typing import Any
 
 from grete.assembly.coordinated import CoordinatedJob
 from grete.coordinator import decide as deciding
-from grete.coordinator import reconfigure
+from grete.coordinator import loop, reconfigure
 from grete.coordinator.events import Kill, Launch
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.state import Container, State
@@ -103,7 +103,9 @@ def _resurrected(replaced: Replaced) -> None:
 
 
 def _stopped_counts_as_drained(replaced: Replaced) -> None:
+    """What an adopted container says is doubted until it says what it runs, which hides this: that is gone, too."""
     replaced(container_program, "EXIT_STOPPED", container_program.EXIT_OK)
+    replaced(loop, "Container", lambda **known: Container(**{**known, "unsure": False}))
 
 
 def _not_told_when_adopted(replaced: Replaced) -> None:
