@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
-from grete.config import java_values
+from grete.config import aliases, java_values
 from grete.config.key_tables.streams import STREAM_OFFSET
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition
@@ -26,6 +27,18 @@ def system_names(config: Mapping[str, str]) -> list[str]:
         for key, value in config.items()
         if key.startswith("systems.") and key.endswith(_FACTORY) and key.count(".") == 3 and value.strip()
     )
+
+
+def system_kind(config: Mapping[str, str], system: str) -> str:
+    """What kind of system it is, in grete's words; without a factory it is the embedded one."""
+    return aliases.canonical(
+        aliases.SYSTEMS, config.get(f"systems.{system}{_FACTORY}", "").strip() or EMBEDDED_SYSTEM
+    )
+
+
+def system_directory(config: Mapping[str, str], system: str, home: Path) -> Path:
+    """The folder of an embedded system."""
+    return Path(config.get(f"systems.{system}.path", str(home / "local")))
 
 
 def coordinator_system(config: Mapping[str, str]) -> str:

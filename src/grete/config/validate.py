@@ -176,7 +176,7 @@ def _system(config: Mapping[str, str], key: str, system: str) -> Iterator[str]:
 
 
 def _systems(config: Mapping[str, str]) -> Iterator[str]:
-    available = (EMBEDDED_SYSTEM, *sorted(known_plugins(aliases.SYSTEMS)))
+    available = (EMBEDDED_SYSTEM, "kafka", *sorted(known_plugins(aliases.SYSTEMS)))
     for system in system_names(config):
         key = f"systems.{system}.samza.factory"
         factory = aliases.canonical(aliases.SYSTEMS, config[key])

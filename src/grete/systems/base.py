@@ -9,9 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from grete.clock import Clock
 from grete.errors import StreamError
-from grete.keyed_log.base import Entry, Fence
+from grete.keyed_log.base import Entry, Fence, KeyedLog
 from grete.model.ids import SystemStreamPartition
 
 
@@ -43,6 +45,16 @@ class StreamSpec:
     stream: str
     partitions: int
     compacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SystemContext:
+    """What a system is opened with. `config` is the job's, with references to secrets unresolved."""
+
+    config: Mapping[str, str]
+    name: str
+    home: Path
+    clock: Clock
 
 
 class SystemAdmin(ABC):
@@ -156,4 +168,31 @@ class TransactionalStore(ABC):
 
         Raises:
             Fenced: a scope is above it already.
+        """
+
+
+class System(SystemAdmin, TransactionalStore):
+    """A system of a job: its streams, its commits and its checkpoint logs. Safe to use from several threads."""
+
+    @abstractmethod
+    def checkpoint_log(self, name: str) -> KeyedLog:
+        """The keyed log `name` beside the streams, made when it is not there. It is the system's, and closed with it.
+
+        What `commit` writes as `checkpoint_entries` is in the log that it names.
+        """
+
+    @abstractmethod
+    def ensure_stream(self, spec: StreamSpec) -> None:
+        """Create the stream, or add partitions to one that has fewer; more than asked for are fine.
+
+        Raises:
+            StreamError: it exists with another cleanup policy.
+        """
+
+    @abstractmethod
+    def stream_uid(self, stream: str) -> str:
+        """What tells the stream from one of the same name that is created after its deletion.
+
+        Raises:
+            StreamNotFound: no such stream.
         """

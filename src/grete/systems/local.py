@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from grete.clock import Clock
+from grete.config.streams import system_directory
 from grete.errors import GreteError, LogCorrupted, OffsetOutOfRange, StreamError, StreamNotFound
 from grete.failpoints import failpoint
 from grete.keyed_log.sqlite import SqliteKeyedLog, append_in
@@ -32,8 +33,8 @@ from grete.systems.base import (
     PartitionOffsets,
     SegmentWrite,
     StreamSpec,
-    SystemAdmin,
-    TransactionalStore,
+    System,
+    SystemContext,
 )
 from grete.systems.local_compaction import Compaction, compaction_in
 from grete.systems.local_segment_rows import PartitionKey
@@ -79,7 +80,12 @@ class StreamInfo:
     compacted: bool
 
 
-class LocalSystem(SystemAdmin, TransactionalStore):
+def open_local_system(context: SystemContext) -> LocalSystem:
+    """The embedded system in `systems.<name>.path`, by default the folder `local` of the home."""
+    return LocalSystem(system_directory(context.config, context.name, context.home), context.clock)
+
+
+class LocalSystem(System):
     """The streams in a directory. Thread-safe; any number of processes may have it open."""
 
     def __init__(self, directory: Path, clock: Clock) -> None:
@@ -96,7 +102,7 @@ class LocalSystem(SystemAdmin, TransactionalStore):
         return self._file
 
     def checkpoint_log(self, name: str) -> SqliteKeyedLog:
-        """The keyed log `name` in the same file as the streams."""
+        """See System. It is in the same file as the streams."""
         return SqliteKeyedLog(self._file, name, self._clock)
 
     # --- SystemAdmin ---
@@ -123,6 +129,10 @@ class LocalSystem(SystemAdmin, TransactionalStore):
     def partition_count(self, stream: str) -> int:
         """See SystemAdmin."""
         return self.stream(stream).partitions
+
+    def stream_uid(self, stream: str) -> str:
+        """See System."""
+        return self.stream(stream).uid
 
     def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
         """See SystemAdmin."""
@@ -171,11 +181,7 @@ class LocalSystem(SystemAdmin, TransactionalStore):
                 )
 
     def ensure_stream(self, spec: StreamSpec) -> None:
-        """Create the stream, or add partitions to one that has fewer; more than asked for are fine.
-
-        Raises:
-            StreamError: it exists with another cleanup policy.
-        """
+        """See System."""
         with self._file.transaction() as connection:
             row = connection.execute(
                 "SELECT id, partitions, compacted FROM streams WHERE name = ?", (spec.stream,)
