@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -39,6 +40,10 @@ def serde(name: str, **config: str) -> Serde:
         ("json", {"a": [1, None]}, b'{"a":[1,null]}'),
         ("integer", -2, b"\xff\xff\xff\xfe"),
         ("long", 1, b"\0\0\0\0\0\0\0\1"),
+        ("double", 1.5, b"\x3f\xf8\0\0\0\0\0\0"),
+        ("uuid", UUID(int=1), b"\0" * 15 + b"\1"),
+        ("byte", b"x", b"x"),
+        ("bytebuffer", b"x", b"x"),
     ],
 )
 def test_the_built_in_serdes_write_what_samzas_write(name: str, value: Any, data: bytes) -> None:
@@ -48,7 +53,8 @@ def test_the_built_in_serdes_write_what_samzas_write(name: str, value: Any, data
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("string", 1), ("bytes", "x"), ("integer", 2**31), ("integer", "1"), ("long", 2**63)]
+    ("name", "value"),
+    [("string", 1), ("bytes", "x"), ("integer", 2**31), ("integer", "1"), ("long", 2**63), ("uuid", "x")],
 )
 def test_a_value_of_another_kind_is_refused(name: str, value: Any) -> None:
     with pytest.raises(WireError):
@@ -56,7 +62,7 @@ def test_a_value_of_another_kind_is_refused(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data"), [("integer", b"123"), ("json", b"{"), ("string", b"\xff"), ("long", b"")]
+    ("name", "data"), [("integer", b"123"), ("json", b"{"), ("string", b"\xff"), ("long", b""), ("uuid", b"")]
 )
 def test_bytes_of_another_kind_are_refused(name: str, data: bytes) -> None:
     with pytest.raises((ValueError, WireError)):
@@ -100,3 +106,14 @@ def test_a_streams_own_serde_comes_before_its_systems() -> None:
     assert stream_serdes(SystemStream("local", "special"), config).message.to_bytes("1") == b"1"
     assert stream_serdes(SystemStream("local", "plain"), {}).message.to_bytes(b"raw") == b"raw"
     assert store_serdes("s", {}).message.to_bytes([1]) == b"[1]"
+
+
+def test_a_stream_id_that_stands_for_a_topic_brings_its_serde() -> None:
+    config = {
+        "streams.views.samza.system": "kafka",
+        "streams.views.samza.physical.name": "page-views",
+        "streams.views.samza.msg.serde": "string",
+        "systems.kafka.default.stream.samza.msg.serde": "json",
+    }
+    assert stream_serdes(SystemStream("kafka", "page-views"), config).message.to_bytes("a") == b"a"
+    assert stream_serdes(SystemStream("kafka", "others"), config).message.to_bytes("a") == b'"a"'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+_SERDE = "org.apache.samza.serializers."
 _SSP = "org.apache.samza.container.grouper.stream."
 _TASK = "org.apache.samza.container.grouper.task."
 
@@ -62,11 +63,20 @@ ALIASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "regex-input": ("org.apache.samza.config.RegExTopicGenerator",),
     },
     SERDES: {
-        "bytes": ("org.apache.samza.serializers.ByteSerdeFactory",),
-        "string": ("org.apache.samza.serializers.StringSerdeFactory",),
-        "json": ("org.apache.samza.serializers.JsonSerdeFactory",),
-        "integer": ("org.apache.samza.serializers.IntegerSerdeFactory",),
-        "long": ("org.apache.samza.serializers.LongSerdeFactory",),
+        "bytes": (f"{_SERDE}ByteSerdeFactory", f"{_SERDE}ByteBufferSerdeFactory", "byte", "bytebuffer"),
+        "string": (f"{_SERDE}StringSerdeFactory",),
+        "json": (
+            f"{_SERDE}JsonSerdeFactory",
+            f"{_SERDE}JsonSerdeV2Factory",
+            f"{_SERDE}MetricsSnapshotSerdeFactory",
+            f"{_SERDE}MetricsSnapshotSerdeV2Factory",
+            "org.apache.samza.logging.log4j.serializers.LoggingEventJsonSerdeFactory",
+            "org.apache.samza.logging.log4j2.serializers.LoggingEventJsonSerdeFactory",
+        ),
+        "integer": (f"{_SERDE}IntegerSerdeFactory",),
+        "long": (f"{_SERDE}LongSerdeFactory",),
+        "double": (f"{_SERDE}DoubleSerdeFactory",),
+        "uuid": (f"{_SERDE}UUIDSerdeFactory",),
         "avro": (),
     },
 }

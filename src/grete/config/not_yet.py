@@ -29,6 +29,12 @@ def not_yet(config: Mapping[str, str]) -> Iterator[str]:
             f"job.systemstreampartition.matcher.class={matcher!r}: this version has no matchers, and the "
             f"job would read every partition; remove the key, and name streams that hold what the job shall read"
         )
+    for store in store_names(config):
+        if config.get(f"stores.{store}.side.inputs", "").strip():
+            yield (
+                f"stores.{store}.side.inputs: this version fills stores from `process` only; remove the keys "
+                f"stores.{store}.side.inputs*, and read the stream as an input with samza.bootstrap=true"
+            )
     if _launcher(config) == "thread" and config.get("job.container.count", "1").strip() != "1":
         yield (
             "job.launcher=thread runs one container only, since one process has one Spark; set job.launcher=process "

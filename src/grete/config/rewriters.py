@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from grete.config import aliases, java_values
+from grete.config.completed import completed
 from grete.config.java_regex import compile_java
 from grete.config.redact import redact_value
 from grete.config.stores import own_streams
@@ -43,7 +44,7 @@ def apply_rewriters(
     list_streams: StreamLister | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Apply every rewriter of `job.config.rewriters` to the result of the one before, each once.
+    """Apply every rewriter of `job.config.rewriters` to the result of the one before, each once; then complete it.
 
     `list_streams` serves the built-in `regex-input`, `environment` (this process's by default) `environment`.
 
@@ -53,7 +54,7 @@ def apply_rewriters(
     result = dict(config)
     for name in rewriter_names(config):
         result = _checked(name, _load(name, result, list_streams, environment).rewrite(name, dict(result)))
-    return result
+    return completed(result)
 
 
 def with_new_inputs(config: Mapping[str, str], *, list_streams: StreamLister) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from grete.config import aliases
+from grete.config.completed import isolation_problems
 from grete.config.key import Key
 from grete.config.key_tables import job
 from grete.config.keys import KEYS, candidates, find_key
@@ -26,6 +27,7 @@ def warnings_of(config: Mapping[str, str]) -> list[str]:
         *_without_effect(config),
         *_plain_secrets(config),
         *_launcher(config),
+        *isolation_problems(config),
     ]
 
 

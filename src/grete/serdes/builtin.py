@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import uuid
 from typing import Any
 
 import orjson
@@ -12,6 +13,8 @@ from grete.errors import WireError
 
 _INTEGER = struct.Struct(">i")
 _LONG = struct.Struct(">q")
+_DOUBLE = struct.Struct(">d")
+_UUID_BYTES = 16
 
 
 class BytesSerde(Serde):
@@ -91,3 +94,30 @@ class LongSerde(_StructSerde):
 
     _form = _LONG
     _name = "long"
+
+
+class DoubleSerde(_StructSerde):
+    """A 64-bit floating point number, big endian (Samza's DoubleSerde)."""
+
+    _form = _DOUBLE
+    _name = "double"
+
+
+class UuidSerde(Serde):
+    """The 16 bytes of a `uuid.UUID`, big endian (Samza's UUIDSerde)."""
+
+    def to_bytes(self, value: Any) -> bytes | None:
+        """See Serde."""
+        if value is None:
+            return None
+        if not isinstance(value, uuid.UUID):
+            raise WireError(f"the uuid serde takes uuid.UUID, got {type(value).__name__}")
+        return value.bytes
+
+    def from_bytes(self, data: bytes | None) -> Any:
+        """See Serde."""
+        if data is None:
+            return None
+        if len(data) != _UUID_BYTES:
+            raise WireError(f"the uuid serde reads {_UUID_BYTES} bytes, got {len(data)}")
+        return uuid.UUID(bytes=data)

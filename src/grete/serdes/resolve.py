@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from grete.api import Serde
+from grete.config import aliases
+from grete.config.streams import stream_property
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes.avro import AvroSerde
 from grete.serdes.base import StreamSerdes
-from grete.serdes.builtin import BytesSerde, IntegerSerde, JsonSerde, LongSerde, StringSerde
+from grete.serdes.builtin import (
+    BytesSerde,
+    DoubleSerde,
+    IntegerSerde,
+    JsonSerde,
+    LongSerde,
+    StringSerde,
+    UuidSerde,
+)
 
 _SIMPLE: dict[str, Callable[[], Serde]] = {
     "bytes": BytesSerde,
@@ -18,14 +28,8 @@ _SIMPLE: dict[str, Callable[[], Serde]] = {
     "json": JsonSerde,
     "integer": IntegerSerde,
     "long": LongSerde,
-}
-_SAMZA_PACKAGE = "org.apache.samza.serializers."
-_SAMZA_NAMES = {
-    "ByteSerdeFactory": "bytes",
-    "StringSerdeFactory": "string",
-    "JsonSerdeFactory": "json",
-    "IntegerSerdeFactory": "integer",
-    "LongSerdeFactory": "long",
+    "double": DoubleSerde,
+    "uuid": UuidSerde,
 }
 
 
@@ -36,8 +40,7 @@ def load_serde(name: str, config: Mapping[str, str], *, used_by: str) -> Serde:
         ConfigError: unknown name, or its class cannot be loaded.
     """
     implementation = config.get(f"serializers.registry.{name}.class", name)
-    if implementation.startswith(_SAMZA_PACKAGE):
-        implementation = _SAMZA_NAMES.get(implementation.removeprefix(_SAMZA_PACKAGE), implementation)
+    implementation = aliases.canonical(aliases.SERDES, implementation)
     if implementation in _SIMPLE:
         return _SIMPLE[implementation]()
     if implementation == "avro":
@@ -64,19 +67,14 @@ def _load_class(path: str, name: str, config: Mapping[str, str]) -> Serde:
     return made
 
 
-def _stream_scopes(stream: SystemStream) -> Iterator[str]:
-    yield f"streams.{stream.stream}.samza."
-    yield f"systems.{stream.system}.streams.{stream.stream}.samza."
-    yield f"systems.{stream.system}.default.stream.samza."
-    yield f"systems.{stream.system}.samza."
-
-
 def _named(stream: SystemStream, config: Mapping[str, str], what: str) -> Serde:
-    for scope in _stream_scopes(stream):
-        key = f"{scope}{what}.serde"
-        if key in config:
-            return load_serde(config[key], config, used_by=key)
-    return BytesSerde()
+    own = stream_property(config, stream, f"samza.{what}.serde")
+    key = f"systems.{stream.system}.samza.{what}.serde"
+    name = own if own is not None else config.get(key)
+    if name is None:
+        return BytesSerde()
+    used_by = key if own is None else f"samza.{what}.serde of {stream}"
+    return load_serde(name, config, used_by=used_by)
 
 
 def stream_serdes(stream: SystemStream, config: Mapping[str, str]) -> StreamSerdes:

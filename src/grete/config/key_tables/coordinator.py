@@ -357,6 +357,14 @@ YARN_RESOURCES = Key(
     is_open=True,
     no_effect="framework and application share an environment in this version",
 )
-YARN_OTHER = Key("yarn.%s", TEXT, None, _CONTAINER, "Passed on to YARN.", is_open=True)
+YARN_OTHER = Key(
+    "yarn.%s",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Samza's requests to YARN.",
+    is_open=True,
+    no_effect="Spark asks YARN; use `spark.yarn.*`",
+)
 
 TABLE: tuple[Key[object], ...] = tuple(v for v in list(globals().values()) if isinstance(v, Key))

@@ -31,18 +31,16 @@ APP_NAME = Key(
     TEXT,
     None,
     _SET_ONCE,
-    "Samza's application name.",
+    "Samza's newer name of `job.name`, which is set to it; it wins where both are set, as in Samza.",
     default_doc="`job.name`",
-    no_effect="see `job.name`",
 )
 APP_ID = Key(
     "app.id",
     TEXT,
     "1",
     _SET_ONCE,
-    "Samza's application id.",
+    "Samza's newer name of `job.id`; likewise.",
     default_doc="`job.id`",
-    no_effect="see `job.id`",
 )
 APP_MODE = Key(
     "app.mode",
