@@ -16,7 +16,9 @@ import pytest
 from grete.clock import SystemClock
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
+from grete.testing.certificates import make_authority
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.kafka_login import BrokerLogin
 
 os.environ.pop("GRETE_FAILPOINT", None)
 
@@ -40,6 +42,26 @@ def system(tmp_path: Path) -> Iterator[LocalSystem]:
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """One Kafka broker for the whole run, started by the first test that asks for it."""
     cluster = KafkaCluster(tmp_path_factory.mktemp("kafka"))
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """One broker that asks who comes, for the whole run, started by the first test that asks for it.
+
+    `ann` gets in by PLAIN and `bob` by SCRAM; the third user is as on Event Hubs, where nobody has transactions.
+    """
+    directory = tmp_path_factory.mktemp("secure-kafka")
+    hub = "Endpoint=sb://flights.servicebus.windows.net/;SharedAccessKeyName=all;SharedAccessKey=aGlkZGVuIGluIHNpZ2h0"
+    login = BrokerLogin(
+        make_authority(directory / "authority"),
+        users={"ann": "wonderland; mad\\hatter", "$ConnectionString": hub},
+        scram_users={"bob": "the-builder"},
+        transactional_users=("ann", "bob"),
+    )
+    cluster = KafkaCluster(directory / "broker", login=login)
     cluster.start()
     yield cluster
     cluster.stop()

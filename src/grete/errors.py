@@ -7,6 +7,7 @@ GreteError
 ├── LogError               a keyed log or store could not do what was asked
 │   ├── Fenced             a higher epoch owns the scope; this incarnation must end
 │   ├── InDoubt            the append may or may not be durable; resolve it before anything else
+│   ├── LoginRefused       the servers do not let us in: user, password, certificate
 │   ├── LogCorrupted       the stored bytes fail their hash chain or structure
 │   ├── StorageFull        no space; reads still work, nothing was half written
 │   └── UnsafeStorage      the file system or SQLite build cannot keep the promises
@@ -80,6 +81,10 @@ class InDoubt(LogError):
     def __init__(self, append_id: str, cause: str) -> None:
         self.append_id = append_id
         super().__init__(f"append {append_id} is in doubt ({cause}); resolve it before writing again")
+
+
+class LoginRefused(LogError):
+    """The servers do not let us in, or we do not trust them. The message names the system and the keys to check."""
 
 
 class LogCorrupted(LogError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -47,6 +48,31 @@ def test_user_and_password_come_out_of_the_jaas_line_and_secrets_are_resolved(
             {**BROKERS, "systems.kafka.producer.sasl.jaas.config": f"{line}{password};"}, "kafka"
         )
         assert (settings["sasl.username"], settings["sasl.password"]) == ("ann", "s3;cret")
+
+
+@pytest.mark.parametrize("password", ['a"b', "a'b", "a;b", "a b", "a\\\\b", "${env:NOT_LOOKED_AT}", ""])
+def test_whatever_a_password_holds_comes_through_a_reference(
+    password: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASSWORD", password)
+    for word in ("${env:PASSWORD}", '"${env:PASSWORD}"', "'${env:PASSWORD}'"):
+        line = f"PlainLoginModule required password={word} username='$ConnectionString';"
+        settings = client_settings({**BROKERS, "systems.kafka.producer.sasl.jaas.config": line}, "kafka")
+        assert (settings["sasl.username"], settings["sasl.password"]) == ("$ConnectionString", password)
+
+
+def test_a_whole_jaas_line_comes_out_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "jaas").write_text(r'PlainLoginModule required username="a\"b" password="c\\d\"";')
+    key = "systems.kafka.producer.sasl.jaas.config"
+    settings = client_settings({**BROKERS, key: f"${{file:{tmp_path}/jaas}}"}, "kafka")
+    assert (settings["sasl.username"], settings["sasl.password"]) == ('a"b', 'c\\d"')
+
+
+def test_certificates_and_keys_may_stand_in_the_configuration_itself() -> None:
+    names = ("ssl.truststore.certificates", "ssl.keystore.certificate.chain", "ssl.keystore.key")
+    config = {**BROKERS, **{f"systems.kafka.consumer.{name}": name for name in names}}
+    found = client_settings(config, "kafka")
+    assert [found[name] for name in ("ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem")] == list(names)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from grete.clock import Clock
-from grete.errors import LogError, MissingExtra
+from grete.errors import ConfigError, LogError, MissingExtra
 from grete.keyed_log.kafka_settings import KafkaLogSettings
 
 try:
     from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
     from confluent_kafka import KafkaException as KafkaException
     from confluent_kafka.admin import AdminClient, OffsetSpec
+
+    from grete.keyed_log.kafka_refusal import Refusals
 except ImportError as error:
     raise MissingExtra("confluent_kafka", "kafka") from error
 
@@ -26,6 +28,7 @@ _OVERHEAD_BYTES = 512
 _FETCH_KB = 32 * 1024
 _RETRY_S = 0.1
 _REQUEST_S = 3.0
+_LOGIN_STEP_S = 0.25
 
 
 def reason_of(error: KafkaException) -> KafkaError:
@@ -104,11 +107,6 @@ def describe(reason: KafkaError) -> str:
     return f"{reason.str()} ({reason.name()})" + (f": {way_out}" if way_out else "")
 
 
-def _note(reason: KafkaError) -> None:
-    """What a client says by the way. Without a callback it would raise fatal errors inside other callbacks."""
-    _log.debug("%s (%s)", reason.str(), reason.name())
-
-
 def done(future: Future[Any], timeout_s: float) -> Any:
     """The result of one of the admin client's futures.
 
@@ -128,16 +126,43 @@ class KafkaClients:
         self.topic = topic
         self._clock = clock
         self.settings = settings
+        self._refusals = Refusals(settings.origin)
         self._common: dict[str, Any] = {
             "reconnect.backoff.max.ms": 2_000,  # back within 10 s of a broker's return, however long it was away
             "socket.keepalive.enable": True,
             "allow.auto.create.topics": False,
             "logger": _log,
-            "error_cb": _note,
+            "error_cb": self._refusals.note,  # without it clients raise fatal errors inside other callbacks
             **settings.client,
         }
-        with translated(f"connecting to {settings.client.get('bootstrap.servers')}"):
+        try:
             self.admin = AdminClient(dict(self._common))
+        except KafkaException as error:
+            said, origin = reason_of(error).str(), settings.origin
+            keys = sorted({origin.key(name) for name in settings.client if name in said})
+            way_out = f"; check {', '.join(keys)}" if keys else ""
+            raise ConfigError(f"system {origin.system!r}: {said}{way_out}") from error
+
+    def log_in(self) -> None:
+        """Wait until a broker has answered, `timeout_s` at most. To be called before anything else is asked.
+
+        Raises:
+            LoginRefused: the brokers do not let us in, or we do not trust them: known within seconds.
+            LogError: no answer; with what the client said last.
+        """
+        never, deadline_s = threading.Event(), self._clock.monotonic_s() + self.settings.timeout_s
+        while True:
+            try:
+                self.admin.list_topics(self.topic, timeout=_LOGIN_STEP_S)
+            except KafkaException as error:
+                self.admin.poll(0)
+                self._refusals.check()
+                if self._clock.monotonic_s() >= deadline_s:
+                    said = f"{describe(reason_of(error))}{self._refusals.last_words()}"
+                    raise LogError(f"opening topic {self.topic}: {said}") from error
+            else:
+                return
+            self._clock.wait(never, _RETRY_S)
 
     def partition(self, offset: int) -> TopicPartition:
         """The topic's partition at an offset."""

@@ -38,8 +38,10 @@ def find_or_create(clients: KafkaClients, clock: Clock) -> Topic:
 
     Raises:
         UnsafeStorage: it has another clean-up policy, or more than one partition.
+        LoginRefused: the brokers do not let us in.
         LogError: brokers too few for its copies, or no answer in time.
     """
+    clients.log_in()
     deadline_s = clock.monotonic_s() + clients.settings.timeout_s
     never = threading.Event()
     while True:

@@ -1,7 +1,8 @@
 """Kafka brokers on loopback for tests: one node or three, of jars that `make services` has fetched.
 
 KRaft, each node broker and controller at once, 256 MB of heap, ports that were free. Every node has a second
-listener, `PROXIED`, that tells clients to come to `proxied_port`: put a `grete.testing.tcp_proxy` there.
+listener, `PROXIED`, that tells clients to come to `proxied_port`: put a `grete.testing.tcp_proxy` there. With a
+`grete.testing.kafka_login` there is a third, SASL_SSL.
 
     python -m grete.testing.kafka_broker start DIRECTORY [--nodes 3]     prints the bootstrap servers
     python -m grete.testing.kafka_broker stop DIRECTORY
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.errors import GreteError
+from grete.testing.kafka_login import BrokerLogin
 
 VERSION = "4.3.1"
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
@@ -87,6 +89,7 @@ class KafkaNode:
     listener_port: int
     proxied_port: int
     controller_port: int
+    secure_port: int = 0
 
     @property
     def pid_file(self) -> Path:
@@ -112,16 +115,21 @@ class KafkaCluster:
         *,
         nodes: int = 1,
         settings: Mapping[str, str] | None = None,
+        login: BrokerLogin | None = None,
         outlives_us: bool = False,
     ) -> None:
-        """Unless `outlives_us`, the brokers are killed when the thread that started them ends, however it ends."""
-        ports = free_ports(4 * nodes)
+        """With a `login` there is a SASL_SSL listener besides.
+
+        Unless `outlives_us`, the brokers are killed when the thread that started them ends, however it ends.
+        """
+        ports = free_ports(5 * nodes)
         self._directory = directory
         self._settings = dict(settings or {})
+        self.login = login
         self._outlives_us = outlives_us
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.nodes = tuple(
-            KafkaNode(number + 1, directory / f"node{number + 1}", *ports[4 * number : 4 * number + 4])
+            KafkaNode(number + 1, directory / f"node{number + 1}", *ports[5 * number : 5 * number + 5])
             for number in range(nodes)
         )
 
@@ -129,6 +137,12 @@ class KafkaCluster:
     def bootstrap(self) -> str:
         """`bootstrap.servers` of clients."""
         return ",".join(f"127.0.0.1:{node.direct_port}" for node in self.nodes)
+
+    @property
+    def secure_bootstrap(self) -> str:
+        """`bootstrap.servers` of clients that come in through SASL_SSL."""
+        assert self.login is not None, "there is such a listener only with a login"
+        return ",".join(f"127.0.0.1:{node.secure_port}" for node in self.nodes)
 
     def start(self) -> None:
         """Format and start every node; returns when all take requests.
@@ -152,6 +166,7 @@ class KafkaCluster:
         if (node.directory / "log" / "meta.properties").exists():
             return
         command = self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(properties))
+        command += [] if self.login is None else self.login.format_options()
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own words
         if done.returncode != 0:
             raise BrokerFailed(f"formatting {node.directory} failed: {done.stdout}{done.stderr}")
@@ -161,18 +176,26 @@ class KafkaCluster:
         copies = str(min(3, count))
         in_sync = str(min(2, count))
         at = "127.0.0.1"
+        told = {"PLAINTEXT": node.direct_port, "PROXIED": node.proxied_port}
+        heard = {"PLAINTEXT": node.direct_port, "PROXIED": node.listener_port}
+        secure = {} if self.login is None else {"SASL_SSL": node.secure_port}
+        own = {} if self.login is None else self.login.properties()
+        protocols = {"CONTROLLER": "PLAINTEXT", **dict.fromkeys(told, "PLAINTEXT"), "SASL_SSL": "SASL_SSL"}
+
+        def listeners(ports: Mapping[str, int]) -> str:
+            return ",".join(f"{name}://{at}:{port}" for name, port in ports.items())
+
         return {
             "process.roles": "broker,controller",
             "node.id": str(node.number),
             "controller.quorum.voters": ",".join(
                 f"{each.number}@{at}:{each.controller_port}" for each in self.nodes
             ),
-            "listeners": f"PLAINTEXT://{at}:{node.direct_port},PROXIED://{at}:{node.listener_port},"
-            f"CONTROLLER://{at}:{node.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{at}:{node.direct_port},PROXIED://{at}:{node.proxied_port}",
+            "listeners": listeners({**heard, **secure, "CONTROLLER": node.controller_port}),
+            "advertised.listeners": listeners({**told, **secure}),
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(f"{k}:{v}" for k, v in protocols.items()),
             "log.dirs": str(node.directory / "log"),
             "default.replication.factor": copies,
             "min.insync.replicas": in_sync,
@@ -182,6 +205,7 @@ class KafkaCluster:
             "share.coordinator.state.topic.replication.factor": copies,
             "share.coordinator.state.topic.min.isr": in_sync,
             **_SETTINGS,
+            **own,
             **self._settings,
         }
 

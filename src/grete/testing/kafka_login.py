@@ -1,0 +1,62 @@
+"""A SASL_SSL listener for the brokers of `grete.testing.kafka_broker`: users, passwords, a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from grete.testing.certificates import Authority
+
+_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLogin:
+    """Who may come in through SASL_SSL, and the certificate that the brokers show.
+
+    `users` get in by PLAIN, `scram_users` by SCRAM-SHA-256, which a broker learns when it is formatted. With
+    `transactional_users` these may everything, and all others what access control lists grant them: none of them has
+    transactions, as nobody on Event Hubs. Whoever comes in by another listener may everything.
+    """
+
+    authority: Authority
+    users: Mapping[str, str] = field(repr=False)
+    scram_users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    transactional_users: Sequence[str] = ()
+
+    def properties(self) -> dict[str, str]:
+        """What the brokers' properties need beside the listener itself, escaped as Java's properties want it."""
+        known = " ".join(f"user_{name}={_quoted(password)}" for name, password in self.users.items())
+        of_listener = "listener.name.sasl_ssl."
+        settings = {
+            f"{of_listener}sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            f"{of_listener}plain.sasl.jaas.config": _escaped(f"{_PLAIN} required {known};"),
+            f"{of_listener}scram-sha-256.sasl.jaas.config": f"{_SCRAM} required;",
+            f"{of_listener}ssl.keystore.type": "PKCS12",
+            f"{of_listener}ssl.keystore.location": str(self.authority.keystore),
+            f"{of_listener}ssl.keystore.password": self.authority.password,
+            f"{of_listener}ssl.key.password": self.authority.password,
+        }
+        if self.transactional_users:
+            settings["authorizer.class.name"] = _AUTHORIZER
+            settings["super.users"] = ";".join(f"User:{n}" for n in ("ANONYMOUS", *self.transactional_users))
+        return settings
+
+    def format_options(self) -> Sequence[str]:
+        """What the brokers learn when they are formatted."""
+        return [
+            word
+            for name, password in self.scram_users.items()
+            for word in ("--add-scram", f"SCRAM-SHA-256=[name={name},password={password}]")
+        ]
+
+
+def _quoted(text: str) -> str:
+    """A word of a JAAS line."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\")
