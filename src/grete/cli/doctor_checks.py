@@ -12,24 +12,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from grete.cli.doctor_connector import connector
+from grete.cli.doctor_finding import Finding as Finding
+from grete.cli.doctor_kafka import kafka_findings
 from grete.errors import ConfigError, GreteError, StreamError
+from grete.model.ids import JobId
 
 _FIRST_SAFE_SQLITE = (3, 51, 3)
 _FREE_MB = 200
 _JAVA_TIMEOUT_S = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One check's result; `way_out` is for when it is not ok."""
-
-    check: str
-    ok: bool
-    found: str
-    way_out: str = ""
 
 
 def python() -> Finding:
@@ -156,6 +149,8 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("config", True, f"warning: {warning}")
     yield from _inputs(config)
     yield _application(config)
+    yield from kafka_findings(config, JobId(config["job.name"], config.get("job.id", "1")))
+    yield from connector(config)
     if config.get("job.http.port", "0") != "0":
         yield _port(int(config["job.http.port"]))
 

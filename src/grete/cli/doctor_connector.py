@@ -1,0 +1,32 @@
+"""Spark's Kafka connector: its version is Spark's, or the first batch fails with a missing class."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Iterator, Mapping
+
+from grete.cli.doctor_finding import Finding
+
+_CONNECTOR = re.compile(
+    r"spark-sql-kafka-0-10_(?P<scala>[0-9.]+?)[:-](?P<version>\d[\w.]*?)(?=\.jar|[,\s]|$)"
+)
+_SCALA = "2.13"
+_KEYS = ("spark.jars.packages", "spark.jars")
+
+
+def connector(config: Mapping[str, str]) -> Iterator[Finding]:
+    """Each connector that the configuration names, against the Spark that is installed."""
+    try:
+        spark = importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        return  # another check says so
+    for key in _KEYS:
+        for match in _CONNECTOR.finditer(config.get(key, "")):
+            fits = (match["scala"], match["version"]) == (_SCALA, spark)
+            yield Finding(
+                "kafka connector",
+                fits,
+                f"{key} has version {match['version']} for Scala {match['scala']}, Spark is {spark} for {_SCALA}",
+                f"write org.apache.spark:spark-sql-kafka-0-10_{_SCALA}:{spark}",
+            )

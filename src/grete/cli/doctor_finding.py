@@ -1,0 +1,15 @@
+"""What a check of `grete doctor` found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check's result; `way_out` is for when it is not ok."""
+
+    check: str
+    ok: bool
+    found: str
+    way_out: str = ""

@@ -1,0 +1,244 @@
+"""What `grete doctor` looks at on a job's Kafka systems: brokers, the topics of its logs, rights, timeouts, clock.
+
+The rules are functions of facts, so that they need no broker; `kafka_findings` asks for the facts. Nothing is
+written. A transactional id is opened, which the broker forgets after a week.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from grete.cli.doctor_finding import Finding
+from grete.config.completed import (
+    READ_COMMITTED,
+    is_kafka,
+    isolation_key,
+    isolation_problems,
+    kafka_systems_of_logs,
+)
+from grete.config.stores import changelog_stream, changelog_system, store_names
+from grete.config.streams import coordinator_system, system_names
+from grete.errors import GreteError
+
+if TYPE_CHECKING:
+    from grete.keyed_log.kafka_inspect import BrokerFacts, KafkaInspector, TopicFacts
+    from grete.model.ids import JobId
+
+_WEEK_MINUTES = 7 * 24 * 60
+_SKEW_S = 60.0
+_NEEDED = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})
+
+
+def kafka_findings(config: Mapping[str, str], job: JobId) -> Iterator[Finding]:
+    """Every check of every Kafka system that the configuration names."""
+    systems = [name for name in system_names(config) if is_kafka(config, name)]
+    if not systems:
+        return
+    try:
+        from grete.clock import SystemClock
+        from grete.keyed_log.kafka_inspect import KafkaInspector
+    except GreteError as error:
+        yield Finding("kafka", False, str(error), "install it where the job runs")
+        return
+    for system in systems:
+        try:
+            inspector = KafkaInspector(config, system, SystemClock())
+            yield from _system(config, job, system, inspector)
+        except GreteError as error:
+            yield Finding(
+                f"kafka {system}", False, str(error), f"check systems.{system}.producer.* and the brokers"
+            )
+
+
+def _system(
+    config: Mapping[str, str], job: JobId, system: str, inspector: KafkaInspector
+) -> Iterator[Finding]:
+    facts = inspector.brokers()
+    yield Finding(f"kafka {system}", True, f"{facts.count} brokers answer")
+    yield from brokers(system, facts, inspector.transaction_timeout_s)
+    if system not in kafka_systems_of_logs(config):
+        return
+    for name, copies_key, copies in _logs(config, job, system):
+        topic = inspector.topic(name)
+        yield from log_topic(system, name, topic, facts.count, copies_key, copies)
+    for name, store in changelogs(config, job, system):
+        topic = inspector.topic(name)
+        if topic is not None:
+            yield from changelog_topic(system, store, topic)
+    yield _transactions(system, job, inspector)
+    yield from _stream(config, job, system, inspector)
+
+
+def isolation(in_force: Mapping[str, str]) -> Iterator[Finding]:
+    """Whether Samza's consumers of the job's logs are told to skip aborted records, in the stream's configuration."""
+    wrong = {problem.partition("=")[0]: problem for problem in isolation_problems(in_force)}
+    for system in kafka_systems_of_logs(in_force):
+        key = isolation_key(system)
+        found = wrong.get(key, f"{key}={in_force.get(key, '')} in the coordinator stream")
+        if key not in in_force:
+            found += ": real Samza would believe records of aborted appends"
+        is_set = key in in_force and key not in wrong
+        yield Finding("isolation.level", is_set, found, f"grete config set {key}={READ_COMMITTED}")
+
+
+def brokers(system: str, facts: BrokerFacts, transaction_timeout_s: float) -> Iterator[Finding]:
+    """What the brokers' settings mean for transactions, and for how long fences are remembered."""
+    if not facts.settings:
+        yield Finding(
+            f"kafka {system} settings",
+            True,
+            "not looked at: the user lacks DescribeConfigs on the cluster, so timeouts are not checked",
+        )
+        return
+    most_ms = int(facts.settings.get("transaction.max.timeout.ms", "900000"))
+    if most_ms < transaction_timeout_s * 1000:
+        yield Finding(
+            f"kafka {system} transactions",
+            False,
+            f"transaction.max.timeout.ms={most_ms}, and grete's transactions ask for {transaction_timeout_s:.0f} s",
+            f"set transaction.max.timeout.ms of the brokers to {round(transaction_timeout_s * 1000)} or more",
+        )
+    for name, unit, scale in (
+        ("offsets.retention.minutes", "minutes", 1),
+        ("transactional.id.expiration.ms", "ms", 60_000),
+    ):
+        value = int(facts.settings.get(name, str(_WEEK_MINUTES * scale)))
+        yield Finding(
+            f"kafka {system} {name}",
+            value >= _WEEK_MINUTES * scale,
+            f"{value:,} {unit}: brokers forget the fence of a job that stood still for so long",
+            f"set {name} of the brokers to {_WEEK_MINUTES * scale} (a week) or more",
+        )
+
+
+def _logs(config: Mapping[str, str], job: JobId, system: str) -> Iterator[tuple[str, str, int]]:
+    """(topic, key of its copies, copies asked for) of the coordinator stream and the checkpoint log."""
+    from grete.checkpoint.names import checkpoint_log_name
+    from grete.keyed_log.kafka_settings import checkpoint_log_settings, coordinator_log_settings
+    from grete.metadata.coordinator_stream import stream_name
+
+    if coordinator_system(config) == system:
+        settings = coordinator_log_settings(config, system)
+        yield stream_name(job), settings.replication_key, settings.replication_factor
+    if (config.get("task.checkpoint.system") or coordinator_system(config)) == system:
+        settings = checkpoint_log_settings(config, system)
+        yield checkpoint_log_name(job), settings.replication_key, settings.replication_factor
+
+
+def log_topic(
+    system: str, name: str, topic: TopicFacts | None, brokers: int, copies_key: str, copies: int
+) -> Iterator[Finding]:
+    """The topic of a keyed log: one partition, compacted only, enough copies; or whether it can be made."""
+    check = f"topic {system}.{name}"
+    if topic is None:
+        yield Finding(
+            check,
+            copies <= brokers,
+            f"not there yet, and will be made with {copies} copies on {brokers} brokers",
+            f"start more brokers, or set {copies_key} to {brokers} or less",
+        )
+        return
+    yield from _health(check, topic)
+    policy = topic.config.get("cleanup.policy", "compact")
+    yield Finding(
+        check,
+        topic.partitions == 1,
+        f"{topic.partitions} partitions",
+        "a log has one order, so it needs one partition: copy what it holds into a new topic with one",
+    )
+    yield Finding(
+        check,
+        policy == "compact",
+        f"cleanup.policy={policy}",
+        f"records that nobody rewrites would be deleted by age: kafka-configs --alter --entity-type topics "
+        f"--entity-name {name} --add-config cleanup.policy=compact",
+    )
+
+
+def changelogs(config: Mapping[str, str], job: JobId, system: str) -> Iterator[tuple[str, str]]:
+    """(topic, store) of each changelog on a system."""
+    home = coordinator_system(config)
+    for store in store_names(config):
+        if (changelog_system(store, config) or home) == system:
+            yield changelog_stream(store, job, config), store
+
+
+def changelog_topic(system: str, store: str, topic: TopicFacts) -> Iterator[Finding]:
+    """The topic of a changelog: compacted, or a store cannot be rebuilt from it."""
+    check = f"changelog {system}.{topic.name}"
+    yield from _health(check, topic)
+    policy = {word.strip() for word in topic.config.get("cleanup.policy", "compact").split(",")}
+    yield Finding(
+        check,
+        policy == {"compact"},
+        f"{topic.partitions} partitions, cleanup.policy={','.join(sorted(policy))}",
+        f"the store {store} loses what is older than the topic's retention when it is rebuilt: set "
+        "cleanup.policy=compact on it, unless entries may expire",
+    )
+
+
+def _health(check: str, topic: TopicFacts) -> Iterator[Finding]:
+    least = int(topic.config.get("min.insync.replicas", "1"))
+    if topic.leaderless:
+        found = f"{topic.leaderless} partitions have no leader"
+        yield Finding(check, False, found, "start the brokers that hold them")
+    yield Finding(
+        check,
+        topic.in_sync >= least,
+        f"{topic.copies} copies, {topic.in_sync} in step, min.insync.replicas={least}",
+        "nothing can be written until more copies are in step: start their brokers"
+        if topic.copies >= least
+        else f"nothing can be written with fewer copies than that: lower min.insync.replicas to {topic.copies}",
+    )
+    missing = _NEEDED - topic.rights if topic.rights else frozenset()
+    yield Finding(
+        check,
+        not missing,
+        f"rights: {', '.join(sorted(topic.rights)) or 'the brokers do not say'}",
+        f"grant {', '.join(sorted(missing))} on the topic",
+    )
+
+
+def _transactions(system: str, job: JobId, inspector: KafkaInspector) -> Finding:
+    check = f"kafka {system} transactions"
+    transactional_id = f"grete-doctor-{job}"
+    try:
+        inspector.open_transaction(transactional_id)
+    except GreteError as error:
+        return Finding(check, False, str(error), "grant Write on transactional ids that begin with grete-")
+    return Finding(check, True, f"{transactional_id} can be opened")
+
+
+def _stream(
+    config: Mapping[str, str], job: JobId, system: str, inspector: KafkaInspector
+) -> Iterator[Finding]:
+    """The coordinator stream itself, when there is one: what its readers are told, and its writer's clock."""
+    from grete.clock import SystemClock
+    from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream, stream_name
+
+    if coordinator_system(config) != system or inspector.topic(stream_name(job)) is None:
+        return
+    with closing(inspector.log(stream_name(job))) as log:
+        newest = log.newest()
+        stream = CoordinatorStream(log, SystemClock(), source="doctor")
+        if stream.raw(GENERATION):  # written by grete, not by Samza alone
+            yield from isolation(stream.config())
+    if newest is not None:
+        yield clock(newest.timestamp_ms / 1000, time.time())
+
+
+def clock(newest_s: float, now_s: float) -> Finding:
+    """Whether this machine's clock lags behind the one of who wrote last."""
+    ahead_s = newest_s - now_s
+    return Finding(
+        "clock",
+        ahead_s < _SKEW_S,
+        f"the newest record of the coordinator stream is {-ahead_s:,.0f} s old"
+        if ahead_s < _SKEW_S
+        else f"the newest record of the coordinator stream is from {ahead_s:,.0f} s in the future",
+        "set this machine's clock, or the clock of the machine that wrote it (NTP): startpoints by time and "
+        "retention go by it",
+    )

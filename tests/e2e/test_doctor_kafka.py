@@ -1,0 +1,62 @@
+"""The doctor on a real broker: it sees what is there, and makes nothing."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import closing
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from grete.cli.doctor_kafka import kafka_findings
+from grete.clock import SystemClock
+from grete.keyed_log.kafka import open_coordinator_log
+from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
+from grete.model.ids import JobId
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.real_samza import samza_config
+
+
+@pytest.fixture
+def job() -> JobId:
+    return JobId(f"doctor_{uuid.uuid4().hex[:8]}", "1")
+
+
+def topics(kafka: KafkaCluster) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=10).topics)
+
+
+def test_a_job_that_never_ran_can_run_and_nothing_is_made(kafka: KafkaCluster, job: JobId) -> None:
+    config = samza_config(kafka.bootstrap, job.name)
+    findings = list(kafka_findings(config, job))
+    assert [f for f in findings if not f.ok] == []
+    assert any("1 brokers answer" in f.found for f in findings)
+    assert not any(job.name.replace("_", "-") in topic for topic in topics(kafka))
+
+
+def test_more_copies_than_brokers_and_a_topic_that_deletes_are_told(kafka: KafkaCluster, job: JobId) -> None:
+    config = {**samza_config(kafka.bootstrap, job.name), "task.checkpoint.replication.factor": "3"}
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    new = NewTopic(stream_name(job), 2, 1, config={"cleanup.policy": "delete"})
+    admin.create_topics([new])[stream_name(job)].result(30)
+    failed = "\n".join(f"{f.found}: {f.way_out}" for f in kafka_findings(config, job) if not f.ok)
+    assert "set task.checkpoint.replication.factor to 1 or less" in failed
+    assert "2 partitions" in failed
+    assert "cleanup.policy=delete" in failed
+
+
+def test_a_stream_whose_readers_believe_aborted_records_is_told(kafka: KafkaCluster, job: JobId) -> None:
+    config = samza_config(kafka.bootstrap, job.name)
+    key = "systems.kafka.consumer.isolation.level"
+    with closing(open_coordinator_log(config, "kafka", stream_name(job), SystemClock())) as log:
+        stream = CoordinatorStream(log, SystemClock(), source="test")
+        stream.write_config({k: v for k, v in config.items() if k != key}, run_id="first")
+        assert [f.check for f in kafka_findings(config, job) if not f.ok] == ["isolation.level"]
+        stream.write_config(config, run_id="second")
+        assert [f.check for f in kafka_findings(config, job) if not f.ok] == []
+
+
+def test_brokers_that_do_not_answer_are_one_finding(job: JobId) -> None:
+    (finding,) = kafka_findings(samza_config("127.0.0.1:1", job.name), job)
+    assert not finding.ok
+    assert "no broker can be reached" in finding.found
