@@ -47,13 +47,14 @@ class Query:
         self._stop = stop
         self._shutdown = False
         self._interrupted = False
+        self._ending = False
         self._in_batch = threading.Lock()
         self._failure: BaseException | None = None
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
 
     def _for_each_batch(self, batch: DataFrame, batch_id: int) -> None:
         with self._in_batch:
-            if self._shutdown or self._stop.is_set():
+            if self._ending or self._shutdown or self._stop.is_set():
                 self._interrupted = not self._shutdown
                 self._failure = _StopRequested()
                 raise self._failure
@@ -89,7 +90,7 @@ class Query:
         except StreamingQueryException as error:
             self._explain(error)
         except (Py4JError, OSError) as error:
-            raise JobError(f"Spark's JVM is gone: {error!r}") from error
+            raise JobError(f"Spark did not do what it was asked to, or its JVM is gone: {error!r}") from error
         if self._shutdown:
             return Ended.SHUTDOWN
         return Ended.INTERRUPTED if self._interrupted else Ended.DRAINED
@@ -101,10 +102,19 @@ class Query:
             if process is not None and process.poll() is not None:
                 raise JobError(f"Spark's JVM ended with code {process.returncode}")
             if self._shutdown or self._stop.is_set():
-                with self._in_batch:
-                    query.stop()
-                self._interrupted = not self._shutdown
+                self._end(query)
                 return
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Let the batch at work end, and none begin.
+
+        Spark's stop waits for its thread, and that may be about to hand over a batch: it must find the lock free.
+        For whatever else may hold that thread, the session limits the wait.
+        """
+        with self._in_batch:
+            self._ending = True
+        query.stop()
+        self._interrupted = not self._shutdown
 
     def _explain(self, error: StreamingQueryException) -> None:
         failure = self._failure

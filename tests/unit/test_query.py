@@ -1,0 +1,83 @@
+"""How a query ends, with a Spark that hands over batches when the test wants it to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from grete.spark.control import Ended
+from grete.spark.query import Query, QuerySettings
+from grete.spark.stream_task_batch import BatchOutcome
+
+HandOver = Callable[[Any, int], None]
+LONG_S = 10.0
+
+
+class SparkAboutToHandOver:
+    """Frame, writer and query of a Spark whose thread calls with a batch just when it is stopped.
+
+    As the real one, `stop` returns when that thread has ended: not before the call has come back.
+    """
+
+    def __init__(self) -> None:
+        self.refused: list[BaseException] = []
+        self.thread = threading.Thread(target=self._call, daemon=True)
+
+    @property
+    def writeStream(self) -> SparkAboutToHandOver:
+        return self
+
+    def foreachBatch(self, hand_over: HandOver) -> SparkAboutToHandOver:
+        self._hand_over = hand_over
+        return self
+
+    def outputMode(self, mode: str) -> SparkAboutToHandOver:
+        return self
+
+    def option(self, name: str, value: str) -> SparkAboutToHandOver:
+        return self
+
+    def trigger(self, **settings: object) -> SparkAboutToHandOver:
+        return self
+
+    def start(self) -> SparkAboutToHandOver:
+        return self
+
+    def awaitTermination(self, timeout_s: float) -> bool:
+        return False
+
+    def stop(self) -> None:
+        self.thread.start()
+        self.thread.join(LONG_S)
+
+    def _call(self) -> None:
+        try:
+            self._hand_over(None, 0)
+        except BaseException as error:  # noqa: BLE001 - as Spark's, the thread ends with whatever it is
+            self.refused.append(error)
+
+
+def test_a_query_ends_though_a_batch_is_on_its_way_and_does_not_run_it(tmp_path: Path) -> None:
+    ran: list[int] = []
+
+    def run_batch(batch: DataFrame, batch_id: int, end: Any) -> BatchOutcome:
+        ran.append(batch_id)
+        return BatchOutcome()
+
+    asked = threading.Event()
+    asked.set()
+    spark = SparkAboutToHandOver()
+    query = Query(run_batch, QuerySettings(tmp_path, until_drained=False, interval_ms=0), asked)
+    gateway: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
+
+    ended = query.run(gateway, spark)  # type: ignore[arg-type]  # as much of a frame as is used
+
+    assert not spark.thread.is_alive(), "Spark waits for us, and we wait for Spark"
+    assert ended is Ended.INTERRUPTED
+    assert spark.refused, "the batch has to be refused: to return would tell Spark that it is done"
+    assert not ran
