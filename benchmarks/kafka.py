@@ -24,7 +24,8 @@ from pathlib import Path
 from benchmarks.run import RESULTS
 from grete.clock import SystemClock
 from grete.keyed_log.base import Entry, Fence
-from grete.keyed_log.kafka import KafkaKeyedLog, open_coordinator_log
+from grete.keyed_log.coordinator_log import open_coordinator_log
+from grete.keyed_log.kafka import KafkaKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.model.ids import JobId
 from grete.model.messages import SET_CONFIG
@@ -37,7 +38,7 @@ Figures = dict[str, float]
 
 
 def _log(config: dict[str, str]) -> KafkaKeyedLog:
-    return open_coordinator_log(config, "kafka", stream_name(JobId(config["job.name"], "1")), SystemClock())
+    return open_coordinator_log(config, stream_name(JobId(config["job.name"], "1")), Path(), SystemClock())
 
 
 def _fill(config: dict[str, str], records: int) -> None:

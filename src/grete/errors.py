@@ -58,6 +58,10 @@ class LogError(GreteError):
     """A keyed log could not do what was asked; nothing was half done."""
 
 
+class LogNotFound(LogError):
+    """The log does not exist, and was not to be made."""
+
+
 class Fenced(LogError):
     """The scope has seen a higher epoch: this incarnation must stop acting and end."""
 

@@ -17,7 +17,8 @@ from grete.clock import SystemClock
 from grete.coordinator.assignment_records import ssp_key
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.keyed_log.base import Fence
-from grete.keyed_log.kafka import KafkaKeyedLog, open_checkpoint_log, open_coordinator_log
+from grete.keyed_log.coordinator_log import open_coordinator_log
+from grete.keyed_log.kafka import KafkaKeyedLog, open_checkpoint_log
 from grete.keyed_log.kafka_header import Origin
 from grete.keyed_log.kafka_writer import Append
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
@@ -49,7 +50,7 @@ def config(kafka: KafkaCluster, job: JobId) -> dict[str, str]:
 
 @pytest.fixture
 def stream_log(config: dict[str, str], job: JobId) -> Iterator[KafkaKeyedLog]:
-    with closing(open_coordinator_log(config, "kafka", stream_name(job), SystemClock())) as log:
+    with closing(open_coordinator_log(config, stream_name(job), Path(), SystemClock())) as log:
         yield log
 
 

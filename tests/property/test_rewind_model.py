@@ -19,7 +19,7 @@ from grete.assembly.rewind import RewindRequest, execute_rewind, plan_rewind
 from grete.checkpoint.rewind_target import BatchTarget
 from grete.clock import SystemClock
 from grete.keyed_log.sqlite import SqliteKeyedLog
-from grete.metadata.access import FILE_NAME
+from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId
 from grete.model.startpoint import StateChoice

@@ -17,7 +17,7 @@ from grete.assembly import open_job
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.keyed_log.sqlite import SqliteKeyedLog
-from grete.metadata.access import FILE_NAME
+from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId
 from grete.sqlite_file import open_file

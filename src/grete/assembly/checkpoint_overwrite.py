@@ -19,7 +19,7 @@ from grete.errors import ConfigError, JobError
 from grete.metadata.history import History
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind
-from grete.systems.local import LocalSystem
+from grete.systems.base import System
 
 _DEFAULT_GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 
@@ -62,7 +62,7 @@ def plan_overwrite(handle: JobHandle, new: Checkpoints, *, replace: bool) -> lis
 
 def _check(handle: JobHandle, new: Checkpoints, stack: ExitStack) -> None:
     inputs = handle.task_inputs()
-    systems: dict[str, LocalSystem] = {}
+    systems: dict[str, System] = {}
     for task, offsets in sorted(new.items()):
         if task not in inputs:
             raise JobError(
@@ -80,7 +80,7 @@ def _names(ssps: Sequence[SystemStreamPartition]) -> str:
     return ", ".join(map(str, ssps[:10]))
 
 
-def _check_offset(ssp: SystemStreamPartition, offset: str, system: LocalSystem) -> None:
+def _check_offset(ssp: SystemStreamPartition, offset: str, system: System) -> None:
     try:
         next_offset = str(int(offset) + 1)
     except ValueError:
@@ -152,6 +152,6 @@ def _write(handle: JobHandle, new: Checkpoints, *, replace: bool) -> None:
         kept = {} if replace or task not in current else current[task].offsets
         commits[task] = TaskCommit({**kept, **offsets})
     grouper = handle.config().get("job.systemstreampartition.grouper.factory", _DEFAULT_GROUPER)
-    with handle.system() as system:
+    with handle.commit_system() as system:
         system.checkpoint_log(handle.checkpoint_log_name).append(commit_entries(commits, grouper=grouper))
     handle.copy_checkpoints(commits)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.assembly.home import jobs, system_directory
+from grete.assembly.home import jobs
 from grete.assembly.job_handle import JobHandle, open_job
 from grete.config.changes import is_stateful
-from grete.config.streams import task_inputs
+from grete.config.streams import system_directory, task_inputs
 from grete.grouping.expansion import refused_count
 from grete.metadata.assignments import TaskAssignments
 from grete.model.ids import JobId, SystemStream

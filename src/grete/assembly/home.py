@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grete.errors import JobError
-from grete.metadata.access import FILE_NAME
+from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.model.ids import JobId
 
 
@@ -16,22 +16,18 @@ def grete_home() -> Path:
     return Path(os.environ.get("GRETE_HOME", ".grete")).resolve()
 
 
-def system_directory(config: Mapping[str, str], system: str, home: Path) -> Path:
-    """The folder of an embedded system."""
-    return Path(config.get(f"systems.{system}.path", str(home / "local")))
-
-
 def state_directory(config: Mapping[str, str], job: JobId, home: Path) -> Path:
     """The folder of a job's lineages, store files, logs and token."""
     return Path(config.get("job.state.dir", str(home / "jobs"))) / str(job)
 
 
 def jobs(home: Path) -> list[JobId]:
-    """The jobs whose coordinator streams are in the home's embedded system, sorted."""
-    from grete.metadata.job_index import indexed_jobs
+    """The jobs that this home knows: of its embedded system, and those submitted from here to others; sorted."""
+    from grete.metadata.job_index import indexed_jobs, submitted_jobs
 
     path = home / "local" / FILE_NAME
-    return indexed_jobs(path) if path.exists() else []
+    own = indexed_jobs(path) if path.exists() else []
+    return sorted({*own, *submitted_jobs(home)})
 
 
 def parse_job(text: str) -> JobId:

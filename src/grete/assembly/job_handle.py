@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import cached_property
 from pathlib import Path
 
-from grete.assembly.home import grete_home, state_directory, system_directory
+from grete.assembly.home import grete_home, state_directory
 from grete.assembly.lag import job_lag
 from grete.checkpoint.applied_startpoints import Applied, read_applied
 from grete.checkpoint.commit_history import KnownCommit, commit_history
@@ -17,13 +18,13 @@ from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, copies, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
+from grete.config.streams import commit_system
 from grete.config.validate import refused_changes, validate
-from grete.coordination.base import Holder
-from grete.coordination.sqlite import SqliteCoordination
-from grete.errors import ConfigError, HeldByOther, JobError
+from grete.coordination.base import Coordination, Holder
+from grete.coordination.factory import open_coordination
+from grete.errors import ConfigError, HeldByOther, JobError, LogNotFound
 from grete.keyed_log.base import KeyedLog
-from grete.keyed_log.sqlite import SqliteKeyedLog
-from grete.metadata.access import FILE_NAME
+from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.container_requests import ContainerRequest, write_container_request
 from grete.metadata.coordinator_stream import (
@@ -34,6 +35,7 @@ from grete.metadata.coordinator_stream import (
     stream_name,
 )
 from grete.metadata.history import History, HistoryRow
+from grete.metadata.job_index import where_submitted
 from grete.metadata.job_state import (
     DrainRequest,
     JobState,
@@ -46,8 +48,8 @@ from grete.metadata.launches import LaunchRecord, read_launches
 from grete.metadata.locality import LocalityManager
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
-from grete.sqlite_file import SqliteFile, open_file
-from grete.systems.local import LocalSystem
+from grete.systems.base import System
+from grete.systems.factory import open_system
 
 
 def job_scope(job: JobId) -> str:
@@ -58,12 +60,16 @@ def job_scope(job: JobId) -> str:
 class JobHandle:
     """One job's stream, checkpoints and system, opened by `open_job`."""
 
-    def __init__(self, job: JobId, home: Path, file: SqliteFile, coordination: SqliteCoordination) -> None:
+    def __init__(
+        self, job: JobId, home: Path, log: KeyedLog, given: Mapping[str, str], stack: ExitStack
+    ) -> None:
+        """`given` is used as long as the stream has no configuration. What is opened later is closed with `stack`."""
         self.job = job
         self.home = home
         self._clock = SystemClock()
-        self._coordination = coordination
-        self.coordinator_log: KeyedLog = SqliteKeyedLog(file, stream_name(job), self._clock)
+        self._given = given
+        self._stack = stack
+        self.coordinator_log = log
         self.stream = CoordinatorStream(self.coordinator_log, self._clock, source="grete-cli")
 
     def config(self) -> dict[str, str]:
@@ -131,6 +137,13 @@ class JobHandle:
         """The recorded state; `running` of a job that nobody leads means that its coordinator died."""
         return read_state(self.stream)
 
+    @cached_property
+    def _coordination(self) -> Coordination:
+        """Opened when it is first asked: on Kafka it takes a connection of its own."""
+        coordination = open_coordination(self.config() or self._given, self.home, self._clock)
+        self._stack.callback(coordination.close)
+        return coordination
+
     def holder(self) -> Holder | None:
         """Who runs the job now."""
         return self._coordination.holder(job_scope(self.job))
@@ -158,17 +171,23 @@ class JobHandle:
         return state_directory(self.config(), self.job, self.home)
 
     @contextmanager
-    def system(self, name: str = "local") -> Iterator[LocalSystem]:
-        """The embedded system of that name."""
-        system = LocalSystem(system_directory(self.config(), name, self.home), self._clock)
+    def system(self, name: str) -> Iterator[System]:
+        """The job's system of that name."""
+        system = open_system(self.config(), name, self.home, self._clock)
         try:
             yield system
         finally:
             system.close()
 
+    @contextmanager
+    def commit_system(self) -> Iterator[System]:
+        """The system in which the job's containers commit, with its checkpoint log."""
+        with self.system(commit_system(self.config())) as system:
+            yield system
+
     def checkpoints(self) -> dict[TaskName, TaskCommit]:
         """What each task has committed, as its next start sees it: log and checkpoint store together."""
-        with self.system() as system:
+        with self.commit_system() as system:
             logged = read_commits(system.checkpoint_log(checkpoint_log_name(self.job)).read())
         store = self._checkpoint_store()
         if store is None:
@@ -203,12 +222,12 @@ class JobHandle:
 
     def checkpoint_history(self) -> dict[TaskName, list[KnownCommit]]:
         """Every commit of each task that the checkpoint log still has, oldest first."""
-        with self.system() as system:
+        with self.commit_system() as system:
             return commit_history(system.checkpoint_log(self.checkpoint_log_name).read())
 
     def applied_startpoints(self) -> dict[TaskName, Applied]:
         """The startpoints that each task has applied."""
-        with self.system() as system:
+        with self.commit_system() as system:
             return read_applied(system.checkpoint_log(self.checkpoint_log_name).read())
 
     @contextmanager
@@ -285,17 +304,16 @@ def open_job(
         JobError: there is no such job in this GRETE_HOME.
     """
     home = grete_home()
-    given = config or {}
-    directory = system_directory(given, given.get("job.coordinator.system", "local"), home)
-    if must_exist and not (directory / FILE_NAME).exists():
-        raise JobError(f"there is no job {job.shown} in {home}: run it first, or set GRETE_HOME")
-    file = open_file(directory / FILE_NAME)
-    coordination = SqliteCoordination(file, directory / "locks", SystemClock())
-    try:
-        handle = JobHandle(job, home, file, coordination)
-        if must_exist and handle.coordinator_log.end() < 0:
+    given = config or where_submitted(job, home)
+    with ExitStack() as stack:
+        try:
+            log = open_coordinator_log(given, stream_name(job), home, SystemClock(), must_exist=must_exist)
+        except LogNotFound as error:
+            raise JobError(
+                f"there is no job {job.shown} ({error}): run it first, set GRETE_HOME, or name its configuration "
+                f"with --config"
+            ) from error
+        stack.enter_context(closing(log))
+        if must_exist and log.end() < 0:
             raise JobError(f"there is no job {job.shown} in {home}; `grete status` lists the jobs")
-        yield handle
-    finally:
-        coordination.close()
-        file.close()
+        yield JobHandle(job, home, log, given, stack)

@@ -1,4 +1,4 @@
-"""The lag of a job, measured now over its embedded systems, whether it runs or not."""
+"""The lag of a job, measured now over its systems, whether it runs or not."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from grete.assembly.home import system_directory
 from grete.checkpoint.lag import JobLag, measure_lag, measured_streams
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock
+from grete.config.streams import commit_system
 from grete.coordinator.monitors.watch import read_offsets
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
-from grete.systems.local import LocalSystem
+from grete.systems.base import System
+from grete.systems.factory import open_system
 
 _MAX_AGE_S = 1.0
 _TIMES_ITS_COST = 10
@@ -55,12 +56,11 @@ def job_lag(
     """Read the checkpoints and ask the systems; opens them and closes them again."""
     streams = measured_streams(config)
     with ExitStack() as stack:
-        systems: dict[str, LocalSystem] = {}
-        for name in sorted({stream.system for stream in streams}):
-            systems[name] = LocalSystem(system_directory(config, name, home), clock)
+        systems: dict[str, System] = {}
+        own = commit_system(config)
+        for name in sorted({own, *(stream.system for stream in streams)}):
+            systems[name] = open_system(config, name, home, clock)
             stack.callback(systems[name].close)
         offsets = read_offsets(streams, systems)
-        commits = {}
-        for system in systems.values():
-            commits.update(read_commits(system.checkpoint_log(checkpoint_log_name(job)).read()))
+        commits = read_commits(systems[own].checkpoint_log(checkpoint_log_name(job)).read())
     return measure_lag(config, tasks, {task: commit.offsets for task, commit in commits.items()}, offsets)

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.assembly.home import system_directory
 from grete.checkpoint.legacy_changelog import legacy_mapping, note_migration
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock
@@ -15,6 +14,7 @@ from grete.config.current import in_current_words
 from grete.config.fingerprint import digest, fingerprint
 from grete.config.rewriters import with_new_inputs
 from grete.config.stores import changelog_stream, store_names
+from grete.config.streams import commit_system
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Calculated, Remembered, calculate, input_streams
 from grete.coordinator.state import ContainerSpec
@@ -24,8 +24,8 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.locality import LocalityManager
 from grete.model.ids import ContainerId, JobId, SystemStream
 from grete.model.job import ContainerModel, JobModel, TaskMode
-from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.base import StreamSpec, System
+from grete.systems.factory import open_system
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Planner:
         self._stream = stream
         self._clock = clock
         self._stack = stack
-        self.systems: dict[str, LocalSystem] = {}
+        self.systems: dict[str, System] = {}
 
     def plan(self, config: Mapping[str, str]) -> Plan:
         """Calculate the model and write down what must be remembered of it, then create what it needs.
@@ -106,10 +106,10 @@ class Planner:
         for stream in input_streams(config):
             self.system(stream.system, config)
 
-    def system(self, name: str, config: Mapping[str, str]) -> LocalSystem:
+    def system(self, name: str, config: Mapping[str, str]) -> System:
         """A system, opened when it was not."""
         if name not in self.systems:
-            self.systems[name] = LocalSystem(system_directory(config, name, self._home), self._clock)
+            self.systems[name] = open_system(config, name, self._home, self._clock)
             self._stack.callback(self.systems[name].close)
         return self.systems[name]
 
@@ -134,9 +134,9 @@ class Planner:
             system.ensure_stream(StreamSpec(name, partitions, compacted=True))
         failpoint("coordinator.streams-created")
 
-    def commit_system(self, config: Mapping[str, str]) -> LocalSystem:
+    def commit_system(self, config: Mapping[str, str]) -> System:
         """The system in which containers commit."""
-        return self.systems[input_streams(config)[0].system]
+        return self.system(commit_system(config), config)
 
 
 def container_specs(plan: Plan, *, mode: str) -> dict[ContainerId, ContainerSpec]:

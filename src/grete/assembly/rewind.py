@@ -25,11 +25,11 @@ from grete.checkpoint.rewind_target import BatchTarget, RewindTarget
 from grete.checkpoint.startpoint_offsets import resolve
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.stores import changelog_stream, store_names
+from grete.config.streams import commit_system
 from grete.errors import JobError
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
-from grete.systems.base import PartitionOffsets
-from grete.systems.local import LocalSystem
+from grete.systems.base import PartitionOffsets, System
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class _Planner:
         self._config = handle.config()
         self._inputs = handle.task_inputs()
         self._commits = handle.checkpoints()
-        self._systems: dict[str, LocalSystem] = {}
+        self._systems: dict[str, System] = {}
         self._history: dict[TaskName, list[KnownCommit]] | None = None
         self._then: dict[TaskName, TaskCommit] = {}
 
@@ -176,7 +176,7 @@ class _Planner:
 
     # --- where from and where to ---
 
-    def _system(self, name: str) -> LocalSystem:
+    def _system(self, name: str) -> System:
         if name not in self._systems:
             self._systems[name] = self._stack.enter_context(self._handle.system(name))
         return self._systems[name]
@@ -269,9 +269,14 @@ class _Planner:
 
     def _check_whole(self, task: TaskName, store: str, position: int) -> None:
         from grete.spark.changelog_rewind import Changelog
+        from grete.systems.local import LocalSystem
 
         stream = changelog_stream(store, self._handle.job, self._config)
-        system = self._system(next(iter(self._inputs[task])).system)
+        system = self._system(commit_system(self._config))
+        if not isinstance(system, LocalSystem):
+            raise JobError(
+                "stores can be restored to a point on the embedded system only; say --state keep or --state discard"
+            )
         try:
             Changelog(system, stream, self._handle.changelog_mapping()[task]).check_whole(position)
         except JobError as error:

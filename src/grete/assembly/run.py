@@ -8,14 +8,14 @@ import signal
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from grete.assembly.coordinated import CoordinatedJob, Surroundings, retry_policy
 from grete.assembly.failure import failure
-from grete.assembly.home import grete_home, state_directory, system_directory
+from grete.assembly.home import grete_home, state_directory
 from grete.assembly.job_handle import job_scope
 from grete.assembly.plan import Plan, Planner
 from grete.assembly.view import View
@@ -23,9 +23,10 @@ from grete.clock import SystemClock
 from grete.config.current import in_current_words
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
+from grete.config.streams import EMBEDDED_SYSTEM, coordinator_system, system_kind
 from grete.config.validate import refused_changes, validate
 from grete.coordination.base import Leadership
-from grete.coordination.sqlite import SqliteCoordination
+from grete.coordination.factory import open_coordination
 from grete.coordinator.events import StopRequested
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
@@ -33,22 +34,22 @@ from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import Phase, State
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import JOB_COORDINATOR
-from grete.errors import ConfigError, HeldByOther, JobError
+from grete.errors import ConfigError, Fenced, HeldByOther, JobError, LogNotFound
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
-from grete.keyed_log.sqlite import SqliteKeyedLog
+from grete.keyed_log.coordinator_log import open_coordinator_log
+from grete.keyed_log.sqlite_coordinator_log import coordinator_file
 from grete.launch.base import Launcher
 from grete.launch.process import ProcessLauncher
 from grete.launch.thread import ThreadLauncher
-from grete.metadata.access import FILE_NAME
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.history import History
-from grete.metadata.job_index import claim_stream
+from grete.metadata.job_index import claim_name, claim_stream, remember_submitted, where_submitted
 from grete.metadata.job_state import JobState, write_state
 from grete.model.ids import JobId
 from grete.server.serve import HttpServer, bind, write_token
 from grete.sqlite_file import open_file
-from grete.systems.local import LocalSystem
+from grete.systems.factory import open_system
 
 _log = logging.getLogger("grete.coordinator")
 _LOOP_PATIENCE_S = 120.0
@@ -122,13 +123,9 @@ class _Run:
         return in_current_words(config)
 
     def _list_streams(self, system: str, config: Mapping[str, str]) -> Sequence[str]:
-        """The streams of an embedded system, for rewriters that choose inputs by pattern."""
-        directory = system_directory(config, system, self._home)
-        opened = LocalSystem(directory, self._clock)
-        try:
+        """The streams of a system, for rewriters that choose inputs by pattern."""
+        with closing(open_system(config, system, self._home, self._clock)) as opened:
             return opened.streams()
-        finally:
-            opened.close()
 
     def _job(self, submitted: Mapping[str, str] | None) -> JobId:
         if submitted is not None:
@@ -138,27 +135,43 @@ class _Run:
         return self._options.job
 
     def _open(self, job: JobId, config: Mapping[str, str]) -> None:
+        """Open the job's stream and its election; `config` is what is submitted, empty for a job that was before."""
         self._job_id = job
-        directory = system_directory(config, config.get("job.coordinator.system", "local"), self._home)
-        if not config and not (directory / FILE_NAME).exists():
-            raise JobError(f"there is no job {job.shown} in {self._home}: submit it with --config FILE")
-        self._file = open_file(directory / FILE_NAME)
-        self._stack.callback(self._file.close)
+        place = config or where_submitted(job, self._home)
+        try:
+            self._log = open_coordinator_log(
+                place, stream_name(job), self._home, self._clock, must_exist=not config
+            )
+        except LogNotFound as error:
+            raise self._not_there() from error
+        self._stack.callback(self._log.close)
+        found = CoordinatorStream(self._log, self._clock, source="job-runner").config()
         if config:
-            claim_stream(self._file, job)
-        self._log = SqliteKeyedLog(self._file, stream_name(job), self._clock)
-        ttl_s = int(config.get("job.coordinator.lease.ttl.ms", "15000")) / 1000
-        self._ttl_s = ttl_s
-        self._coordination = SqliteCoordination(self._file, directory / "locks", self._clock, ttl_s=ttl_s)
+            self._claim(config, found)
+        elif not found:
+            raise self._not_there()
+        settings = config or found
+        self._ttl_s = int(settings.get("job.coordinator.lease.ttl.ms", "15000")) / 1000
+        self._coordination = open_coordination(settings, self._home, self._clock, ttl_s=self._ttl_s)
         self._stack.callback(self._coordination.close)
+
+    def _claim(self, config: Mapping[str, str], found: Mapping[str, str]) -> None:
+        """Make sure that the stream is no other job's, and that this home finds it again."""
+        if system_kind(config, coordinator_system(config)) == EMBEDDED_SYSTEM:
+            with closing(open_file(coordinator_file(config, self._home))) as file:
+                claim_stream(file, self._job_id)
+        claim_name(found, self._job_id)
+        remember_submitted(config, self._job_id, self._home)
+
+    def _not_there(self) -> JobError:
+        return JobError(f"there is no job {self._job_id.shown} in {self._home}: submit it with --config FILE")
 
     def _campaign(self) -> Leadership:
         scope = job_scope(self._job_id)
         try:
-            leadership = self._coordination.campaign(scope, take_over=self._options.take_over)
+            leadership = self._elected(scope)
         except HeldByOther as error:
             raise HeldByOther(f"job {self._job_id.shown}", error.holder) from error
-        self._log.raise_fence(Fence(scope, leadership.epoch))
         self._renewal = Renewal(
             self._coordination,
             leadership,
@@ -171,14 +184,27 @@ class _Run:
         failpoint("submit.elected")
         return leadership
 
+    def _elected(self, scope: str) -> Leadership:
+        """Lead under an epoch that the stream has not seen, also when the election has lost its memory (rule 1)."""
+        floor = 0
+        while True:
+            leadership = self._coordination.campaign(
+                scope, take_over=self._options.take_over and not floor, epoch_floor=floor
+            )
+            try:
+                self._log.raise_fence(Fence(scope, leadership.epoch))
+            except Fenced as error:
+                self._coordination.release(leadership)
+                if error.seen <= floor:
+                    raise
+                floor = error.seen
+            else:
+                return leadership
+
     def _write_config(self, submitted: Mapping[str, str] | None, planner: Planner) -> str:
         """Make the submitted configuration the stream's; returns the run id of the configuration in force."""
         old = self._stream.config()
         if submitted is None:
-            if not old:
-                raise JobError(
-                    f"there is no job {self._job_id.shown} in {self._home}: submit it with --config FILE"
-                )
             if self._options.overrides:
                 raise ConfigError(
                     "--set goes with --config; use `grete config set` to change a job's configuration"

@@ -12,23 +12,21 @@ from collections.abc import Collection, Mapping
 from grete.checkpoint.store import CheckpointStore, StoreContext, StoredCheckpoint, digest
 from grete.errors import WireError
 from grete.keyed_log.base import Entry
-from grete.keyed_log.sqlite import SqliteKeyedLog
-from grete.metadata.access import coordinator_file
+from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.messages import SET_CHECKPOINT
-from grete.sqlite_file import open_file
 from grete.wire import coordinator_message as codec
 
 COPY = "grete-checkpoint-copy"
 
 
 class CoordinatorStreamCheckpointStore(CheckpointStore):
-    """In the same file as the job's coordinator stream. Appends carry the container's fence."""
+    """In the job's coordinator stream, wherever that is. Appends carry the container's fence."""
 
     def __init__(self, context: StoreContext) -> None:
-        self._file = open_file(coordinator_file(context.config, context.home))
-        log = SqliteKeyedLog(self._file, stream_name(context.job), context.clock)
+        log = open_coordinator_log(context.config, stream_name(context.job), context.home, context.clock)
+        self._log = log
         source = "SamzaContainer" if context.fence is not None else "checkpoint-tool"  # S2-101
         self._stream = CoordinatorStream(log, context.clock, source=source, fence=context.fence)
 
@@ -73,7 +71,7 @@ class CoordinatorStreamCheckpointStore(CheckpointStore):
 
     def close(self) -> None:
         """See CheckpointStore."""
-        self._file.close()
+        self._log.close()
 
 
 def _read(value: bytes, copy: bytes | None) -> StoredCheckpoint:

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from grete.cli.doctor_connector import connector
@@ -167,19 +168,17 @@ def _port(port: int) -> Finding:
 
 def _inputs(config: Mapping[str, str]) -> Iterator[Finding]:
     from grete.assembly import grete_home
-    from grete.assembly.home import system_directory
     from grete.clock import SystemClock
     from grete.config.streams import task_inputs
-    from grete.systems.local import LocalSystem
+    from grete.systems.factory import open_system
 
     for stream in task_inputs(config):
-        system = LocalSystem(system_directory(config, stream.system, grete_home()), SystemClock())
-        try:
-            yield Finding("input", True, f"{stream} has {system.partition_count(stream.stream)} partitions")
-        except StreamError as error:
-            yield Finding("input", False, str(error), f"grete stream create {stream} --partitions N")
-        finally:
-            system.close()
+        with closing(open_system(config, stream.system, grete_home(), SystemClock())) as system:
+            try:
+                count = system.partition_count(stream.stream)
+                yield Finding("input", True, f"{stream} has {count} partitions")
+            except StreamError as error:
+                yield Finding("input", False, str(error), f"grete stream create {stream} --partitions N")
 
 
 def _application(config: Mapping[str, str]) -> Finding:

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from grete.cli.options import given_config, named_job
-from grete.errors import StreamNotFound
+from grete.errors import StreamError, StreamNotFound
 from grete.model.ids import SystemStream
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def opened_system(
         StreamNotFound: nothing was ever stored there.
     """
     from grete.assembly import grete_home
-    from grete.assembly.home import system_directory
     from grete.clock import SystemClock
+    from grete.config.streams import system_directory, system_kind
     from grete.systems.local import FILE_NAME, LocalSystem
 
     config = _config(options)
@@ -46,6 +46,11 @@ def opened_system(
         raise StreamNotFound(
             f"the system {system!r} is not known; the embedded one is called {EMBEDDED!r}, others are found in a "
             f"job's configuration: name it with --config or --job"
+        )
+    kind = system_kind(config, system)
+    if kind != EMBEDDED:
+        raise StreamError(
+            f"the system {system!r} is no embedded one but {kind}: its own tools write and read its streams"
         )
     directory = system_directory(config, system, grete_home())
     if must_exist and not (directory / FILE_NAME).exists():

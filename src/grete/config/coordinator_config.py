@@ -9,11 +9,11 @@ import orjson
 from grete.config import samza_job
 from grete.config.key_tables import coordinator
 from grete.config.redact import redact_value
-from grete.config.streams import EMBEDDED_SYSTEM
+from grete.config.streams import coordinator_system
 from grete.config.values import Config
 from grete.errors import ConfigError
 
-_NAMES = ("job.name", "job.id", "job.coordinator.system")
+_NAMES = ("job.name", "job.id", "job.coordinator.system", "job.coordinator.factory")
 _MAX_BYTES = 120_000
 """Linux takes 128 KiB for one environment variable, name included; beyond it a process does not start (E2BIG)."""
 
@@ -48,7 +48,7 @@ def coordinator_subset(config: Mapping[str, str]) -> dict[str, str]:
     A reference such as `${env:NAME}` stays: the container resolves it. A secret written out is left out, since an
     environment is readable by `ps` and ends in crash dumps.
     """
-    system = config.get("job.coordinator.system", EMBEDDED_SYSTEM)
+    system = coordinator_system(config)
     prefix = f"systems.{system}."
     subset = {
         key: value
@@ -67,7 +67,7 @@ def coordinator_environment(config: Mapping[str, str]) -> str:
     text = orjson.dumps(coordinator_subset(config), option=orjson.OPT_SORT_KEYS).decode()
     size = len(text.encode())
     if size > _MAX_BYTES:
-        system = config.get("job.coordinator.system", EMBEDDED_SYSTEM)
+        system = coordinator_system(config)
         raise ConfigError(
             f"the configuration under systems.{system}. has {size} bytes, too many for a container's environment "
             f"({_MAX_BYTES}); move large values into files and name the files"

@@ -63,6 +63,11 @@ def coordinator_system(config: Mapping[str, str]) -> str:
     return chosen
 
 
+def commit_system(config: Mapping[str, str]) -> str:
+    """The system in which containers commit: that of the inputs, since a transaction is one system's."""
+    return next((stream.system for stream in task_inputs(config)), EMBEDDED_SYSTEM)
+
+
 def system_stream_from_names(text: str) -> SystemStream:
     """`StreamUtil.getSystemStreamFromNames`: split at the first dot; either side may be empty.
 

@@ -20,10 +20,11 @@ import orjson
 
 from grete.clock import Clock, SystemClock
 from grete.coordination.base import Coordination, Holder, Leadership
+from grete.coordination.factory import CoordinationContext
 from grete.coordination.patience import Patience
 from grete.errors import HeldByOther, LogCorrupted, LogError
 from grete.keyed_log.kafka_register import KafkaRegister
-from grete.keyed_log.kafka_settings import KafkaLogSettings
+from grete.keyed_log.kafka_settings import KafkaLogSettings, coordinator_log_settings
 
 _LEGAL = re.compile(r"[^A-Za-z0-9._-]")
 _CALLS_IN_TTL = 6
@@ -50,6 +51,12 @@ def topic_name(scope: str, prefix: str = TOPIC_PREFIX) -> str:
     plain = _LEGAL.sub("-", scope)[:180]
     suffix = "" if plain == scope else f"-{hashlib.sha256(scope.encode()).hexdigest()[:8]}"
     return f"{prefix}{plain}{suffix}"
+
+
+def open_coordination(context: CoordinationContext) -> KafkaCoordination:
+    """On the brokers of the coordinator system."""
+    settings = coordinator_log_settings(context.config, context.system)
+    return KafkaCoordination(settings, context.clock, ttl_s=context.ttl_s)
 
 
 class KafkaCoordination(Coordination):

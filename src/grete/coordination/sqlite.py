@@ -22,12 +22,14 @@ import orjson
 
 from grete.clock import Clock
 from grete.coordination.base import Coordination, Holder, Leadership
+from grete.coordination.factory import CoordinationContext
 from grete.coordination.locks import Life, LifeLocks
 from grete.coordination.patience import Patience
 from grete.errors import Fenced, HeldByOther, LogCorrupted
 from grete.failpoints import failpoint
+from grete.keyed_log.sqlite_coordinator_log import coordinator_file
 from grete.model.fence import Fence
-from grete.sqlite_file import SqliteFile, check_fences, seen_epoch
+from grete.sqlite_file import SqliteFile, check_fences, open_file, seen_epoch
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS leaderships (
@@ -44,11 +46,29 @@ class _Row:
     renewals: int
 
 
+def open_coordination(context: CoordinationContext) -> SqliteCoordination:
+    """In the file of the coordinator streams, or the home's own when those are elsewhere."""
+    path = coordinator_file(context.config, context.home)
+    return SqliteCoordination(
+        open_file(path), path.parent / "locks", context.clock, ttl_s=context.ttl_s, owns_file=True
+    )
+
+
 class SqliteCoordination(Coordination):
     """Leader election over a file and a directory of lock files. Calls wait a sixth of the TTL for the file."""
 
-    def __init__(self, file: SqliteFile, locks_directory: Path, clock: Clock, *, ttl_s: float = 15.0) -> None:
+    def __init__(
+        self,
+        file: SqliteFile,
+        locks_directory: Path,
+        clock: Clock,
+        *,
+        ttl_s: float = 15.0,
+        owns_file: bool = False,
+    ) -> None:
+        """Closing it leaves the file open for its other users, unless it `owns_file`."""
         self._file = file
+        self._owns_file = owns_file
         self._locks = LifeLocks(locks_directory)
         self._clock = clock
         self._patience = Patience(clock, ttl_s=ttl_s)
@@ -121,6 +141,8 @@ class SqliteCoordination(Coordination):
     def close(self) -> None:
         """See Coordination."""
         self._locks.close()
+        if self._owns_file:
+            self._file.close()
 
 
 def _elect(

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from grete.clock import Clock
 from grete.errors import Fenced, IllegalStateError, InDoubt, LogCorrupted, LogError
 from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
+from grete.keyed_log.coordinator_log import LogContext
 from grete.keyed_log.kafka_client import KafkaClients, KafkaException
 from grete.keyed_log.kafka_compaction import compact_now
 from grete.keyed_log.kafka_header import Origin
@@ -43,9 +44,10 @@ _EPOCH_REFRESH_S = 3_600.0
 _HEADER_BYTES = 256
 
 
-def open_coordinator_log(config: Mapping[str, str], system: str, name: str, clock: Clock) -> KafkaKeyedLog:
-    """The coordinator stream `name` on a Kafka system of the configuration; made when it is not there."""
-    return KafkaKeyedLog(name, coordinator_log_settings(config, system), clock)
+def open_coordinator_log(context: LogContext) -> KafkaKeyedLog:
+    """The coordinator stream on a Kafka system of the configuration."""
+    settings = coordinator_log_settings(context.config, context.system)
+    return KafkaKeyedLog(context.name, settings, context.clock, must_exist=context.must_exist)
 
 
 def open_checkpoint_log(config: Mapping[str, str], system: str, name: str, clock: Clock) -> KafkaKeyedLog:
@@ -66,19 +68,22 @@ class _Attempt:
 
 
 class KafkaKeyedLog(KeyedLog):
-    """The log in the topic `name`.
+    """The log in the topic `name`, made when it is not there unless it `must_exist`.
 
     Raises:
+        LogNotFound: it must exist and does not.
         UnsafeStorage: the topic has another clean-up policy or more than one partition.
         LogError: no broker answers, or they are too few for the copies.
     """
 
-    def __init__(self, name: str, settings: KafkaLogSettings, clock: Clock) -> None:
+    def __init__(
+        self, name: str, settings: KafkaLogSettings, clock: Clock, *, must_exist: bool = False
+    ) -> None:
         self._name = name
         self._settings = settings
         self._clock = clock
         self._clients = KafkaClients(name, settings, clock)
-        self._topic: Topic = find_or_create(self._clients, clock)
+        self._topic: Topic = find_or_create(self._clients, clock, must_exist=must_exist)
         self._largest = min(settings.max_message_bytes, self._topic.max_message_bytes)
         self._reader = LogReader(self._clients, clock)
         self._ids = AppendIds(self._reader)

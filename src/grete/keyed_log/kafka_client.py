@@ -164,6 +164,11 @@ class KafkaClients:
                 return
             self._clock.wait(never, _RETRY_S)
 
+    @property
+    def servers(self) -> str:
+        """The brokers as they are configured."""
+        return self.settings.client.get("bootstrap.servers", "")
+
     def partition(self, offset: int) -> TopicPartition:
         """The topic's partition at an offset."""
         return TopicPartition(self.topic, 0, offset)

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from grete.clock import Clock
-from grete.errors import LogError, UnsafeStorage
+from grete.errors import LogError, LogNotFound, UnsafeStorage
 from grete.keyed_log.kafka_client import KafkaClients, describe, done, is_temporary, reason_of, translated
 
 _log = logging.getLogger(__name__)
@@ -33,10 +33,11 @@ class Topic:
     max_message_bytes: int
 
 
-def find_or_create(clients: KafkaClients, clock: Clock) -> Topic:
+def find_or_create(clients: KafkaClients, clock: Clock, *, must_exist: bool = False) -> Topic:
     """The topic, made when it is not there. Somebody else making it at the same time is success.
 
     Raises:
+        LogNotFound: it must exist, and the brokers say that it does not.
         UnsafeStorage: it has another clean-up policy, or more than one partition.
         LoginRefused: the brokers do not let us in.
         LogError: brokers too few for its copies, or no answer in time.
@@ -49,6 +50,8 @@ def find_or_create(clients: KafkaClients, clock: Clock) -> Topic:
             topic = find(clients)
             if topic is not None:
                 return topic
+            if must_exist:
+                raise LogNotFound(f"there is no topic {clients.topic} on {clients.servers}")
             _create(clients)
         except KafkaException as error:
             reason = reason_of(error)

@@ -41,10 +41,11 @@ class LogHead:
 
 
 class SqliteKeyedLog(KeyedLog):
-    """The log `name` in a file. Closing it leaves the file open for its other users."""
+    """The log `name` in a file. Closing it leaves the file open for its other users, unless it `owns_file`."""
 
-    def __init__(self, file: SqliteFile, name: str, clock: Clock) -> None:
+    def __init__(self, file: SqliteFile, name: str, clock: Clock, *, owns_file: bool = False) -> None:
         self._file = file
+        self._owns_file = owns_file
         self._name = name
         self._clock = clock
         self._closed = False
@@ -181,4 +182,6 @@ class SqliteKeyedLog(KeyedLog):
 
     def close(self) -> None:
         """See KeyedLog. The file is closed by whoever opened it."""
+        if self._owns_file and not self._closed:
+            self._file.close()
         self._closed = True

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from grete.clock import SystemClock
-from grete.keyed_log.sqlite import SqliteKeyedLog
+from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.model.ids import JobId
-from grete.sqlite_file import open_file
-
-FILE_NAME = "coordinator.db"
-
-
-def coordinator_file(coordinator_config: Mapping[str, str], home: Path) -> Path:
-    """The file that holds coordinator streams: beside the streams of the coordinator system."""
-    system = coordinator_config.get("job.coordinator.system", "local")
-    return Path(coordinator_config.get(f"systems.{system}.path", str(home / "local"))) / FILE_NAME
 
 
 @contextmanager
@@ -27,8 +18,5 @@ def open_coordinator_stream(
 ) -> Iterator[CoordinatorStream]:
     """The job's stream, without a fence: for containers' locality and for tools."""
     clock = SystemClock()
-    file = open_file(coordinator_file(coordinator_config, home))
-    try:
-        yield CoordinatorStream(SqliteKeyedLog(file, stream_name(job), clock), clock, source=source)
-    finally:
-        file.close()
+    with closing(open_coordinator_log(coordinator_config, stream_name(job), home, clock)) as log:
+        yield CoordinatorStream(log, clock, source=source)

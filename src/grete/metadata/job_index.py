@@ -1,15 +1,27 @@
-"""Which jobs a coordinator file holds. Stream names cannot be turned back (`_` became `-`)."""
+"""Which jobs there are. Stream names cannot be turned back (`_` became `-`), so names are kept beside them.
+
+Jobs of the home's embedded system are in the file that holds their streams. Of a job whose stream is elsewhere the
+home keeps where: the coordinator system's configuration, without secrets, in `coordinators/<job>.json`. So a command
+finds the job by its name; on another machine it is found with `--config`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import orjson
+
+from grete.config.coordinator_config import coordinator_subset
+from grete.config.streams import EMBEDDED_SYSTEM, coordinator_system, system_kind
 from grete.errors import JobError
 from grete.failpoints import failpoint
+from grete.keyed_log.sqlite_coordinator_log import FILE_NAME, coordinator_file
 from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId
 from grete.sqlite_file import SqliteFile, open_file
 
+_FOLDER = "coordinators"
 _SCHEMA = "CREATE TABLE IF NOT EXISTS jobs (stream TEXT PRIMARY KEY, name TEXT NOT NULL, id TEXT NOT NULL)"
 
 
@@ -26,12 +38,66 @@ def claim_stream(file: SqliteFile, job: JobId) -> None:
         if row is None:
             connection.execute("INSERT INTO jobs VALUES (?, ?, ?)", (stream, job.name, job.id))
         elif JobId(*row) != job:
-            raise JobError(
-                f"job {job.shown} would share the coordinator stream {stream} with job {JobId(*row).shown}, since "
-                f"`_` becomes `-` in its name; choose another job.name or job.id"
-            )
+            raise _shared(job, JobId(*row))
         failpoint("submit.claiming")
     failpoint("submit.claimed")
+
+
+def claim_name(found: Mapping[str, str], job: JobId) -> None:
+    """Refuse a stream whose configuration says that it is another job's.
+
+    Raises:
+        JobError: see `claim_stream`.
+    """
+    owner = JobId(found.get("job.name", job.name), found.get("job.id", "1"))
+    if found and owner != job:
+        raise _shared(job, owner)
+
+
+def _shared(job: JobId, owner: JobId) -> JobError:
+    return JobError(
+        f"job {job.shown} would share the coordinator stream {stream_name(job)} with job {owner.shown}, since "
+        f"`_` becomes `-` in its name; choose another job.name or job.id"
+    )
+
+
+def remember_submitted(config: Mapping[str, str], job: JobId, home: Path) -> None:
+    """Note where the job's coordinator stream is, unless it is in the home's own embedded system."""
+    path = home / _FOLDER / f"{job}.json"
+    if coordinator_file(config, home) == home / "local" / FILE_NAME and _is_embedded(config):
+        path.unlink(missing_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(orjson.dumps(coordinator_subset(config), option=orjson.OPT_INDENT_2))
+    temporary.replace(path)
+
+
+def _is_embedded(config: Mapping[str, str]) -> bool:
+    return system_kind(config, coordinator_system(config)) == EMBEDDED_SYSTEM
+
+
+def where_submitted(job: JobId, home: Path) -> dict[str, str]:
+    """The coordinator system's configuration of a job that was submitted from this home; empty when it is our own."""
+    path = home / _FOLDER / f"{job}.json"
+    return _read(path) if path.exists() else {}
+
+
+def submitted_jobs(home: Path) -> list[JobId]:
+    """The jobs that were submitted from this home to other systems."""
+    found = (_read(path) for path in sorted((home / _FOLDER).glob("*.json")))
+    return [JobId(config["job.name"], config["job.id"]) for config in found]
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        document = orjson.loads(path.read_bytes())
+        return {str(key): str(value) for key, value in document.items()} | {
+            "job.name": document["job.name"],
+            "job.id": document["job.id"],
+        }
+    except (orjson.JSONDecodeError, KeyError, AttributeError) as error:
+        raise JobError(f"{path} is damaged ({error!r}): delete it, and name the job with --config") from error
 
 
 def indexed_jobs(path: Path) -> list[JobId]:

@@ -54,8 +54,8 @@ FACTORY = Key(
     TEXT,
     None,
     _SET_ONCE,
-    "Leader election and locks: `sqlite`, `zookeeper`, `azure`, or one of Samza's factories.",
-    default_doc="`sqlite`",
+    "Leader election and locks: `sqlite`, `kafka`, `zookeeper`, `azure`, or one of Samza's factories.",
+    default_doc="what goes with the coordinator stream",
     aliases=aliases.COORDINATION,
 )
 LEASE_TTL = Key(

@@ -14,7 +14,8 @@ import orjson
 
 import grete
 from grete.clock import SystemClock
-from grete.metadata.access import FILE_NAME, open_coordinator_stream
+from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
+from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import read_state
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec

@@ -1,0 +1,53 @@
+"""Which service elects a job's leader: `job.coordinator.factory`, else what goes with the coordinator stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.clock import Clock
+from grete.config import aliases
+from grete.config.streams import coordinator_system, system_kind
+from grete.coordination.base import Coordination
+from grete.registry import load_object
+
+BUILT_IN = {
+    "sqlite": "grete.coordination.sqlite:open_coordination",
+    "kafka": "grete.coordination.kafka:open_coordination",
+}
+"""A function from a CoordinationContext to a Coordination; plug-ins are entry points of `grete.coordination`."""
+_OF_SYSTEM = {"local": "sqlite"}
+_PASSTHROUGH = "passthrough"
+"""Samza's for jobs whose processors are placed by somebody else: says nothing about where to elect."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinationContext:
+    """What it is opened with. `config` holds at least the coordinator system's own keys."""
+
+    config: Mapping[str, str]
+    system: str
+    home: Path
+    clock: Clock
+    ttl_s: float
+
+
+def open_coordination(
+    config: Mapping[str, str], home: Path, clock: Clock, *, ttl_s: float = 15.0
+) -> Coordination:
+    """Open it. Closing it releases everything.
+
+    Raises:
+        ConfigError: the name is not known, or the service misses a setting.
+    """
+    key = "job.coordinator.factory"
+    system = coordinator_system(config)
+    named = aliases.canonical(aliases.COORDINATION, config.get(key, "").strip())
+    if named in ("", _PASSTHROUGH):
+        kind = system_kind(config, system)
+        named = _OF_SYSTEM.get(kind, kind)
+    made = load_object(aliases.COORDINATION, named, built_in=BUILT_IN, used_by=key)
+    coordination = made(CoordinationContext(config, system, home, clock, ttl_s))
+    assert isinstance(coordination, Coordination), f"{named!r} made no Coordination"
+    return coordination
