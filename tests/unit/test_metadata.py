@@ -12,7 +12,7 @@ from grete.coordinator.metadata_manager import (
     MetadataMetrics,
     MetadataStoreError,
 )
-from grete.errors import GreteError, IllegalStateError
+from grete.errors import Fenced, GreteError, IllegalStateError, StorageFull
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.launch.processes import ProcessName, parse_name
@@ -124,12 +124,16 @@ def test_metadata_is_kept_by_cluster_type_and_garbage_counts_as_none() -> None:
         yarn.write(None)  # type: ignore[arg-type]
 
 
+class FullLog(MemoryKeyedLog):
+    def append(self, *_: object, **__: object) -> int:
+        raise StorageFull("no space left")
+
+
 def test_a_write_that_fails_keeps_its_cause() -> None:
-    log = MemoryKeyedLog(SystemClock())
-    log.raise_fence(Fence("job", 2))
-    manager = JobCoordinatorMetadataManager(stream(log, Fence("job", 1)), "YARN")
-    with pytest.raises(MetadataStoreError, match="Failed to write the job coordinator metadata"):
+    manager = JobCoordinatorMetadataManager(stream(FullLog(SystemClock())), "YARN")
+    with pytest.raises(MetadataStoreError, match="Failed to write the job coordinator metadata") as failure:
         manager.write(metadata())
+    assert isinstance(failure.value.__cause__, StorageFull)
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=6), st.randoms())
@@ -237,3 +241,11 @@ def test_a_handle_without_a_process_id_names_no_process(pid: str) -> None:
     assert parse_name(f"boot/{pid}/1") is None
     assert parse_name(f"boot/1/{pid}") is None
     assert parse_name("boot/12/345") == ProcessName("boot", 12, 345)
+
+
+def test_a_coordinator_that_was_succeeded_hears_that_and_not_that_the_store_is_broken() -> None:
+    log = MemoryKeyedLog(SystemClock())
+    log.raise_fence(Fence("job/j", 2))
+    manager = JobCoordinatorMetadataManager(stream(log, Fence("job/j", 1)), "NON_YARN")
+    with pytest.raises(Fenced, match="epoch 2 has taken over"):
+        manager.write(JobCoordinatorMetadata("e", "c", "m"))

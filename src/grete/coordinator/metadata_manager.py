@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from grete.errors import GreteError, IllegalStateError, LogError, WireError
+from grete.errors import Fenced, GreteError, IllegalStateError, LogError, WireError
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.job import JobModel
 from grete.model.messages import SET_JOB_COORDINATOR_METADATA
@@ -93,6 +93,7 @@ class JobCoordinatorMetadataManager:
 
         Raises:
             IllegalStateError: it is None.
+            Fenced: another coordinator has taken over.
             MetadataStoreError: the stream refused; the cause is kept.
         """
         if metadata is None:
@@ -101,5 +102,7 @@ class JobCoordinatorMetadataManager:
             self._stream.put(
                 SET_JOB_COORDINATOR_METADATA, {self._cluster_type: codec.encode(metadata).decode()}
             )
+        except Fenced:
+            raise  # no failure of the store: a coordinator that was paused and succeeded ends with this very word
         except LogError as error:
             raise MetadataStoreError(f"Failed to write the job coordinator metadata. {error}") from error
