@@ -28,6 +28,7 @@ from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
 from grete.keyed_log.coordinator_log import LogContext
 from grete.keyed_log.kafka_client import KafkaClients, KafkaException
 from grete.keyed_log.kafka_compaction import compact_now
+from grete.keyed_log.kafka_epoch import writer_id
 from grete.keyed_log.kafka_header import Origin
 from grete.keyed_log.kafka_ids import AppendIds
 from grete.keyed_log.kafka_reader import LogReader
@@ -244,9 +245,9 @@ class KafkaKeyedLog(KeyedLog):
     def _writer(self, scope: str | None) -> KafkaWriter:
         with self._lock:
             if scope not in self._writers:
-                own = f"tool-{self._incarnation}" if scope is None else f"scope-{scope}"
-                id_ = f"grete-{self._name}-{own}"
-                self._writers[scope] = KafkaWriter(self._clients, self._clock, id_, scope or "")
+                tool = f"grete-{self._name}-tool-{self._incarnation}"
+                id_ = tool if scope is None else writer_id(self._name, scope)
+                self._writers[scope] = KafkaWriter(self._clients, self._clock, id_)
             return self._writers[scope]
 
     def _check_size(self, entry: Entry) -> None:

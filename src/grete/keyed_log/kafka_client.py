@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
 from grete.clock import Clock
 from grete.errors import ConfigError, LogError, MissingExtra
+from grete.keyed_log.kafka_login import SettingsOrigin
 from grete.keyed_log.kafka_settings import KafkaLogSettings
 
 try:
@@ -119,55 +120,110 @@ def done(future: Future[Any], timeout_s: float) -> Any:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", False)) from error
 
 
-class KafkaClients:
-    """Makes clients for one log's topic. `partition(offset)` is its only partition."""
+class KafkaConnection:
+    """Makes clients of a system's brokers, all with the settings that reading and writing exactly once needs."""
 
-    def __init__(self, topic: str, settings: KafkaLogSettings, clock: Clock) -> None:
-        self.topic = topic
+    def __init__(
+        self, client: Mapping[str, str], timeout_s: float, clock: Clock, origin: SettingsOrigin | None = None
+    ) -> None:
+        """`client` are librdkafka's settings, `origin` says what they are called in the configuration."""
+        self.timeout_s = timeout_s
         self._clock = clock
-        self.settings = settings
-        self._refusals = Refusals(settings.origin)
+        self._servers = client.get("bootstrap.servers", "")
+        origin = SettingsOrigin() if origin is None else origin
+        self._refusals = Refusals(origin)
         self._common: dict[str, Any] = {
             "reconnect.backoff.max.ms": 2_000,  # back within 10 s of a broker's return, however long it was away
             "socket.keepalive.enable": True,
             "allow.auto.create.topics": False,
             "logger": _log,
             "error_cb": self._refusals.note,  # without it clients raise fatal errors inside other callbacks
-            **settings.client,
+            **client,
         }
         try:
             self.admin = AdminClient(dict(self._common))
         except KafkaException as error:
-            said, origin = reason_of(error).str(), settings.origin
-            keys = sorted({origin.key(name) for name in settings.client if name in said})
+            said = reason_of(error).str()
+            keys = sorted({origin.key(name) for name in client if name in said})
             way_out = f"; check {', '.join(keys)}" if keys else ""
             raise ConfigError(f"system {origin.system!r}: {said}{way_out}") from error
 
-    def log_in(self) -> None:
+    @property
+    def servers(self) -> str:
+        """The brokers as they are configured."""
+        return self._servers
+
+    def await_login(self, doing: str, topic: str | None = None) -> None:
         """Wait until a broker has answered, `timeout_s` at most. To be called before anything else is asked.
 
         Raises:
             LoginRefused: the brokers do not let us in, or we do not trust them: known within seconds.
             LogError: no answer; with what the client said last.
         """
-        never, deadline_s = threading.Event(), self._clock.monotonic_s() + self.settings.timeout_s
+        never, deadline_s = threading.Event(), self._clock.monotonic_s() + self.timeout_s
         while True:
             try:
-                self.admin.list_topics(self.topic, timeout=_LOGIN_STEP_S)
+                self.admin.list_topics(topic, timeout=_LOGIN_STEP_S)
             except KafkaException as error:
                 self.admin.poll(0)
                 self._refusals.check()
                 if self._clock.monotonic_s() >= deadline_s:
                     said = f"{describe(reason_of(error))}{self._refusals.last_words()}"
-                    raise LogError(f"opening topic {self.topic}: {said}") from error
+                    raise LogError(f"{doing}: {said}") from error
             else:
                 return
             self._clock.wait(never, _RETRY_S)
 
-    @property
-    def servers(self) -> str:
-        """The brokers as they are configured."""
-        return self.settings.client.get("bootstrap.servers", "")
+    def new_consumer(self, doing: str, more: Mapping[str, Any]) -> Consumer:
+        """One that reads what is committed, joins no group and says so when an offset is not there."""
+        fixed = {
+            "group.id": "grete-reader",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+        }
+        with translated(doing):
+            return Consumer({**self._common, **fixed, **more})
+
+    def new_producer(self, doing: str, transactional_id: str, more: Mapping[str, Any]) -> Producer:
+        """One of a transactional id, not opened yet."""
+        fixed = {"transactional.id": transactional_id, "acks": "all"}
+        with translated(doing):
+            return Producer({**self._common, **fixed, **more})
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, OffsetSpec], *, is_stable: bool
+    ) -> dict[TopicPartition, int]:
+        """What the brokers answer for each partition; with `is_stable`, ends only as far as no transaction is open.
+
+        Raises:
+            KafkaException: no answer for the whole timeout, or no such partition.
+        """
+        level = IsolationLevel.READ_COMMITTED if is_stable else IsolationLevel.READ_UNCOMMITTED
+        deadline_s, never = self._clock.monotonic_s() + self.timeout_s, threading.Event()
+        wait_s = min(self.timeout_s, _REQUEST_S)  # a dead leader does not answer: ask who leads now
+        while True:
+            futures = self.admin.list_offsets(dict(wanted), isolation_level=level, request_timeout=wait_s)
+            try:
+                return {where: int(done(futures[where], wait_s + 1).offset) for where in wanted}
+            except KafkaException as error:
+                if not is_temporary(reason_of(error)) or self._clock.monotonic_s() >= deadline_s:
+                    raise
+            self._clock.wait(never, _RETRY_S)
+
+
+class KafkaClients(KafkaConnection):
+    """Makes clients for one log's topic. `partition(offset)` is its only partition."""
+
+    def __init__(self, topic: str, settings: KafkaLogSettings, clock: Clock) -> None:
+        super().__init__(settings.client, settings.timeout_s, clock, settings.origin)
+        self.topic = topic
+        self.settings = settings
+
+    def log_in(self) -> None:
+        """See `await_login`."""
+        self.await_login(f"opening topic {self.topic}", self.topic)
 
     def partition(self, offset: int) -> TopicPartition:
         """The topic's partition at an offset."""
@@ -177,7 +233,6 @@ class KafkaClients:
         """Committed records only, no group, an event at the end. It waits `fetch_wait_ms` there for more."""
         return self._consumer(
             {
-                "group.id": "grete-reader",
                 "enable.partition.eof": True,
                 "check.crcs": True,
                 "fetch.wait.max.ms": fetch_wait_ms,
@@ -194,38 +249,33 @@ class KafkaClients:
         return self._consumer({"group.id": name})
 
     def _consumer(self, more: dict[str, Any]) -> Consumer:
-        fixed = {
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "error",
-        }
-        with translated(f"making a consumer of {self.topic}"):
-            consumer = Consumer({**self._common, **fixed, **more})
+        doing = f"making a consumer of {self.topic}"
+        consumer = self.new_consumer(doing, more)
+        with translated(doing):
             # Asked for at once, metadata is there in milliseconds; else the client looks for it every 500 ms.
             consumer.list_topics(self.topic, timeout=self.settings.timeout_s)
-            return consumer
+        return consumer
 
     def producer(self, transactional_id: str) -> Producer:
         """One whose batches grow until they are flushed, so that an append is one batch while it fits."""
         largest = self.settings.max_message_bytes
-        with translated(f"making a producer of {self.topic}"):
-            producer = Producer(
-                {
-                    **self._common,
-                    "transactional.id": transactional_id,
-                    "transaction.timeout.ms": round(self.settings.transaction_timeout_s * 1000),
-                    "acks": "all",
-                    "linger.ms": round(self.settings.transaction_timeout_s * 500),
-                    "batch.size": max(largest - _OVERHEAD_BYTES, 1),
-                    "batch.num.messages": 1_000_000,
-                    "message.max.bytes": largest + _OVERHEAD_BYTES,
-                    "queue.buffering.max.messages": 0,
-                    "queue.buffering.max.kbytes": 2_147_483_647,
-                }
-            )
+        doing = f"making a producer of {self.topic}"
+        producer = self.new_producer(
+            doing,
+            transactional_id,
+            {
+                "transaction.timeout.ms": round(self.settings.transaction_timeout_s * 1000),
+                "linger.ms": round(self.settings.transaction_timeout_s * 500),
+                "batch.size": max(largest - _OVERHEAD_BYTES, 1),
+                "batch.num.messages": 1_000_000,
+                "message.max.bytes": largest + _OVERHEAD_BYTES,
+                "queue.buffering.max.messages": 0,
+                "queue.buffering.max.kbytes": 2_147_483_647,
+            },
+        )
+        with translated(doing):
             producer.list_topics(self.topic, timeout=self.settings.timeout_s)
-            return producer
+        return producer
 
     def end(self, *, is_stable: bool) -> int:
         """The offset after the last one; with `is_stable` only as far as no transaction is open.
@@ -233,20 +283,13 @@ class KafkaClients:
         Raises:
             KafkaException: no answer for the whole timeout.
         """
-        level = IsolationLevel.READ_COMMITTED if is_stable else IsolationLevel.READ_UNCOMMITTED
         where, never = self.partition(0), threading.Event()
-        deadline_s = self._clock.monotonic_s() + self.settings.timeout_s
-        wait_s = min(self.settings.timeout_s, _REQUEST_S)  # a dead leader does not answer: ask who leads now
+        deadline_s = self._clock.monotonic_s() + self.timeout_s
         while True:
-            futures = self.admin.list_offsets(
-                {where: OffsetSpec.latest()}, isolation_level=level, request_timeout=wait_s
-            )
-            try:
-                offset = int(done(futures[where], wait_s + 1).offset)
-                if offset < 0:  # a leader that has just begun does not know yet, and says so without an error
-                    raise KafkaException(KafkaError(KafkaError._NOENT, "the end is not known yet"))
+            offset = self.list_offsets({where: OffsetSpec.latest()}, is_stable=is_stable)[where]
+            if offset >= 0:
                 return offset
-            except KafkaException as error:
-                if not is_temporary(reason_of(error)) or self._clock.monotonic_s() >= deadline_s:
-                    raise
+            # a leader that has just begun does not know yet, and says so without an error
+            if self._clock.monotonic_s() >= deadline_s:
+                raise KafkaException(KafkaError(KafkaError._NOENT, "the end is not known yet"))
             self._clock.wait(never, _RETRY_S)

@@ -43,7 +43,7 @@ class KafkaRegister:
         self._settings = settings
         self._clock = clock
         self._reader = LogReader(clients, clock)
-        self._writer = KafkaWriter(clients, clock, f"grete-{name}", "")
+        self._writer = KafkaWriter(clients, clock, f"grete-{name}")
         self._origin = Origin(None, uuid.uuid4().hex, "")
         self._value: bytes | None = None
 

@@ -1,0 +1,73 @@
+"""Where the brokers keep a scope's epoch: an offset committed in a group that nobody joins.
+
+It takes no room in the log, and the group coordinator answers for it in one request.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer, KafkaException
+
+from grete.clock import Clock
+from grete.keyed_log.kafka_client import KafkaClients, describe, is_final, reason_of
+from grete.keyed_log.kafka_producer import NotWritten, TransactionalProducer, not_written
+
+_REQUEST_S = 5.0
+
+
+def writer_id(topic: str, scope: str) -> str:
+    """The transactional id, and the group, of a scope's writer of a topic."""
+    return f"grete-{topic}-scope-{scope}"
+
+
+class ScopeEpoch:
+    """The epoch of one scope, as an offset of the topic's partition in the group `id_`."""
+
+    def __init__(self, clients: KafkaClients, id_: str) -> None:
+        self._clients = clients
+        self._id = id_
+        self._group: Consumer | None = None
+
+    def _consumer(self) -> Consumer:
+        if self._group is None:
+            self._group = self._clients.group(self._id)
+        return self._group
+
+    def stored(self) -> int | None:
+        """The epoch as the brokers have it; None when nobody wrote one, or it was forgotten.
+
+        Raises:
+            NotWritten: no answer.
+        """
+        try:
+            where = [self._clients.partition(0)]
+            wait_s = min(self._clients.timeout_s, _REQUEST_S)
+            found = self._consumer().committed(where, timeout=wait_s)[0]
+        except KafkaException as error:
+            raise not_written(error) from error
+        if found.error is not None:
+            raise NotWritten(describe(found.error), is_final=is_final(found.error))
+        return found.offset if found.offset >= 0 else None
+
+    def send(self, writer: TransactionalProducer, epoch: int, deadline_s: float, clock: Clock) -> None:
+        """Write the epoch in the writer's transaction.
+
+        Raises:
+            KafkaException: refused, or no answer.
+        """
+        metadata = self._consumer().consumer_group_metadata()
+        while True:
+            try:
+                writer.producer.send_offsets_to_transaction(
+                    [self._clients.partition(epoch)], metadata, writer.left_s(deadline_s)
+                )
+            except KafkaException as error:
+                if not reason_of(error).retriable() or clock.monotonic_s() >= deadline_s:
+                    raise
+            else:
+                return
+
+    def close(self) -> None:
+        """Release the consumer."""
+        if self._group is not None:
+            self._group.close()
+            self._group = None
