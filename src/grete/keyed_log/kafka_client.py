@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
@@ -93,6 +93,13 @@ _TEMPORARY = frozenset(
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
         KafkaError._NOENT,  # no partition leader known, as while brokers come back
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,  # also a leader that does not know yet that it is one
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REQUEST_TIMED_OUT,
     }
 )
 
@@ -192,6 +199,22 @@ class KafkaConnection:
         with translated(doing):
             return Producer({**self._common, **fixed, **more})
 
+    def ends(self, partitions: Sequence[TopicPartition], *, is_stable: bool) -> dict[TopicPartition, int]:
+        """The offset after the last one of each; with `is_stable` only as far as no transaction is open.
+
+        Raises:
+            KafkaException: no answer for the whole timeout, or no such partition.
+        """
+        deadline_s, never = self._clock.monotonic_s() + self.timeout_s, threading.Event()
+        while True:
+            ends = self.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest()), is_stable=is_stable)
+            if all(end >= 0 for end in ends.values()):
+                return ends
+            # a leader that has just begun does not know yet, and says so without an error
+            if self._clock.monotonic_s() >= deadline_s:
+                raise KafkaException(KafkaError(KafkaError._NOENT, "the end is not known yet"))
+            self._clock.wait(never, _RETRY_S)
+
     def list_offsets(
         self, wanted: Mapping[TopicPartition, OffsetSpec], *, is_stable: bool
     ) -> dict[TopicPartition, int]:
@@ -283,13 +306,5 @@ class KafkaClients(KafkaConnection):
         Raises:
             KafkaException: no answer for the whole timeout.
         """
-        where, never = self.partition(0), threading.Event()
-        deadline_s = self._clock.monotonic_s() + self.timeout_s
-        while True:
-            offset = self.list_offsets({where: OffsetSpec.latest()}, is_stable=is_stable)[where]
-            if offset >= 0:
-                return offset
-            # a leader that has just begun does not know yet, and says so without an error
-            if self._clock.monotonic_s() >= deadline_s:
-                raise KafkaException(KafkaError(KafkaError._NOENT, "the end is not known yet"))
-            self._clock.wait(never, _RETRY_S)
+        where = self.partition(0)
+        return self.ends([where], is_stable=is_stable)[where]

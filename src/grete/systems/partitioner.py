@@ -1,7 +1,21 @@
-"""Which partition a key belongs to: Kafka's default partitioner, so that streams can move there and back."""
+"""Which partition a key belongs to: by Kafka's default, so that streams can move there and back, or by Samza's."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from grete.api import Serde
+from grete.config.streams import stream_property
+from grete.errors import ConfigError
+from grete.model.ids import SystemStream
+from grete.serdes import stream_serdes
+from grete.serdes.builtin import IntegerSerde, LongSerde, StringSerde
+from grete.wire.java_hash import string_hash
+
+Partitioner = Callable[[bytes, int], int]
+"""(key, number of partitions) -> partition."""
+
+_INT_MIN = -(1 << 31)
 _MASK = 0xFFFFFFFF
 _M = 0x5BD1E995
 
@@ -29,3 +43,54 @@ def murmur2(data: bytes) -> int:
 def partition_of(key: bytes, partitions: int) -> int:
     """The partition that Kafka's Java client chooses for a record with this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def samza_partition_of(serde: Serde) -> Partitioner:
+    """The partitioner of Samza's Kafka producer: the key object's `hashCode`, whose sign is dropped.
+
+    Java's hash of an array is its address and that of a JSON document depends on its classes, so such keys go where
+    Kafka's own partitioner puts them. Strings, integers and longs go where the real Samza puts them.
+    """
+    hash_of = _hash_of(serde)
+
+    def choose(key: bytes, partitions: int) -> int:
+        hash_code = hash_of(key)
+        if hash_code is None:
+            return partition_of(key, partitions)
+        return 0 if hash_code == _INT_MIN else abs(hash_code) % partitions
+
+    return choose
+
+
+def _hash_of(serde: Serde) -> Callable[[bytes], int | None]:
+    if isinstance(serde, StringSerde):
+        return lambda key: string_hash(key.decode("utf-8", "replace"))
+    if isinstance(serde, IntegerSerde):
+        return lambda key: int.from_bytes(key, "big", signed=True)
+    if isinstance(serde, LongSerde):
+        return _long_hash
+    return lambda key: None
+
+
+def _long_hash(key: bytes) -> int:
+    number = int.from_bytes(key, "big")
+    return int.from_bytes(((number ^ number >> 32) & _MASK).to_bytes(4, "big"), "big", signed=True)
+
+
+PARTITIONERS = ("samza", "kafka")
+
+
+def kafka_partitioner(config: Mapping[str, str], stream: SystemStream) -> Partitioner:
+    """What chooses the partitions of an output on Kafka: `samza.partitioner` of the stream, else of its system.
+
+    Without either it is Samza's, so that a ported job's keys stay where they are.
+
+    Raises:
+        ConfigError: another name.
+    """
+    name = stream_property(config, stream, "samza.partitioner") or PARTITIONERS[0]
+    if name not in PARTITIONERS:
+        raise ConfigError(
+            f"samza.partitioner of {stream} is {name!r}; it is one of {', '.join(PARTITIONERS)}"
+        )
+    return partition_of if name == "kafka" else samza_partition_of(stream_serdes(stream, config).key)

@@ -98,6 +98,15 @@ STREAM_KEY_SERDE = Key(
     spellings=(f"{_LEGACY}.samza.key.serde",),
     default_doc="the system's",
 )
+STREAM_PARTITIONER = Key(
+    "streams.%s.samza.partitioner",
+    one_of("samza", "kafka"),
+    "samza",
+    _QUERY,
+    "What chooses the partition of a key that a task sends to Kafka: Samza's `hashCode` of strings, integers and "
+    "longs, or Kafka's own murmur2. Keys of other kinds always go by murmur2.",
+    spellings=(f"{_LEGACY}.samza.partitioner",),
+)
 STREAM_MSG_SERDE = Key(
     "streams.%s.samza.msg.serde",
     TEXT,

@@ -162,6 +162,23 @@ SKIP_EXCEPTIONS = Key(
 SKIP_TIMEOUTS = Key(
     "task.commit.skip.commit.timeout.max.limit", NATURAL, "2", _QUERY, "How many.", no_effect=_BATCH
 )
+COMMIT_GROUPS = Key(
+    "task.commit.groups",
+    COUNT,
+    "8",
+    _CONTAINER,
+    "On Kafka: so many transactions commit a container's batch, each by the executor that ran its tasks. No more "
+    "Spark tasks than this run at once, and tasks share them. A new number takes effect when the container starts.",
+)
+TRANSACTION_TIMEOUT = Key(
+    "task.commit.transaction.timeout.ms",
+    MILLISECONDS,
+    "60000",
+    _CONTAINER,
+    "On Kafka: how long a transaction may take before the brokers abort it. An executor that stops in the middle of "
+    "one holds readers of its outputs back for as long.",
+    unit="ms",
+)
 MAX_CONCURRENCY = Key(
     "task.max.concurrency",
     COUNT,
