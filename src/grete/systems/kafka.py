@@ -39,6 +39,8 @@ def open_kafka_system(context: SystemContext) -> KafkaSystem:
 
     Raises:
         ConfigError: no brokers, or settings that only Java can use.
+        LoginRefused: the brokers do not let us in.
+        LogError: no broker answers.
         MissingExtra: confluent-kafka is not installed.
     """
     return KafkaSystem(context.config, context.name, context.clock)
@@ -55,7 +57,10 @@ class KafkaSystem(System):
         self._transaction_timeout_s = (
             int(config.get(TRANSACTION_TIMEOUT.name, TRANSACTION_TIMEOUT.default or "")) / 1000
         )
-        self._connection = KafkaConnection(self._log_settings.client, self._log_settings.timeout_s, clock)
+        self._connection = KafkaConnection(
+            self._log_settings.client, self._log_settings.timeout_s, clock, self._log_settings.origin
+        )
+        self._connection.await_login(f"opening system {name!r}")
         self._topics = Topics(self._connection, name, clock)
         slots = int(config.get(COMMIT_GROUPS.name, COMMIT_GROUPS.default or ""))
         self._fences = Fences(self._log_settings, clock, slots)
