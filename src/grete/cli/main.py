@@ -30,6 +30,7 @@ COMMANDS = {
     "stream": "create, append to, dump, tail and write streams",
     "history": "deployments, attempts, exits, changes",
     "doctor": "check this machine, and a job's configuration",
+    "migrate": "say what of a Samza job carries over",
 }
 EXIT_INTERRUPTED = 130
 

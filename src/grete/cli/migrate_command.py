@@ -1,0 +1,125 @@
+"""`grete migrate samza --check FILE`: what of a Samza job carries over, key by key; nothing is run or changed."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grete.cli.options import add_common_options
+from grete.cli.output import cell, print_json
+
+if TYPE_CHECKING:
+    from grete.migration.check import Migration
+    from grete.migration.note import Note
+
+_EPILOG = (
+    "Exit code 0: nothing stands in the way but code that is to be ported; 1: something will not work. "
+    "No broker is asked without --coordinator-stream."
+)
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    origins = parser.add_subparsers(dest="origin", required=True, metavar="samza")
+    samza = origins.add_parser("samza", help="a job of Apache Samza", epilog=_EPILOG)
+    samza.add_argument(
+        "--check", nargs="+", required=True, metavar="FILE", help="the job's configuration; later ones win"
+    )
+    samza.add_argument("--write", metavar="FILE", help="write the .properties file that grete runs")
+    add_common_options(samza)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check, print, write; exit 1 when something will not work."""
+    from grete.migration.check import check
+    from grete.migration.write import written_properties
+
+    migration = check(_loaded(options.check))
+    if options.write:
+        text = written_properties(migration, ", ".join(Path(path).name for path in options.check))
+        with Path(options.write).open("x", encoding="utf-8") as file:  # a file that is there is not replaced
+            Path(options.write).chmod(0o600)
+            file.write(text)
+    if options.output == "json":
+        print_json(_document(migration))
+    else:
+        _print(migration)
+    return 1 if migration.blocks else 0
+
+
+def _loaded(paths: list[str]) -> dict[str, str]:
+    """The files as they are: without what grete adds when a job is submitted."""
+    from grete.config.load import config_path, load_file
+
+    config: dict[str, str] = {}
+    for path in paths:
+        config |= load_file(config_path(path))
+    return config
+
+
+def _document(migration: Migration) -> dict[str, Any]:
+    from grete.migration.application import METHODS
+
+    return {
+        "blocks": migration.blocks,
+        "counts": _counts(migration),
+        "keys": [_row(migration, note) for note in migration.notes],
+        "methods": [{"samza": samza, "grete": ours} for samza, ours in METHODS]
+        if migration.needs_port
+        else [],
+    }
+
+
+def _row(migration: Migration, note: Note) -> dict[str, Any]:
+    from grete.config.redact import redact_value
+
+    value = migration.config.get(note.key)
+    return {
+        "section": note.section.value,
+        "key": note.key,
+        "value": None if value is None else redact_value(note.key, value),
+        "outcome": note.outcome.value,
+        "says": note.says,
+        "way_out": note.way_out,
+        "changes": dict(note.changes),
+    }
+
+
+def _counts(migration: Migration) -> dict[str, int]:
+    from grete.migration.note import Outcome
+
+    found = Counter(note.outcome for note in migration.notes)
+    return {outcome.value: found[outcome] for outcome in Outcome}
+
+
+def _print(migration: Migration) -> None:
+    section = ""
+    for note in migration.notes:
+        if note.section.value != section:
+            section = note.section.value
+            print(f"\n{section}" if note is not migration.notes[0] else section)
+        _print_note(_row(migration, note))
+    if migration.needs_port:
+        _print_methods()
+    print("\n" + ", ".join(f"{count} {outcome}" for outcome, count in _counts(migration).items()))
+
+
+def _print_note(row: dict[str, Any]) -> None:
+    value = "" if row["value"] is None else f"={cell(row['value']) if row['value'] else ''}"
+    print(f"  {row['outcome']:<13}  {row['key']}{value}")
+    becomes = [f"{key}={new}" if new is not None else f"without {key}" for key, new in row["changes"].items()]
+    for line in (row["says"], ", ".join(becomes), row["way_out"]):
+        if line:
+            print(f"{'':17}{line}")
+
+
+def _print_methods() -> None:
+    from grete.migration.application import METHODS
+
+    print("\nSamza's methods in Python")
+    width = max(len(samza) for samza, _ in METHODS)
+    for samza, ours in METHODS:
+        print(f"  {samza:<{width}}  {ours}")

@@ -1,0 +1,126 @@
+"""The application: Java code has to be written again; what each of Samza's methods is called in Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from grete.config import aliases
+from grete.config.key import CLASS
+from grete.config.key_tables import job
+from grete.migration.note import Note, Notes, Outcome, Section
+
+METHODS: tuple[tuple[str, str], ...] = (
+    ("class Task implements StreamTask, InitableTask", "class Task(grete.StreamTask)"),
+    ("init(Context context)", "init(self, context)"),
+    ("process(envelope, collector, coordinator)", "process(self, envelope, collector, coordinator)"),
+    ("AsyncStreamTask.processAsync(envelope, collector, coordinator, callback)", "process, which returns when done"),
+    ("WindowableTask.window(collector, coordinator)", "window(self, collector, coordinator)"),
+    ("ClosableTask.close()", "close(self)"),
+    ("envelope.getKey(), getMessage(), getOffset()", "envelope.key, .message, .offset"),
+    ("envelope.getSystemStreamPartition(), getEventTime()", ".system_stream_partition, .timestamp_ms"),
+    ('collector.send(new OutgoingMessageEnvelope(new SystemStream("kafka", "out"), key, message))',
+     'collector.send("kafka.out", message, key=key)'),
+    ("OutgoingMessageEnvelope(stream, partitionKey, key, message)", "send(..., partition=number of the partition)"),
+    ("coordinator.commit(RequestScope)", "coordinator.commit(); every batch commits"),
+    ("coordinator.shutdown(RequestScope.CURRENT_TASK)", "coordinator.shutdown()"),
+    ("coordinator.shutdown(RequestScope.ALL_TASKS_IN_CONTAINER)", "coordinator.shutdown(all_tasks=True)"),
+    ('context.getTaskContext().getStore("s")', 'context.store("s")'),
+    ("getTaskModel().getTaskName(), getSystemStreamPartitions()", "context.task_name, .system_stream_partitions"),
+    ("context.getJobContext().getConfig()", "context.config"),
+    ("KeyValueStore get, put, delete, getAll, range, all", "get, put, delete, get_all, range, all"),
+    ("KeyValueStore.putAll, deleteAll, flush", "put and delete in a loop; a batch's commit is the flush"),
+    ("StreamApplication.describe: map, filter, flatMap, sendTo", "StreamTask.process, or a grete.DataFramePipeline"),
+    ("StreamApplication.describe: window, join, partitionBy", "grete.DataFramePipeline: groupBy, join in Spark SQL"),
+)  # fmt: skip
+"""(Samza's, grete's)."""
+_PACKAGE_END = re.compile(r"([A-Za-z_$][\w$]*)$")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def application(config: Mapping[str, str]) -> Notes:
+    """The code, the inputs it reads, the launcher."""
+    yield from _code(config)
+    yield from _inputs(config)
+    yield from _launcher(config)
+    for name in ("app.name", "app.id"):
+        if name in config:
+            yield Note(Section.APPLICATION, name, Outcome.AS_IS, f"names the job, as job.{name[4:]} does")
+
+
+def _code(config: Mapping[str, str]) -> Notes:
+    for key in ("task.class", "app.class"):
+        value = config.get(key, "").strip()
+        if not value:
+            continue
+        if CLASS.problem(value) is None:
+            yield Note(Section.APPLICATION, key, Outcome.AS_IS, "is written in Python")
+            continue
+        ported = python_class(value)
+        kind = "grete.StreamTask"
+        if key == "app.class":
+            kind += " (task.class) or a grete.DataFramePipeline (app.class)"
+        changes: dict[str, str | None] = {key: None, "task.class": ported}
+        yield Note(
+            Section.APPLICATION,
+            key,
+            Outcome.PORT,
+            f"{value} is Java; write it as a {kind}",
+            "set job.application.path to the folder of its module",
+            changes if key == "task.class" or "task.class" not in config else {key: None},
+        )
+    if not config.get("task.class", "").strip() and not config.get("app.class", "").strip():
+        yield Note(
+            Section.APPLICATION,
+            "task.class",
+            Outcome.BLOCKS,
+            "no application is named: app.main.class builds it in code" if "app.main.class" in config else "",
+            "write the application as a grete.StreamTask and name it: task.class=module:Class",
+        )
+
+
+def python_class(java: str) -> str:
+    """Where the ported class is looked for: `com.example.PageViews` -> `page_views:PageViews`."""
+    match = _PACKAGE_END.search(java)
+    name = match[1].replace("$", "_") if match else "Task"
+    return f"{_HUMP.sub('_', name).lower()}:{name}"
+
+
+def _inputs(config: Mapping[str, str]) -> Notes:
+    if config.get("task.inputs", "").strip() or config.get("job.config.rewriters", "").strip():
+        return
+    known = sorted({key.split(".")[1] for key in config if key.startswith("streams.") and key.count(".") > 1})
+    hint = f" (streams with settings here: {', '.join(known)})" if known else ""
+    yield Note(
+        Section.APPLICATION,
+        "task.inputs",
+        Outcome.BLOCKS,
+        "not set: the streams that the application reads are named in its Java code",
+        f"set task.inputs=system.stream[,system.stream] to those of its input descriptors{hint}",
+    )
+
+
+def _launcher(config: Mapping[str, str]) -> Notes:
+    key = job.FACTORY.name
+    if key not in config:
+        return
+    launcher = aliases.canonical(aliases.LAUNCHERS, config[key])
+    if job.LAUNCHER.type.problem(launcher) is None:
+        yield Note(Section.APPLICATION, key, Outcome.AS_IS, f"job.launcher={launcher}")
+    elif launcher == "spark-submit":
+        yield Note(
+            Section.APPLICATION,
+            key,
+            Outcome.MAPPED,
+            "containers are Spark applications whose drivers run beside the coordinator; executors run where "
+            "spark.master says (yarn, k8s://..., spark://...; local[*] when it is not set)",
+            changes={job.LAUNCHER.name: "process"},
+        )
+    else:
+        yield Note(
+            Section.APPLICATION,
+            key,
+            Outcome.MAPPED,
+            f"{config[key]} is no factory of Samza's; containers are processes of this machine",
+            changes={job.LAUNCHER.name: "process"},
+        )

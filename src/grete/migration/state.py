@@ -1,0 +1,231 @@
+"""Stores, changelogs, checkpoints, coordination and the cluster manager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grete.config import aliases
+from grete.config.stores import changelog_stream, store_names
+from grete.migration.note import Note, Notes, Outcome, Section
+from grete.model.ids import JobId
+
+_BLOB = "BlobStore"
+_KAFKA_STATE = "org.apache.samza.storage.KafkaChangelogStateBackendFactory"
+_KAFKA_CHECKPOINTS = "org.apache.samza.checkpoint.kafka.KafkaCheckpointManagerFactory"
+_SPARKS = {
+    "cluster-manager.container.memory.mb": "spark.executor.memory={}m",
+    "yarn.container.memory.mb": "spark.executor.memory={}m",
+    "cluster-manager.container.cpu.cores": "spark.executor.cores={}",
+    "yarn.container.cpu.cores": "spark.executor.cores={}",
+    "yarn.am.container.memory.mb": "spark.driver.memory={}m",
+    "yarn.am.container.cpu.cores": "spark.driver.cores={}",
+    "yarn.queue": "spark.yarn.queue={}",
+    "yarn.container.label": "spark.yarn.executor.nodeLabelExpression={}",
+    "yarn.am.container.label": "spark.yarn.am.nodeLabelExpression={}",
+    "yarn.kerberos.principal": "spark.kerberos.principal={}",
+    "yarn.kerberos.keytab": "spark.kerberos.keytab={}",
+    "yarn.package.path": "spark.archives, or job.application.path: there is no package to download",
+    "task.opts": "spark.executor.extraJavaOptions (memory is spark.executor.memory)",
+    "yarn.am.opts": "spark.driver.extraJavaOptions (memory is spark.driver.memory)",
+    "job.container.thread.pool.size": "spark.executor.cores, and spark.executor.instances",
+}
+
+
+def stores(config: Mapping[str, str]) -> Notes:
+    """Each store, what it is rebuilt from, and what of its settings is gone."""
+    job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
+    for store in store_names(config):
+        prefix = f"stores.{store}."
+        if not config.get(f"{prefix}changelog", "").strip():
+            yield Note(
+                Section.STORES,
+                f"{prefix}changelog",
+                Outcome.MAPPED,
+                f"not set: Samza's store has no changelog; grete keeps one, {changelog_stream(store, job, config)}",
+                changes={f"{prefix}changelog": changelog_stream(store, job, config)},
+            )
+        else:
+            yield Note(
+                Section.STORES,
+                f"{prefix}changelog",
+                Outcome.AS_IS,
+                "each task's store is rebuilt from the partition that the coordinator stream gives it",
+            )
+        yield from _filled_otherwise(config, prefix)
+        yield from _expiring(config, prefix)
+    for key in ("stores.backup.factories", "stores.restore.factories"):
+        yield from _back_end(config, key)
+
+
+def _filled_otherwise(config: Mapping[str, str], prefix: str) -> Notes:
+    for name in ("backup.factories", "restore.factories"):
+        yield from _back_end(config, prefix + name)
+    key = f"{prefix}side.inputs"
+    if config.get(key, "").strip():
+        yield Note(
+            Section.STORES,
+            key,
+            Outcome.BLOCKS,
+            "stores are filled from `process` only",
+            f"remove {key}*, add the stream to task.inputs with samza.bootstrap=true, and put what it brings",
+        )
+
+
+def _back_end(config: Mapping[str, str], key: str) -> Notes:
+    value = config.get(key, "")
+    if _BLOB in value:
+        yield Note(
+            Section.STORES,
+            key,
+            Outcome.BLOCKS,
+            "the state is in a blob store, which grete does not read",
+            f"run the Samza job once with {key}={value},{_KAFKA_STATE} and a changelog for the store, until it has "
+            "committed; then remove the blob store",
+        )
+    elif value:
+        yield Note(Section.STORES, key, Outcome.NO_EFFECT, "state is backed up by changelogs only")
+
+
+def _expiring(config: Mapping[str, str], prefix: str) -> Notes:
+    key = f"{prefix}rocksdb.ttl.ms"
+    if config.get(key, "").strip():
+        yield Note(
+            Section.STORES,
+            key,
+            Outcome.NO_EFFECT,
+            "entries stay until the task deletes them; Samza made the changelog with cleanup.policy=delete for it",
+            "put a time into the value and delete old entries in window(); set cleanup.policy=compact on the topic",
+        )
+
+
+def checkpoints(config: Mapping[str, str]) -> Notes:
+    """Where checkpoints are, and in which version."""
+    key = "task.checkpoint.factory"
+    job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
+    topic = f"__samza_checkpoint_ver_1_for_{str(job.name).replace('_', '-')}_{str(job.id).replace('_', '-')}"
+    value = config.get(key, "")
+    kind = aliases.canonical(aliases.CHECKPOINTS, value)
+    if not value:
+        yield Note(
+            Section.CHECKPOINTS,
+            key,
+            Outcome.MAPPED,
+            f"not set: Samza keeps no checkpoints; grete does, in {topic}",
+            changes={key: _KAFKA_CHECKPOINTS},
+        )
+    elif kind == "grete.checkpoint.log":
+        yield Note(
+            Section.CHECKPOINTS,
+            key,
+            Outcome.AS_IS,
+            f"checkpoints of the topic {topic} are continued, and go there",
+        )
+    elif kind == "grete.checkpoint.azure-table" or kind not in aliases.known_names(aliases.CHECKPOINTS):
+        yield Note(
+            Section.CHECKPOINTS,
+            key,
+            Outcome.BLOCKS,
+            "this store of checkpoints cannot be read",
+            "write them to a file with Samza's checkpoint tool, keep them in the checkpoint log from now on, and take "
+            "the file in with grete checkpoint overwrite",
+            {key: _KAFKA_CHECKPOINTS},
+        )
+    yield from _versions(config)
+
+
+def _versions(config: Mapping[str, str]) -> Notes:
+    key = "task.checkpoint.write.versions"
+    versions = {version.strip() for version in config.get(key, "1,2").split(",")}
+    if "1" not in versions:
+        yield Note(
+            Section.CHECKPOINTS,
+            key,
+            Outcome.BLOCKS,
+            "the job writes version 2 alone, and grete continues from version 1 (it writes both)",
+            f"run the Samza job once with {key}=1,2 until it has committed",
+            {key: "1,2"},
+        )
+    elif key in config:
+        yield Note(Section.CHECKPOINTS, key, Outcome.NO_EFFECT, "both versions are written")
+
+
+def coordination(config: Mapping[str, str]) -> Notes:
+    """Who leads, how partitions become tasks."""
+    key = "job.coordinator.factory"
+    kind = aliases.canonical(aliases.COORDINATION, config.get(key, ""))
+    if key not in config:
+        yield Note(
+            Section.COORDINATION,
+            key,
+            Outcome.AS_IS,
+            "not set: coordinators are elected on the system of the coordinator stream",
+        )
+    elif kind in ("zookeeper", "passthrough") or kind not in aliases.known_names(aliases.COORDINATION):
+        yield Note(
+            Section.COORDINATION,
+            key,
+            Outcome.MAPPED,
+            "coordinators are elected on the system of the coordinator stream; none runs without one",
+            changes={key: None},
+        )
+    elif kind == "azure":
+        yield Note(
+            Section.COORDINATION,
+            key,
+            Outcome.MAPPED,
+            "coordinators are elected on the system of the coordinator stream, not in Azure's storage",
+            changes={key: None},
+        )
+    yield from _own_classes(config)
+    count = config.get("job.container.count", config.get("yarn.container.count", "1")).strip()
+    if count not in ("", "1"):
+        yield Note(
+            Section.COORDINATION,
+            "job.container.count",
+            Outcome.AS_IS,
+            f"{count} containers are {count} Spark applications; one that scales out by executors needs less memory",
+        )
+
+
+_GROUPERS = {
+    "job.systemstreampartition.grouper.factory": aliases.SSP_GROUPERS,
+    "task.name.grouper.factory": aliases.TASK_GROUPERS,
+}
+
+
+def _own_classes(config: Mapping[str, str]) -> Notes:
+    for key, group in _GROUPERS.items():
+        if key in config and aliases.canonical(group, config[key]) not in aliases.known_names(group):
+            yield Note(
+                Section.COORDINATION,
+                key,
+                Outcome.BLOCKS,
+                f"{config[key]} is Java",
+                f"use one of {', '.join(aliases.known_names(group))}; another grouper makes other tasks, whose state "
+                "and checkpoints are other ones",
+            )
+    for key, value in config.items():
+        if key.startswith("job.config.rewriter.") and key.endswith(".class") and key.count(".") == 4:
+            name = aliases.canonical(aliases.REWRITERS, value)
+            if name not in aliases.known_names(aliases.REWRITERS) and ":" not in value:
+                yield Note(
+                    Section.COORDINATION,
+                    key,
+                    Outcome.PORT,
+                    f"{value} is Java; write it as a class with rewrite(name, config)",
+                    f"{key}=module:Class",
+                    {key: "rewriters:" + value.rpartition(".")[2]},
+                )
+
+
+def cluster(config: Mapping[str, str]) -> Notes:
+    """What asked YARN for resources, in Spark's words."""
+    for key, words in _SPARKS.items():
+        if key in config:
+            yield Note(
+                Section.CLUSTER,
+                key,
+                Outcome.NO_EFFECT,
+                "Spark asks the cluster manager",
+                words.format(config[key]),
+            )

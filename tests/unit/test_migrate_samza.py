@@ -1,0 +1,177 @@
+"""`grete migrate samza --check` on jobs as Samza's users have them: every key gets an answer, and a way out."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grete.cli.main import main
+from grete.config.load import load, load_file
+from grete.config.validate import check as validated
+from grete.migration.application import python_class
+from grete.migration.check import check
+from grete.migration.note import Outcome
+
+JOBS = Path(__file__).parent / "samza_jobs"
+NAMES = ("parser", "sessions", "hubs")
+Output = pytest.CaptureFixture[str]
+
+
+def notes(name: str, **more: str) -> dict[str, Any]:
+    return {note.key: note for note in check(load_file(JOBS / f"{name}.properties") | more).notes}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_key_gets_one_note(name: str) -> None:
+    config = load_file(JOBS / f"{name}.properties")
+    found = check(config).notes
+    assert config.keys() <= {note.key for note in found}
+    assert len({note.key for note in found}) == len(found)
+    assert all(note.way_out for note in found if note.outcome is Outcome.PORT)
+
+
+def test_a_job_of_the_tutorials_runs_once_its_task_is_ported(capsys: Output) -> None:
+    assert main(["migrate", "samza", "--check", str(JOBS / "parser.properties")]) == 0
+    shown = capsys.readouterr().out
+    assert "0 will not work" in shown
+    assert 'collector.send("kafka.out", message, key=key)' in shown
+
+
+@pytest.mark.parametrize(
+    ("key", "outcome", "says"),
+    [
+        ("task.class", Outcome.PORT, "grete.StreamTask"),
+        ("job.factory.class", Outcome.MAPPED, "spark.master"),
+        ("task.checkpoint.factory", Outcome.AS_IS, "__samza_checkpoint_ver_1_for_edit-parser_1"),
+        ("task.drop.deserialization.errors", Outcome.NO_EFFECT, "task.poison.policy"),
+        ("yarn.queue", Outcome.NO_EFFECT, "spark.yarn.queue=streams"),
+        ("cluster-manager.container.memory.mb", Outcome.NO_EFFECT, "spark.executor.memory=2048m"),
+        ("systems.kafka.samza.factory", Outcome.AS_IS, "`kafka`"),
+        ("systems.kafka.consumer.zookeeper.connect", Outcome.NO_EFFECT, "not ZooKeeper"),
+        ("systems.kafka.consumer.isolation.level", Outcome.MAPPED, "aborted records"),
+        ("systems.kafka.producer.compression.type", Outcome.NO_EFFECT, "Java client"),
+        ("job.coordinator.factory", Outcome.AS_IS, "elected on the system of the coordinator stream"),
+        ("metrics.reporters", Outcome.NO_EFFECT, "/metrics"),
+        ("serializers.registry.metrics.class", Outcome.AS_IS, "`json`"),
+        ("edits.languages", Outcome.AS_IS, "context.config"),
+    ],
+)
+def test_a_stateless_job_on_yarn(key: str, outcome: Outcome, says: str) -> None:
+    note = notes("parser")[key]
+    assert note.outcome is outcome
+    assert says in note.says + note.way_out
+
+
+@pytest.mark.parametrize(
+    ("key", "outcome", "says"),
+    [
+        ("app.class", Outcome.PORT, "grete.DataFramePipeline"),
+        ("app.name", Outcome.AS_IS, "names the job"),
+        ("job.coordinator.factory", Outcome.MAPPED, "elected"),
+        ("job.coordinator.zk.connect", Outcome.NO_EFFECT, "ZooKeeper"),
+        ("task.name.grouper.factory", Outcome.AS_IS, "GroupByContainerIdsFactory"),
+        ("stores.sessions.changelog", Outcome.AS_IS, "rebuilt"),
+        ("stores.sessions.rocksdb.ttl.ms", Outcome.NO_EFFECT, "cleanup.policy=compact"),
+        ("stores.cache.changelog", Outcome.MAPPED, "sessions-2-cache-changelog"),
+        ("serializers.registry.avro-profile.class", Outcome.PORT, "grete.Serde"),
+        ("systems.kafka.producer.partitioner.class", Outcome.NO_EFFECT, "hashCode"),
+        ("systems.kafka.producer.ssl.truststore.location", Outcome.BLOCKS, "ssl.truststore.type=PEM"),
+        ("systems.kafka.producer.ssl.truststore.password", Outcome.AS_IS, "${env:NAME}"),
+    ],
+)
+def test_a_stateful_job_beside_zookeeper(key: str, outcome: Outcome, says: str) -> None:
+    note = notes("sessions")[key]
+    assert note.outcome is outcome
+    assert says in note.says + note.way_out
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("task.inputs", "readings"),
+        ("systems.archive.samza.factory", "to Kafka"),
+        ("stores.latest.backup.factories", "KafkaChangelogStateBackendFactory"),
+        ("stores.profiles.side.inputs", "samza.bootstrap=true"),
+    ],
+)
+def test_what_will_not_work_names_the_way_out(key: str, says: str) -> None:
+    note = notes("hubs")[key]
+    assert note.outcome is Outcome.BLOCKS
+    assert says in note.way_out
+
+
+def test_the_exit_code_says_whether_something_will_not_work(capsys: Output) -> None:
+    assert main(["migrate", "samza", "--check", str(JOBS / "hubs.properties")]) == 1
+    capsys.readouterr()
+    assert main(["migrate", "samza", "--check", str(JOBS / "sessions.properties"), "-o", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["blocks"]
+    assert document["counts"]["will not work"] == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ({"task.checkpoint.write.versions": "2"}, "task.checkpoint.write.versions"),
+        ({"systems.kafka.samza.msg.serde": "serializable"}, "systems.kafka.samza.msg.serde"),
+        ({"job.systemstreampartition.matcher.class": "x.M"}, "job.systemstreampartition.matcher.class"),
+        ({"job.elasticity.factor": "2"}, "job.elasticity.factor"),
+        ({"job.container.count": "many"}, "job.container.count"),
+        ({"task.name.grouper.factory": "com.example.Grouper"}, "task.name.grouper.factory"),
+        (
+            {"task.checkpoint.factory": "org.apache.samza.checkpoint.azure.AzureCheckpointManagerFactory"},
+            "task.checkpoint.factory",
+        ),
+    ],
+)
+def test_what_grete_run_would_refuse_is_told_beforehand(more: dict[str, str], key: str) -> None:
+    assert notes("parser", **more)[key].outcome is Outcome.BLOCKS
+
+
+def test_secrets_are_not_shown(capsys: Output) -> None:
+    main(["migrate", "samza", "--check", str(JOBS / "hubs.properties"), str(JOBS / "sessions.properties")])
+    shown = capsys.readouterr().out
+    assert "changeit" not in shown
+    assert "c2VjcmV0" not in shown
+
+
+def test_the_written_file_is_what_grete_runs(tmp_path: Path, capsys: Output) -> None:
+    out = tmp_path / "ported.properties"
+    assert main(["migrate", "samza", "--check", str(JOBS / "parser.properties"), "--write", str(out)]) == 0
+    config = load([str(out)], {})
+    assert validated(config).errors == ()
+    before = load_file(JOBS / "parser.properties")
+    assert {key for key in config if config[key] != before.get(key)} == {
+        "task.class",
+        "job.launcher",
+        "systems.kafka.consumer.isolation.level",
+    }
+    assert config["task.class"] == "edit_parser_task:EditParserTask"
+    lines = out.read_text().splitlines()
+    at = lines.index("task.class=edit_parser_task:EditParserTask")
+    assert "# task.class=com.example.edits.EditParserTask" in lines[at - 4 : at]
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+
+
+def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path, capsys: Output) -> None:
+    out = tmp_path / "ported.properties"
+    out.write_text("mine")
+    assert main(["migrate", "samza", "--check", str(JOBS / "parser.properties"), "--write", str(out)]) != 0
+    assert out.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("java", "python"),
+    [
+        ("com.example.PageViews", "page_views:PageViews"),
+        ("Task", "task:Task"),
+        ("a.Outer$Inner", "outer_inner:Outer_Inner"),
+        ("a.b.HTTPParser2Task", "httpparser2_task:HTTPParser2Task"),
+    ],
+)
+def test_a_ported_class_is_looked_for_under_its_own_name(java: str, python: str) -> None:
+    assert python_class(java) == python
