@@ -57,7 +57,7 @@ def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClus
     hub = "Endpoint=sb://flights.servicebus.windows.net/;SharedAccessKeyName=all;SharedAccessKey=aGlkZGVuIGluIHNpZ2h0"
     login = BrokerLogin(
         make_authority(directory / "authority"),
-        users={"ann": "wonderland; mad\\hatter", "$ConnectionString": hub},
+        users={"ann": "wonderland-4f1c; mad\\hatter", "$ConnectionString": hub},
         scram_users={"bob": "the-builder"},
         transactional_users=("ann", "bob"),
     )

@@ -117,3 +117,21 @@ def test_a_reference_that_leads_nowhere_is_named(tmp_path: Path) -> None:
     large.write_bytes(b"x" * 70_000)
     with pytest.raises(ConfigError, match="larger than"):
         resolve_secrets(f"${{file:{large}}}")
+
+
+@pytest.mark.parametrize(
+    ("value", "is_shown"),
+    [
+        ('M required username="ann" password="${env:P}";', True),
+        ("M required username=ann password=${file:/p};", True),
+        ('M required username="${env:U}" password="${env:P}";', True),
+        ('M required username="ann" password="x${env:P}";', False),
+        ('M required username="${env:U}" password="hunter2secret";', False),
+        ('M required username="ann" password="${env:P}" clientSecret="hunter2secret";', False),
+        ('M required username="ann";', False),
+    ],
+)
+def test_a_login_whose_secrets_are_references_is_shown(value: str, is_shown: bool) -> None:
+    """Containers get it so, in their environment; nothing of a login that is written out."""
+    shown = redact_value("systems.k.producer.sasl.jaas.config", value)
+    assert shown == (value if is_shown else MASK)

@@ -90,8 +90,10 @@ def test_secrets_are_masked_in_messages_and_in_exceptions(tmp_path: Path, system
 
 def test_a_secret_behind_a_reference_is_masked_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", "from-the-environment")
-    hide = redactor_of({"db.password": "${env:DB_PASSWORD}", "other.secret": "${env:NOT_SET_ANYWHERE}"})
-    assert hide.everything("it is from-the-environment") == f"it is {MASK}"
+    line = 'PlainLoginModule required username="ann" password="${env:DB_PASSWORD}";'
+    for config in ({"db.password": "${env:DB_PASSWORD}"}, {"systems.k.producer.sasl.jaas.config": line}):
+        hide = redactor_of({**config, "other.secret": "${env:NOT_SET_ANYWHERE}"})
+        assert hide.everything("it is from-the-environment") == f"it is {MASK}"
 
 
 def test_the_handler_is_gone_afterwards_and_nothing_is_attached_without_a_system(tmp_path: Path) -> None:

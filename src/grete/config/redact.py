@@ -36,6 +36,7 @@ _WORDS_OF_ASSIGNED = ("passw", "pwd", "secret", "token", "key", "sharedaccess", 
 """Looked for first: the pattern alone takes a second for 5 MB."""
 _BEARER = re.compile(r"(?P<name>\bBearer )[A-Za-z0-9._~+/=-]+", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{(?:env|file):[^{}]+\}")
+_JAAS_OPTION = re.compile(r"""\b(\w+)\s*=\s*("[^"]*"|'[^']*'|[^\s;"']*)""")
 _SHORTEST = 6
 """A secret of fewer characters is not looked for in texts: masking every "true" would hide nothing."""
 
@@ -63,9 +64,17 @@ def redact(config: Mapping[str, str]) -> dict[str, str]:
 
 def redact_value(key: str, value: str) -> str:
     """One value for people."""
-    if is_secret_key(key) and not is_reference(value):
+    if is_secret_key(key) and not is_reference(value) and not _is_login_by_reference(key, value):
         return MASK
     return redact_forms(value)
+
+
+def _is_login_by_reference(key: str, value: str) -> bool:
+    """Whether a JAAS line has references for all but the user's name: it may be shown, and handed to containers."""
+    if not key.endswith("sasl.jaas.config") or _REFERENCE.search(value) is None:
+        return False
+    options = _JAAS_OPTION.findall(_REFERENCE.sub("", value))
+    return all(name == "username" or not text.strip("\"'") for name, text in options)
 
 
 def redact_forms(text: str) -> str:
@@ -93,7 +102,7 @@ class Redactor:
     @classmethod
     def of(cls, config: Mapping[str, str]) -> Redactor:
         """One that knows the plain secrets of a configuration."""
-        return cls(v for k, v in config.items() if is_secret_key(k) and not is_reference(v))
+        return cls(v for k, v in config.items() if is_secret_key(k) and redact_value(k, v) == MASK)
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Add secret values, for example ones that a reference was resolved to."""

@@ -22,6 +22,11 @@ def has_reference(value: str) -> bool:
     return _REFERENCE.search(value) is not None
 
 
+def references(value: str) -> list[str]:
+    """Every reference in a value, as it is written."""
+    return [match[0] for match in _REFERENCE.finditer(value)]
+
+
 def resolve_secrets(value: str, environment: Mapping[str, str] | None = None) -> str:
     """The value with every reference replaced by what it refers to; what comes in is not looked at again.
 
@@ -37,7 +42,8 @@ def resolve_secrets(value: str, environment: Mapping[str, str] | None = None) ->
             return _read(match["name"])
         if match["name"] not in variables:
             raise ConfigError(
-                f"cannot resolve {match[0]}: the environment variable {match['name']!r} is not set in this process"
+                f"cannot resolve {match[0]}: the environment variable {match['name']!r} is not set in this process. "
+                f"Containers get those of their coordinator that begin with GRETE_, and can read ${{file:/path}}"
             )
         return variables[match["name"]]
 

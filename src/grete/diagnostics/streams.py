@@ -10,7 +10,7 @@ from grete.clock import Clock, SystemClock
 from grete.config.key_tables import job as job_keys
 from grete.config.key_tables import task as task_keys
 from grete.config.redact import Redactor, is_secret_key
-from grete.config.secrets import has_reference, resolve_secrets
+from grete.config.secrets import references, resolve_secrets
 from grete.config.streams import stream_property
 from grete.errors import ConfigError
 from grete.model.ids import JobId, SystemStream
@@ -124,9 +124,9 @@ def redactor_of(config: Mapping[str, str]) -> Redactor:
     """One that knows a configuration's secrets, those behind references too, as far as this process can see them."""
     hide = Redactor.of(config)
     for key, value in config.items():
-        if is_secret_key(key) and has_reference(value):
+        for reference in references(value) if is_secret_key(key) else ():
             try:
-                hide.learn([resolve_secrets(value)])
+                hide.learn([resolve_secrets(reference)])
             except ConfigError:
                 continue  # what this process cannot resolve it cannot tell
     return hide
