@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # What the tests need besides Python and Java, one function a service. The embedded default needs no server. The
 # fault tests let system calls fail with strace. The tests of the Kafka back end start a broker of their own, from
-# jars that are fetched here into the user's cache; SERVICES=kafka_start starts one that stays, kafka_stop ends it. The
-# tests against the real Samza run its published jars.
+# jars that are fetched here into the user's cache; SERVICES=kafka_start starts one that stays, kafka_stop ends it.
+# Pipelines on Kafka read and write through Spark's own connector, fetched likewise. The tests against the real Samza
+# run its published jars.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/grete
 kafka_jars_directory=${GRETE_KAFKA_JARS:-$cache/kafka-4.3.1}
 samza_jars_directory=${GRETE_SAMZA_JARS:-$cache/samza-1.8.0}
+spark_kafka_jars_directory=${GRETE_SPARK_KAFKA_JARS:-$cache/spark-kafka-4.2.0}
 
 present() { # command, package, what for
   command -v "$1" >/dev/null && return
@@ -34,6 +36,8 @@ fetch_jars() { # pom, directory: all or nothing, so that a run that was cut off 
   mv "$directory.new" "$directory"
 }
 
+spark_kafka_jars() { fetch_jars scripts/spark-kafka/pom.xml "$spark_kafka_jars_directory"; }
+
 kafka_jars() { fetch_jars scripts/kafka/pom.xml "$kafka_jars_directory"; }
 
 samza_jars() { # the published jars of the real Samza, and the programs of interop/ compiled beside them
@@ -54,6 +58,6 @@ kafka_start() { # prints the bootstrap servers; NODES=3 for three
 
 kafka_stop() { .venv/bin/python -m grete.testing.kafka_broker stop "$cache/broker"; }
 
-for service in ${SERVICES:-strace_present kafka_jars samza_jars}; do
+for service in ${SERVICES:-strace_present kafka_jars spark_kafka_jars samza_jars}; do
   "$service"
 done

@@ -91,10 +91,25 @@ def test_sparks_logs_are_read(tmp_path: Path) -> None:
     for number in range(2):
         write_log(tmp_path, "commits", number)
     (tmp_path / "offsets" / ".2.crc").write_bytes(b"crc")
-    found = read_progress(tmp_path)
+    found = read_progress(tmp_path, "local")
     assert (found.planned, found.committed) == (2, 1)
     assert found.planned_end == SourceOffsets({"local.in.0": 30})
     assert found.committed_end == SourceOffsets({"local.in.0": 20})
+
+
+@pytest.mark.parametrize("topic", ["in", "offsets", "tick", "with.dots"])
+def test_the_log_of_sparks_kafka_source_is_read_with_the_systems_name(tmp_path: Path, topic: str) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text(f'v1\n{{}}\n{{"{topic}":{{"1":7,"0":123}}}}')
+    found = read_progress(tmp_path, "kafka")
+    assert found.planned_end == SourceOffsets({f"kafka.{topic}.0": 123, f"kafka.{topic}.1": 7})
+
+
+def test_a_job_that_moved_to_another_system_starts_a_new_lineage(tmp_path: Path) -> None:
+    write_log(tmp_path, "offsets", 0, 10)
+    write_log(tmp_path, "commits", 0)
+    decision = decide_lineage(LINEAGE, read_progress(tmp_path, LINEAGE.system), {"kafka.in.0": 10}, "plan")
+    assert "other stream partitions" in str(decision)
 
 
 @pytest.mark.parametrize("damage", ["empty", "version", "hole", "foreign"])
@@ -111,7 +126,7 @@ def test_damaged_logs_name_the_file(tmp_path: Path, damage: str) -> None:
     else:
         file.write_text("v1\n{}\n[1, 2]")
     with pytest.raises(SparkLogUnreadable, match=str(tmp_path)):
-        read_progress(tmp_path)
+        read_progress(tmp_path, "local")
 
 
 def test_a_lineage_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:

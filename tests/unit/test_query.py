@@ -72,7 +72,7 @@ def test_a_query_ends_though_a_batch_is_on_its_way_and_does_not_run_it(tmp_path:
     asked = threading.Event()
     asked.set()
     spark = SparkAboutToHandOver()
-    query = Query(run_batch, QuerySettings(tmp_path, until_drained=False, interval_ms=0), asked)
+    query = Query(run_batch, QuerySettings(tmp_path, "local", until_drained=False, interval_ms=0), asked)
     gateway: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
 
     ended = query.run(gateway, spark)  # type: ignore[arg-type]  # as much of a frame as is used

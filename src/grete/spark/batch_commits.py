@@ -17,6 +17,7 @@ from grete.checkpoint.store import CheckpointStore, copies
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.errors import LogCorrupted
 from grete.failpoints import failpoint
+from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.model.ids import TaskName
 from grete.spark.plan import BatchPlan, RunnerSpec, TaskProgress, TaskReport
@@ -35,9 +36,15 @@ class CommitTarget:
     copy_to: CheckpointStore | None = None
 
     def commit(
-        self, segments: Sequence[SegmentWrite], commits: Mapping[TaskName, TaskCommit]
+        self,
+        segments: Sequence[SegmentWrite],
+        commits: Mapping[TaskName, TaskCommit],
+        *,
+        also: Sequence[Entry] = (),
     ) -> dict[tuple[str, int], int]:
         """Commit in one transaction, then copy; returns the upcoming offset of every (stream, partition) written.
+
+        `also` goes into the checkpoint log beside the checkpoints.
 
         Raises:
             Fenced, InDoubt, StorageFull: see TransactionalStore.commit; or the copy was not made, and the container
@@ -47,7 +54,7 @@ class CommitTarget:
             fences=self.fences,
             segments=segments,
             checkpoint_log=self.checkpoint_log,
-            checkpoint_entries=commit_entries(commits, grouper=self.grouper),
+            checkpoint_entries=[*commit_entries(commits, grouper=self.grouper), *also],
         )
         failpoint("commit.before")
         ends = self.store.commit(group)

@@ -197,6 +197,7 @@ class JobRun:
     ) -> Ended:
         settings = QuerySettings(
             checkpoint=self._lineages.spark_checkpoint(lineage),
+            system=self._system_name,
             until_drained=self._assignment.until_drained,
             interval_ms=int(self._config.get("task.trigger.interval.ms", "0")),
             output_mode=mode,

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grete.errors import JobError
+from grete.model.ids import SystemStreamPartition
 from grete.spark.spark_log import SparkProgress
 
 
@@ -28,6 +29,11 @@ class LineageInfo:
     id: str
     starting_offsets: Mapping[str, int]
     plan: str
+
+    @property
+    def system(self) -> str:
+        """The system that its query reads from; empty when it reads nothing."""
+        return next((SystemStreamPartition.parse(ssp).system for ssp in self.starting_offsets), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import orjson
 
+from grete.errors import WireError
 from grete.failpoints import failpoint
 from grete.spark.lineage import LineageInfo
 from grete.spark.spark_log import SparkLogUnreadable, SparkProgress, read_progress
@@ -36,8 +37,10 @@ class LineageDirectory:
         """The lineage started last, None when there is none or its description is unreadable."""
         try:
             document = orjson.loads((self._directory / "current.json").read_bytes())
-            return LineageInfo(document["id"], document["starting_offsets"], document["plan"])
-        except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+            lineage = LineageInfo(document["id"], document["starting_offsets"], document["plan"])
+            assert lineage.system or not lineage.starting_offsets
+            return lineage
+        except (OSError, orjson.JSONDecodeError, KeyError, TypeError, WireError):
             return None
 
     def lock(self, lineage: LineageInfo) -> bool:
@@ -63,7 +66,7 @@ class LineageDirectory:
         if not checkpoint.is_dir():
             return None
         try:
-            return read_progress(checkpoint)
+            return read_progress(checkpoint, lineage.system)
         except SparkLogUnreadable as error:
             return str(error)
 

@@ -30,9 +30,13 @@ class _StopRequested(Exception):
 
 @dataclass(frozen=True, slots=True)
 class QuerySettings:
-    """How the query runs: until what is there is consumed, or for ever with a batch every `interval_ms`."""
+    """How the query runs: until what is there is consumed, or for ever with a batch every `interval_ms`.
+
+    `system` is the one that it reads from.
+    """
 
     checkpoint: Path
+    system: str
     until_drained: bool
     interval_ms: int
     output_mode: str = "append"
@@ -59,7 +63,7 @@ class Query:
                 self._failure = _StopRequested()
                 raise self._failure
             try:
-                end = read_batch_end(self._settings.checkpoint, batch_id)
+                end = read_batch_end(self._settings.checkpoint, batch_id, self._settings.system)
                 outcome = self._run_batch(batch, batch_id, end)
             except BaseException as error:
                 # Spark turns it into text; keep the object, so that the container can tell fencing from poison

@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
+import pyspark
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
+
+from grete.spark.kafka_connector import connector_settings, could_not_start
+from grete.spark.kafka_options import REDACTED_OPTIONS
 
 _DEFAULTS = {
     "spark.master": "local[*]",
@@ -22,12 +28,17 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.stopTimeout": "120s",  # Spark's own default is to wait for ever
+    "spark.sql.redaction.options.regex": REDACTED_OPTIONS,
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|sensitive|sas|jaas|credential",
 }
 
 
-def build_session(app_name: str, config: Mapping[str, str]) -> SparkSession:
+def build_session(
+    app_name: str, config: Mapping[str, str], *, kafka_system: str | None = None
+) -> SparkSession:
     """Start (or get) the session. Executors run the interpreter that runs us, so that packages are the same.
+
+    With `kafka_system` it has the connector to Kafka (`grete.spark.kafka_connector`).
 
     A shuffle on a local master gets as many partitions as there are cores: Spark's default of 200 costs a streaming
     aggregation over ten keys more in task starts than in work.
@@ -38,9 +49,21 @@ def build_session(app_name: str, config: Mapping[str, str]) -> SparkSession:
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings.setdefault("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
+    if kafka_system is not None:
+        settings |= connector_settings(
+            {**config, **settings}, kafka_system, spark_version=pyspark.__version__, spark_jars=_spark_jars()
+        )
     builder = SparkSession.builder.appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise could_not_start(settings, error) from error
     session.sparkContext.setLogLevel(config.get("spark.log.level", "WARN"))
     return session
+
+
+def _spark_jars() -> Path:
+    """Where Spark's own jars are."""
+    return Path(os.environ.get("SPARK_HOME", Path(pyspark.__file__).parent)) / "jars"

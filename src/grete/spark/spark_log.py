@@ -1,7 +1,8 @@
 """Reads Spark's own offset and commit logs of a streaming query, in the versions we know.
 
 A checkpoint location holds `offsets/N` (written before batch N runs: what it will read, up to where) and
-`commits/N` (written after it). Known: version 1, one source per query. Anything else is an error, never a guess.
+`commits/N` (written after it). Known: version 1, one source per query, which is ours (`grete.spark.local_plan`) or
+Spark's Kafka source (`{"topic":{"0":123}}`). Anything else is an error, never a guess.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from grete.errors import GreteError
+from grete.model.ids import SystemStreamPartition
 
 _KNOWN_VERSION = b"v1"
 
@@ -39,8 +42,8 @@ class SparkProgress:
     committed_end: SourceOffsets | None
 
 
-def read_batch_end(checkpoint: Path, batch_id: int) -> SourceOffsets:
-    """The end offsets of a planned batch.
+def read_batch_end(checkpoint: Path, batch_id: int, system: str) -> SourceOffsets:
+    """The end offsets of a planned batch. Kafka's source leaves out of which system its topics are: of `system`.
 
     Raises:
         SparkLogUnreadable: no such file, or it is not a version 1 log of one source.
@@ -57,13 +60,26 @@ def read_batch_end(checkpoint: Path, batch_id: int) -> SourceOffsets:
     if len(lines) != 3:
         raise SparkLogUnreadable(f"Spark's offset log {path} has {len(lines)} lines, expected 3 (one source)")
     try:
-        document = orjson.loads(lines[2])
-        return SourceOffsets(
-            {str(ssp): int(offset) for ssp, offset in document["offsets"].items()},
-            int(document.get("tick", 0)),
-        )
+        return _source_offsets(orjson.loads(lines[2]), system)
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise SparkLogUnreadable(f"Spark's offset log {path} is not ours: {error!r}") from error
+        raise SparkLogUnreadable(
+            f"Spark's offset log {path} is of no source that is known: {error!r}"
+        ) from error
+
+
+def _source_offsets(document: Any, system: str) -> SourceOffsets:
+    """Ours has a number as `tick`; with Kafka's source every name is a topic's, and `tick` would be no number."""
+    if isinstance(document.get("tick"), int):
+        return SourceOffsets(
+            {str(ssp): int(offset) for ssp, offset in document["offsets"].items()}, document["tick"]
+        )
+    return SourceOffsets(
+        {
+            str(SystemStreamPartition(system, topic, int(partition))): int(offset)
+            for topic, partitions in document.items()
+            for partition, offset in partitions.items()
+        }
+    )
 
 
 def _batches(directory: Path) -> list[int]:
@@ -73,8 +89,8 @@ def _batches(directory: Path) -> list[int]:
     return sorted(int(entry.name) for entry in directory.iterdir() if entry.name.isdigit())
 
 
-def read_progress(checkpoint: Path) -> SparkProgress:
-    """Where a lineage stands.
+def read_progress(checkpoint: Path, system: str) -> SparkProgress:
+    """Where a lineage that reads from `system` stands.
 
     Raises:
         SparkLogUnreadable: a commit without its offsets, an empty or foreign file.
@@ -92,8 +108,8 @@ def read_progress(checkpoint: Path) -> SparkProgress:
     return SparkProgress(
         planned=last_planned,
         committed=last_committed,
-        planned_end=read_batch_end(checkpoint, last_planned) if last_planned >= 0 else None,
-        committed_end=read_batch_end(checkpoint, last_committed) if last_committed >= 0 else None,
+        planned_end=read_batch_end(checkpoint, last_planned, system) if last_planned >= 0 else None,
+        committed_end=read_batch_end(checkpoint, last_committed, system) if last_committed >= 0 else None,
     )
 
 

@@ -20,6 +20,21 @@ SYSTEM_FACTORY = Key(
     aliases=aliases.SYSTEMS,
 )
 SYSTEM_PATH = Key("systems.%s.path", TEXT, "${GRETE_HOME}/local", _SET_ONCE, "The embedded system's folder.")
+CONNECTOR_JARS = Key(
+    "systems.%s.connector.jars",
+    TEXT,
+    None,
+    _CONTAINER,
+    "A folder with the jars of Spark's Kafka connector, of Spark's version, for machines that cannot fetch them.",
+    default_doc="`GRETE_SPARK_KAFKA_JARS`, else Spark fetches them (`spark.jars.packages`)",
+)
+PIPELINE_HEADERS = Key(
+    "systems.%s.pipeline.headers",
+    BOOLEAN,
+    "false",
+    _QUERY,
+    "Whether the inputs of a DataFrame pipeline on Kafka have the column `headers`.",
+)
 SYSTEM_OFFSET = Key(
     "systems.%s.samza.offset.default",
     _OFFSET,

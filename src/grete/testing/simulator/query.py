@@ -193,4 +193,4 @@ class SparkLog:
 
     def end(self, batch: int) -> dict[str, int]:
         """Up to where a planned batch reads."""
-        return dict(read_batch_end(self._checkpoint, batch).next_offsets)
+        return dict(read_batch_end(self._checkpoint, batch, "").next_offsets)

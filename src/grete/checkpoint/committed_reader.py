@@ -1,0 +1,155 @@
+"""Reads a topic that DataFrame pipelines write, each record of a committed batch once: what Kafka's `read_committed`
+would give if Spark's sink wrote in transactions.
+
+    reader = CommittedReader(consumer, {JobId("words"): checkpoint_log})
+    while True:
+        message = reader.poll(1.0)
+
+The consumer is the caller's own (confluent-kafka), subscribed or assigned by him, with the rights to read the topic;
+the checkpoint log is the job's (`System.checkpoint_log`, or `grete.keyed_log.kafka.open_checkpoint_log`).
+
+What is promised, for records that a pipeline stamped (others come as they are):
+
+- a record of an attempt that never committed is never returned; one of a committed batch always is;
+- one that Spark wrote twice, because it ran a task twice, is returned once; that is per partition of the topic and
+  since the reader was made, so after a restart the records of the batch that is read first may come again;
+- the order of a partition is kept: a record whose batch is not decided yet holds up what is behind it, until the
+  batch commits or the container that wrote it is succeeded. A job that died and is never started again holds its
+  last batch up for ever.
+
+Not promised: that a batch is returned as a whole, or at once over several partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from grete.checkpoint.output_commits import Attempt, OutputCommits, Stamp, Verdict
+from grete.clock import Clock, SystemClock
+from grete.errors import ConfigError
+from grete.keyed_log.base import KeyedLog
+from grete.model.ids import JobId
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message, TopicPartition
+
+Place = tuple[str, int]
+"""Topic and partition."""
+_LOOK_S = 0.1
+"""How often the log is looked at while a record waits for it."""
+
+
+class Repetitions:
+    """Tells a row that was written twice to a topic partition. Holds the numbers of one batch of each container."""
+
+    def __init__(self) -> None:
+        self._batches: dict[tuple[str, str], tuple[tuple[Attempt, int], set[int]]] = {}
+
+    def is_one(self, stamp: Stamp) -> bool:
+        """Whether a record was returned before, given that all before it in its partition have been asked about.
+
+        A batch is over before the next one of its container begins, so what comes of it later is written twice.
+        """
+        container, now = (stamp.attempt.job, stamp.attempt.container), (stamp.attempt, stamp.batch)
+        newest, seen = self._batches.get(container, (now, set()))
+        if now > newest:
+            newest, seen = now, set()
+        if now < newest or stamp.sequence in seen:
+            return True
+        seen.add(stamp.sequence)
+        self._batches[container] = (newest, seen)
+        return False
+
+
+class CommittedReader:
+    """See the head of the module. Used by one thread."""
+
+    def __init__(
+        self, consumer: Consumer, logs: Mapping[JobId, KeyedLog], clock: Clock | None = None
+    ) -> None:
+        """`logs` has the checkpoint log of every job that writes the topics."""
+        self._consumer = consumer
+        self._clock = clock or SystemClock()
+        self._logs = {str(job): log for job, log in logs.items()}
+        self._read_up_to = dict.fromkeys(self._logs, -1)
+        self._commits = OutputCommits()
+        self._repetitions: dict[Place, Repetitions] = {}
+        self._undecided: dict[Place, Message] = {}
+
+    def poll(self, timeout_s: float) -> Message | None:
+        """The next record, None when there is none within `timeout_s` or what there is is not decided yet.
+
+        A message with an error is returned as the consumer gave it. The consumer's position is past records that are
+        not returned yet: commit what you have processed (`store_offsets(message=...)`), not the position.
+
+        Raises:
+            ConfigError: a job writes the topic whose checkpoint log was not given.
+            LogError: the checkpoint log cannot be read.
+        """
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        while True:
+            if (decided := self._decided()) is not None:
+                return decided
+            left_s = max(0.0, deadline_s - self._clock.monotonic_s())
+            message = self._consumer.poll(min(left_s, _LOOK_S) if self._undecided else left_s)
+            if message is not None and (message.error() is not None or self._decide(message)):
+                return message
+            if self._clock.monotonic_s() >= deadline_s:
+                return None
+
+    def _decided(self) -> Message | None:
+        """One of those that were kept, when the log says now that it counts."""
+        if self._undecided:
+            self._read_logs()
+        return next((each for each in list(self._undecided.values()) if self._decide(each)), None)
+
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """To be called when partitions were taken away (`on_revoke`): somebody else reads them on from the commit."""
+        for partition in partitions:
+            place = (partition.topic, partition.partition)
+            self._undecided.pop(place, None)
+            self._repetitions.pop(place, None)
+
+    def _decide(self, message: Message) -> bool:
+        """Whether to return the message. One that is not decided is kept, and its partition rests."""
+        stamp, place = Stamp.of(message.headers()), _place(message)
+        if stamp is None:
+            return True
+        verdict = self._verdict(stamp)
+        if verdict is Verdict.PENDING:
+            if place not in self._undecided:
+                self._undecided[place] = message
+                self._consumer.pause(self._assigned(place))
+            return False
+        if self._undecided.pop(place, None) is not None:
+            self._consumer.resume(self._assigned(place))
+        repetitions = self._repetitions.setdefault(place, Repetitions())
+        return verdict is Verdict.COMMITTED and not repetitions.is_one(stamp)
+
+    def _assigned(self, place: Place) -> list[TopicPartition]:
+        return [each for each in self._consumer.assignment() if (each.topic, each.partition) == place]
+
+    def _verdict(self, stamp: Stamp) -> Verdict:
+        if stamp.attempt.job not in self._logs:
+            raise ConfigError(
+                f"job {stamp.attempt.job} writes this topic, too: give the reader its checkpoint log, it has only "
+                f"{', '.join(self._logs) or 'none'}'s"
+            )
+        verdict = self._commits.verdict(stamp)
+        if verdict is Verdict.PENDING:
+            self._read_logs()
+            verdict = self._commits.verdict(stamp)
+        return verdict
+
+    def _read_logs(self) -> None:
+        for job, log in self._logs.items():
+            last = self._commits.read(log.read(after=self._read_up_to[job]))
+            self._read_up_to[job] = max(last, self._read_up_to[job])
+
+
+def _place(message: Message) -> Place:
+    topic, partition = message.topic(), message.partition()
+    assert topic is not None
+    assert partition is not None
+    return topic, partition

@@ -1,0 +1,182 @@
+"""Which of the records that a pipeline has sent to Kafka count, and which are of an attempt that never committed.
+
+A pipeline's batch is first written to the output topic and then committed in the checkpoint log, so a container that
+dies in between leaves records of a batch that is written again. Every record says by headers where it is from: its
+`Stamp`. With each commit the log says, under one key for each lineage, which attempt's records of which batches
+count: all batches up to the last, each by the attempt that was at work then. A lineage grows by one entry for each
+start of a container, so the log stays small, and compaction takes nothing away from it.
+
+    committed   the log names this attempt for this batch
+    void        the log names another one, or a later attempt of its container has committed: it never will
+    pending     neither: the batch is being written, or its container has died and nothing has succeeded it yet
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import orjson
+
+from grete.checkpoint.own_keys import own_key, type_and_task
+from grete.errors import WireError
+from grete.keyed_log.base import Entry, Record
+from grete.model.ids import TaskName
+from grete.wire import compact_json
+
+LINEAGE, BATCH, ATTEMPT, SEQUENCE = "grete-lineage", "grete-batch", "grete-attempt", "grete-sequence"
+"""The headers, all of them text. The sequence numbers the rows of a batch, with gaps."""
+_KIND = "grete-output-commit"
+
+
+class Verdict(Enum):
+    """What becomes of a record: see the head of the module."""
+
+    COMMITTED = "committed"
+    VOID = "void"
+    PENDING = "pending"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Attempt:
+    """One start of a container: its epoch, and the how manieth start of this epoch. Grows with time.
+
+    `job` is the text of a JobId, since several jobs may write one topic.
+    """
+
+    job: str
+    container: str
+    epoch: int
+    run: int
+
+    def __str__(self) -> str:
+        return f"{self.job}/{self.container}.{self.epoch}.{self.run}"
+
+    @classmethod
+    def parse(cls, text: str) -> Attempt:
+        """Read what `str` wrote.
+
+        Raises:
+            WireError: it is something else.
+        """
+        try:
+            container, epoch, run = text.rsplit(".", 2)
+            job, name = container.rsplit("/", 1)
+            return cls(job, name, int(epoch), int(run))
+        except ValueError as error:
+            raise WireError(f"no attempt: {text[:80]!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Where a record is from."""
+
+    lineage: str
+    batch: int
+    attempt: Attempt
+    sequence: int
+
+    @classmethod
+    def of(cls, headers: Any) -> Stamp | None:
+        """The stamp among a record's headers, as confluent-kafka gives them: a list of names and values, or None.
+
+        None when it has none that can be read, as records of other writers.
+        """
+        found = {name: value or b"" for name, value in headers or () if name.startswith("grete-")}
+        if not {LINEAGE, BATCH, ATTEMPT, SEQUENCE} <= found.keys():
+            return None
+        try:
+            return cls(
+                found[LINEAGE].decode(),
+                int(found[BATCH]),
+                Attempt.parse(found[ATTEMPT].decode()),
+                int(found[SEQUENCE]),
+            )
+        except (ValueError, WireError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class LineageCommits:
+    """What counts of a lineage: batches up to `last`; `attempts` has each attempt's first batch, ascending."""
+
+    lineage: str
+    last: int = -1
+    attempts: Sequence[tuple[int, Attempt]] = ()
+
+    def with_batch(self, batch: int, attempt: Attempt) -> LineageCommits:
+        """After `attempt` has committed a batch."""
+        assert batch > self.last, f"batch {batch} follows batch {self.last}"
+        if self.attempts and self.attempts[-1][1] == attempt:
+            return replace(self, last=batch)
+        return replace(self, last=batch, attempts=(*self.attempts, (batch, attempt)))
+
+    def attempt_of(self, batch: int) -> Attempt | None:
+        """Whose records of a batch count."""
+        place = bisect_right([first for first, _ in self.attempts], batch)
+        return self.attempts[place - 1][1] if place and batch <= self.last else None
+
+    def entry(self, grouper: str) -> Entry:
+        """As the checkpoint log has it."""
+        document = {
+            "lineage": self.lineage,
+            "last": self.last,
+            "attempts": [[first, str(attempt)] for first, attempt in self.attempts],
+        }
+        return Entry(own_key(_KIND, TaskName(self.lineage), grouper), compact_json.dumps(document))
+
+
+class OutputCommits:
+    """What a checkpoint log says about outputs, as far as it was read. Safe to use from one thread."""
+
+    def __init__(self, lineages: Iterable[LineageCommits] = ()) -> None:
+        self._lineages: dict[str, LineageCommits] = {}
+        self._newest: dict[tuple[str, str], Attempt] = {}
+        for commits in lineages:
+            self._add(commits)
+
+    @property
+    def lineages(self) -> Mapping[str, LineageCommits]:
+        """By lineage."""
+        return self._lineages
+
+    def read(self, records: Iterable[Record]) -> int:
+        """Take up what the log says; returns the offset of the last record, -1 when there was none."""
+        last = -1
+        for record in records:
+            last = record.offset
+            commits = _decoded(record)
+            if commits is not None:
+                self._add(commits)
+        return last
+
+    def _add(self, commits: LineageCommits) -> None:
+        self._lineages[commits.lineage] = commits
+        for _, attempt in commits.attempts:
+            container = (attempt.job, attempt.container)
+            self._newest[container] = max(self._newest.get(container, attempt), attempt)
+
+    def verdict(self, stamp: Stamp) -> Verdict:
+        """Whether a record counts."""
+        commits = self._lineages.get(stamp.lineage)
+        if commits is not None and stamp.batch <= commits.last:
+            is_it = commits.attempt_of(stamp.batch) == stamp.attempt
+            return Verdict.COMMITTED if is_it else Verdict.VOID
+        newest = self._newest.get((stamp.attempt.job, stamp.attempt.container))
+        is_over = newest is not None and newest > stamp.attempt
+        return Verdict.VOID if is_over else Verdict.PENDING
+
+
+def _decoded(record: Record) -> LineageCommits | None:
+    """A record of ours; None for every other one, and for damage: it must not keep a reader from reading."""
+    try:
+        if record.value is None or type_and_task(record.key)[0] != _KIND:
+            return None
+        document = orjson.loads(record.value)
+        attempts = tuple((int(first), Attempt.parse(text)) for first, text in document["attempts"])
+        return LineageCommits(document["lineage"], int(document["last"]), attempts)
+    except (WireError, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
+        return None

@@ -1,0 +1,94 @@
+"""Where Spark gets its Kafka connector from, decided before the session starts: afterwards it is too late.
+
+In this order: what is on the class path already (Spark's own folder, or what the configuration's `spark.*` keys
+name); a folder of jars that were fetched before (`systems.<system>.connector.jars`, `GRETE_SPARK_KAFKA_JARS`, or
+where `make services` puts them); else Spark fetches it by `spark.jars.packages`. Its version must be Spark's: with
+another one the session starts and the first batch fails in the middle of Scala.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from grete.config.key_tables import streams
+from grete.errors import ConfigError, JobError
+
+ARTIFACT = "spark-sql-kafka-0-10_2.13"
+_NAMED = re.compile(r"spark-sql-kafka-0-10_[\d.]+[-:](\d+\.\d+\.\d+[\w.-]*?)(?:\.jar)?$")
+_JARS = "spark.jars"
+_PACKAGES = "spark.jars.packages"
+_CLASS_PATH = "spark.driver.extraClassPath"
+
+
+def connector_settings(
+    config: Mapping[str, str], system: str, *, spark_version: str, spark_jars: Path
+) -> dict[str, str]:
+    """The `spark.*` settings that bring the connector along; they hold what the configuration has under these names.
+
+    `spark_jars` is the folder of Spark's own jars.
+
+    Raises:
+        ConfigError: a connector of another version than Spark's, or a folder without one; names it.
+    """
+    present = [version for name in _present(config, spark_jars) if (version := _version(name)) is not None]
+    if present:
+        for version in present:
+            _check(version, spark_version, "is on the class path")
+        return {}
+    directory = jars_directory(config, system)
+    if directory is None:
+        return _added(config, _PACKAGES, [f"org.apache.spark:{ARTIFACT}:{spark_version}"])
+    jars = sorted(directory.glob("*.jar"))
+    versions = [version for jar in jars if (version := _version(jar.name)) is not None]
+    if not versions:
+        raise ConfigError(f"there is no {ARTIFACT}-{spark_version}.jar in {directory}; see docs/backends.md")
+    _check(versions[0], spark_version, f"is in {directory}")
+    return _added(config, _JARS, [str(jar) for jar in jars])
+
+
+def jars_directory(config: Mapping[str, str], system: str) -> Path | None:
+    """The folder of jars that were fetched before; None when there is none."""
+    named = config.get(streams.CONNECTOR_JARS.named(system)) or os.environ.get("GRETE_SPARK_KAFKA_JARS")
+    if named:
+        return Path(named).resolve()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    fetched = sorted((cache / "grete").glob("spark-kafka-*/complete"))
+    return fetched[-1].parent if fetched else None
+
+
+def could_not_start(settings: Mapping[str, str], error: Exception) -> JobError:
+    """Spark's own words for a connector that it could not fetch are in its log only; these are for the operator."""
+    packages = settings.get(_PACKAGES)
+    hint = (
+        f". It was to fetch {packages} first; where Maven Central cannot be reached, fetch the connector's jars "
+        "elsewhere and name their folder in systems.<system>.connector.jars (docs/backends.md)"
+        if packages
+        else ""
+    )
+    return JobError(f"Spark did not start: {error}{hint}")
+
+
+def _present(config: Mapping[str, str], spark_jars: Path) -> Iterable[str]:
+    """Names of everything that is on the class path without our doing."""
+    for key, separator in ((_JARS, ","), (_PACKAGES, ","), (_CLASS_PATH, os.pathsep)):
+        yield from config.get(key, "").split(separator)
+    yield from (jar.name for jar in spark_jars.glob("spark-sql-kafka-*.jar"))
+
+
+def _version(name: str) -> str | None:
+    found = _NAMED.search(name.strip())
+    return found[1] if found else None
+
+
+def _check(version: str, spark_version: str, where: str) -> None:
+    if version != spark_version:
+        raise ConfigError(
+            f"Spark's Kafka connector {version} {where}, but Spark is {spark_version}; the two must be of one version"
+        )
+
+
+def _added(config: Mapping[str, str], key: str, items: Iterable[str]) -> dict[str, str]:
+    return {key: ",".join([*filter(None, config.get(key, "").split(",")), *items])}

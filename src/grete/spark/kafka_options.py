@@ -1,0 +1,80 @@
+"""How Spark's Kafka connector is told what `systems.<system>.consumer.*` and `.producer.*` say, in Java's own names.
+
+The connector runs Java clients, so what Samza's configuration says is passed on as it is: where the brokers are and
+how to get in is the same for both clients (as for our own, `client_settings`: the producer's word wins), what tunes a
+client is that client's. What decides about delivery is not the configuration's to say: the source reads committed
+records only, the sink waits for every copy.
+
+References to secrets are resolved here, just before the query is defined, and the result lives in the options of the
+reader and the writer alone: `REDACTED_OPTIONS` keeps it out of plans, pages and event logs, and Spark's checkpoint
+has no options in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from grete.config.redact import is_reference
+from grete.config.secrets import has_reference, resolve_secrets
+from grete.errors import ConfigError
+
+REDACTED_OPTIONS = r"(?i)^kafka\.(sasl|ssl)\.|secret|passw|token|credential|jaas"
+"""For `spark.sql.redaction.options.regex`: whatever the connector is told about how to get in."""
+_ACCESS = re.compile(r"(security|sasl|ssl)\..+|bootstrap\.servers")
+_NOT_PASSED = re.compile(
+    r"(key|value)\.(de)?serializer|auto\.offset\.reset|enable\.auto\.commit|auto\.commit\..*|interceptor\.classes"
+    r"|group\.id|group\.instance\.id|isolation\.level|acks|enable\.idempotence|transactional\.id|zookeeper\.connect"
+    r"|request\.required\.acks|producer\.type"
+)
+"""What Spark refuses, what would weaken a promise, and what Samza's old clients understood."""
+
+
+def source_settings(config: Mapping[str, str], system: str) -> dict[str, str]:
+    """The source's `kafka.*` options, references resolved.
+
+    Raises:
+        ConfigError: no brokers are named, or a reference refers to nothing.
+    """
+    return _options(config, system, "consumer") | {"kafka.isolation.level": "read_committed"}
+
+
+def sink_settings(config: Mapping[str, str], system: str) -> dict[str, str]:
+    """The sink's `kafka.*` options, references resolved: a record counts as written when all copies have it.
+
+    Raises:
+        ConfigError: as for the source.
+    """
+    return _options(config, system, "producer") | {"kafka.acks": "all", "kafka.enable.idempotence": "true"}
+
+
+def _options(config: Mapping[str, str], system: str, client: str) -> dict[str, str]:
+    given = {which: _settings(config, system, which) for which in ("consumer", "producer")}
+    access = {
+        name: value for each in given.values() for name, value in each.items() if _ACCESS.fullmatch(name)
+    }
+    if not access.get("bootstrap.servers", "").strip():
+        raise ConfigError(
+            f"systems.{system}.producer.bootstrap.servers is not set: name the Kafka brokers of system {system!r}, "
+            "host:port[,host:port]"
+        )
+    return {f"kafka.{name}": _resolved(name, value) for name, value in (given[client] | access).items()}
+
+
+def _settings(config: Mapping[str, str], system: str, client: str) -> dict[str, str]:
+    prefix = f"systems.{system}.{client}."
+    named = {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
+    return {name: value for name, value in named.items() if not _NOT_PASSED.fullmatch(name)}
+
+
+def _resolved(name: str, value: str) -> str:
+    """The value without references. Inside a JAAS line a password is quoted as that line's syntax wants it."""
+    if not name.endswith("sasl.jaas.config") or is_reference(value):
+        return resolve_secrets(value)
+    return re.sub(r"\$\{[^{}]*\}", lambda match: _quoted(match[0]), value)
+
+
+def _quoted(reference: str) -> str:
+    if not has_reference(reference):
+        return reference
+    return resolve_secrets(reference).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,90 @@
+"""A streaming DataFrame over exactly a container's SSPs of a Kafka system, by Spark's own connector."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from grete.checkpoint.offset_manager import check_in_range
+from grete.errors import ConfigError, JobError
+from grete.model.ids import SystemStreamPartition
+from grete.spark.kafka_options import source_settings
+from grete.systems.base import SystemAdmin
+
+_DATA_LOSS = ("KAFKA_DATA_LOSS", "OffsetOutOfRangeException", "some data may have been missed")
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSourceSpec:
+    """What is read: next offsets by SSP, all of one system, at most `max_records` offsets a batch."""
+
+    system: str
+    starting_offsets: Mapping[SystemStreamPartition, int]
+    max_records: int
+    with_headers: bool = False
+
+
+def read_stream(spark: SparkSession, config: Mapping[str, str], spec: KafkaSourceSpec) -> DataFrame:
+    """The stream, with the columns that a pipeline's inputs have on every system.
+
+    Its query fails when an offset that it is to read is gone. `headers` is there when asked for.
+
+    Raises:
+        ConfigError: no brokers, a reference to nothing, or an input that is to be read before the others.
+    """
+    reader = spark.readStream.format("kafka").options(
+        **source_settings(config, spec.system),
+        assign=_by_topic({ssp: None for ssp in spec.starting_offsets}),
+        startingOffsets=_by_topic(spec.starting_offsets),
+        maxOffsetsPerTrigger=str(spec.max_records),
+        failOnDataLoss="true",
+        includeHeaders=str(spec.with_headers).lower(),
+    )
+    stream = F.concat(F.lit(f"{spec.system}."), F.col("topic")).alias("stream")
+    names = ["partition", "offset", "key", "value", "timestamp", *(["headers"] if spec.with_headers else [])]
+    return reader.load().select(stream, *names)
+
+
+def _by_topic(offsets: Mapping[SystemStreamPartition, int | None]) -> str:
+    """As the connector's options want it: lists of partitions, or maps from partition to offset."""
+    topics: dict[str, dict[str, int | None]] = {}
+    for ssp, offset in sorted(offsets.items()):
+        topics.setdefault(ssp.stream, {})[str(ssp.partition)] = offset
+    if all(offset is None for offset in offsets.values()):
+        return json.dumps({topic: [int(each) for each in found] for topic, found in topics.items()})
+    return json.dumps(topics)
+
+
+def refuse_bootstrap(streams: Iterable[str]) -> None:
+    """The connector reads all inputs alike.
+
+    Raises:
+        ConfigError: naming the streams that were to be read first.
+    """
+    if named := ", ".join(sorted(streams)):
+        raise ConfigError(
+            f"{named}: samza.bootstrap=true is not possible for a DataFrame pipeline that reads from Kafka, since "
+            "Spark's connector reads all inputs at once; use a StreamTask, or join with a table"
+        )
+
+
+def explain_data_loss(
+    error: JobError, positions: Mapping[str, int], admin: SystemAdmin, way_out: str
+) -> None:
+    """When the query failed because offsets are gone, say which: by what the brokers have now.
+
+    Raises:
+        OffsetOutOfRange: naming the range that is lost, and the way out.
+    """
+    if not any(words in str(error) for words in _DATA_LOSS):
+        return
+    for text, offset in sorted(positions.items()):
+        ssp = SystemStreamPartition.parse(text)
+        offsets = admin.offsets(ssp.stream).get(ssp.partition)
+        if offsets is not None:
+            what = f"{ssp} was to be read from offset {offset}"
+            check_in_range(str(offset), offsets, admin, what, way_out.format(ssp=ssp))

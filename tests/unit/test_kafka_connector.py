@@ -1,0 +1,149 @@
+"""Spark's Kafka connector: where it comes from, and what it is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from grete.errors import ConfigError
+from grete.spark.kafka_connector import ARTIFACT, connector_settings, could_not_start
+from grete.spark.kafka_options import REDACTED_OPTIONS, sink_settings, source_settings
+
+SPARK = "4.2.0"
+
+
+@pytest.fixture(autouse=True)
+def no_fetched_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("GRETE_SPARK_KAFKA_JARS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def settings(config: dict[str, str], spark_jars: Path) -> dict[str, str]:
+    return connector_settings(config, "kafka", spark_version=SPARK, spark_jars=spark_jars)
+
+
+def jars(directory: Path, version: str) -> Path:
+    directory.mkdir(parents=True)
+    (directory / f"{ARTIFACT}-{version}.jar").touch()
+    (directory / "kafka-clients-3.9.2.jar").touch()
+    return directory
+
+
+def test_spark_fetches_the_connector_of_its_version_beside_what_the_job_wants(tmp_path: Path) -> None:
+    package = f"org.apache.spark:{ARTIFACT}:{SPARK}"
+    assert settings({}, tmp_path) == {"spark.jars.packages": package}
+    config = {"spark.jars.packages": "org.postgresql:postgresql:42.7.0"}
+    assert settings(config, tmp_path) == {
+        "spark.jars.packages": f"org.postgresql:postgresql:42.7.0,{package}"
+    }
+
+
+def test_jars_that_were_fetched_before_are_taken_from_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched = jars(tmp_path / "jars", SPARK)
+    config = {"systems.kafka.connector.jars": str(fetched), "spark.jars": "/opt/own.jar"}
+    found = settings(config, tmp_path)["spark.jars"].split(",")
+    assert found == ["/opt/own.jar", *sorted(map(str, fetched.iterdir()))]
+    monkeypatch.setenv("GRETE_SPARK_KAFKA_JARS", str(fetched))
+    assert settings({}, tmp_path)["spark.jars"].split(",") == sorted(map(str, fetched.iterdir()))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"spark.jars": f"/opt/own.jar,/opt/{ARTIFACT}-{SPARK}.jar"},
+        {"spark.jars.packages": f"org.apache.spark:{ARTIFACT}:{SPARK}"},
+        {"spark.driver.extraClassPath": f"/opt/a.jar:/opt/{ARTIFACT}-{SPARK}.jar"},
+    ],
+)
+def test_a_connector_that_the_job_brings_along_is_left_alone(config: dict[str, str], tmp_path: Path) -> None:
+    assert settings(config, tmp_path) == {}
+
+
+def test_a_connector_of_another_version_is_refused_before_the_session_starts(tmp_path: Path) -> None:
+    message = r"connector 4\.0\.1 is .*, but Spark is 4\.2\.0"
+    fetched = jars(tmp_path / "jars", "4.0.1")
+    for config in (
+        {"systems.kafka.connector.jars": str(fetched)},
+        {"spark.jars.packages": f"org.apache.spark:{ARTIFACT}:4.0.1"},
+        {"spark.jars": f"/opt/{ARTIFACT}-4.0.1.jar"},
+    ):
+        with pytest.raises(ConfigError, match=message):
+            settings(config, tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        settings({}, fetched)
+
+
+def test_a_folder_without_the_connector_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no spark-sql-kafka-0-10_2\.13-4\.2\.0\.jar"):
+        settings({"systems.kafka.connector.jars": str(tmp_path)}, tmp_path)
+
+
+def test_when_it_cannot_be_fetched_the_error_says_what_to_do() -> None:
+    error = could_not_start({"spark.jars.packages": "a:b:1"}, RuntimeError("gateway exited"))
+    assert "systems.<system>.connector.jars" in str(error)
+    assert "connector.jars" not in str(could_not_start({}, RuntimeError("gateway exited")))
+
+
+CONFIG = {
+    "systems.kafka.samza.factory": "kafka",
+    "systems.kafka.producer.bootstrap.servers": "broker:9093",
+    "systems.kafka.consumer.security.protocol": "SASL_SSL",
+    "systems.kafka.consumer.ssl.truststore.location": "/etc/ca.pem",
+    "systems.kafka.consumer.ssl.truststore.type": "PEM",
+    "systems.kafka.consumer.max.partition.fetch.bytes": "2000000",
+    "systems.kafka.consumer.auto.offset.reset": "largest",
+    "systems.kafka.consumer.isolation.level": "read_uncommitted",
+    "systems.kafka.producer.compression.type": "lz4",
+    "systems.kafka.producer.acks": "0",
+    "systems.kafka.producer.sasl.mechanism": "PLAIN",
+}
+ACCESS = {
+    "kafka.bootstrap.servers": "broker:9093",
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.ssl.truststore.location": "/etc/ca.pem",
+    "kafka.ssl.truststore.type": "PEM",
+    "kafka.sasl.mechanism": "PLAIN",
+}
+
+
+def test_both_clients_get_in_the_same_way_and_each_is_tuned_by_its_own_settings() -> None:
+    assert source_settings(CONFIG, "kafka") == {
+        **ACCESS,
+        "kafka.max.partition.fetch.bytes": "2000000",
+        "kafka.isolation.level": "read_committed",
+    }
+    assert sink_settings(CONFIG, "kafka") == {
+        **ACCESS,
+        "kafka.compression.type": "lz4",
+        "kafka.acks": "all",
+        "kafka.enable.idempotence": "true",
+    }
+
+
+def test_a_password_of_any_characters_gets_into_the_jaas_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", 'a"b\\c;')
+    line = 'org.apache.kafka.Plain required username="u" password="${env:PASSWORD}";'
+    config = {**CONFIG, "systems.kafka.producer.sasl.jaas.config": line}
+    found = sink_settings(config, "kafka")["kafka.sasl.jaas.config"]
+    assert found == 'org.apache.kafka.Plain required username="u" password="a\\"b\\\\c;";'
+    monkeypatch.setenv("LINE", found)
+    config["systems.kafka.producer.sasl.jaas.config"] = "${env:LINE}"
+    assert sink_settings(config, "kafka")["kafka.sasl.jaas.config"] == found
+
+
+def test_without_brokers_nothing_is_guessed() -> None:
+    with pytest.raises(ConfigError, match=r"systems\.kafka\.producer\.bootstrap\.servers is not set"):
+        source_settings({"systems.kafka.samza.factory": "kafka"}, "kafka")
+
+
+@pytest.mark.parametrize(
+    "option", ["kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password"]
+)
+def test_spark_masks_every_option_that_opens_something(option: str) -> None:
+    assert re.search(REDACTED_OPTIONS, option)
+    assert not re.search(REDACTED_OPTIONS, "kafka.bootstrap.servers")

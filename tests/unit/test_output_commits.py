@@ -1,0 +1,185 @@
+"""Which of a pipeline's records on Kafka count: the decision, the log's records, and the reader over both."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pytest
+
+from grete.checkpoint.committed_reader import CommittedReader
+from grete.checkpoint.output_commits import Attempt, LineageCommits, OutputCommits, Stamp, Verdict
+from grete.errors import ConfigError
+from grete.keyed_log.base import Entry
+from grete.keyed_log.memory import MemoryKeyedLog
+from grete.model.ids import JobId
+from grete.testing.clock import ManualClock
+
+JOB = JobId("words")
+FIRST, SECOND, THIRD = (Attempt("words-1", "0", epoch, 1) for epoch in (3, 4, 7))
+GROUPER = "grouper"
+
+
+def stamp(batch: int, attempt: Attempt, sequence: int = 0, lineage: str = "l1") -> Stamp:
+    return Stamp(lineage, batch, attempt, sequence)
+
+
+def test_of_a_batch_that_two_attempts_wrote_the_records_of_the_one_that_committed_count() -> None:
+    commits = LineageCommits("l1").with_batch(0, FIRST).with_batch(1, SECOND).with_batch(2, SECOND)
+    found = OutputCommits([commits])
+    assert found.verdict(stamp(0, FIRST)) is Verdict.COMMITTED
+    assert found.verdict(stamp(1, FIRST)) is Verdict.VOID
+    assert found.verdict(stamp(1, SECOND)) is Verdict.COMMITTED
+    assert found.verdict(stamp(2, SECOND)) is Verdict.COMMITTED
+
+
+def test_what_is_not_in_the_log_yet_is_pending_until_a_later_attempt_of_the_container_commits() -> None:
+    commits = LineageCommits("l1").with_batch(0, FIRST)
+    assert OutputCommits().verdict(stamp(0, FIRST)) is Verdict.PENDING
+    assert OutputCommits([commits]).verdict(stamp(1, FIRST)) is Verdict.PENDING
+    other = LineageCommits("l2").with_batch(0, SECOND)
+    assert OutputCommits([commits, other]).verdict(stamp(1, FIRST)) is Verdict.VOID
+    assert OutputCommits([commits, other]).verdict(stamp(0, FIRST)) is Verdict.COMMITTED
+    elsewhere = LineageCommits("l3").with_batch(0, Attempt("words-1", "1", 9, 1))
+    assert OutputCommits([commits, elsewhere]).verdict(stamp(1, FIRST)) is Verdict.PENDING
+
+
+def test_attempts_grow_within_an_epoch_too_and_are_read_as_they_are_written() -> None:
+    again = Attempt("a.b/c-1", "0", 3, 2)
+    assert Attempt.parse(str(again)) == again
+    assert Attempt("words-1", "0", 3, 2) > FIRST
+    assert Attempt("words-1", "0", 10, 1) > Attempt("words-1", "0", 9, 2)
+
+
+def test_the_log_keeps_what_counts_of_every_lineage_when_it_is_compacted() -> None:
+    log = MemoryKeyedLog(ManualClock())
+    one = LineageCommits("l1")
+    for batch in range(4):
+        one = one.with_batch(batch, FIRST if batch < 2 else SECOND)
+        log.append([one.entry(GROUPER), Entry(b'{"foreign":1}', b"x")])
+    log.append([LineageCommits("l2").with_batch(0, THIRD).entry(GROUPER)])
+    log.compact()
+    found = OutputCommits()
+    found.read(log.read())
+    assert found.lineages == {"l1": one, "l2": LineageCommits("l2").with_batch(0, THIRD)}
+
+
+class Message:
+    """What confluent-kafka gives."""
+
+    def __init__(self, value: str, where: Stamp | None, partition: int = 0) -> None:
+        self.text = value
+        self._stamp = where
+        self._partition = partition
+
+    def error(self) -> None:
+        return None
+
+    def topic(self) -> str:
+        return "out"
+
+    def partition(self) -> int:
+        return self._partition
+
+    def headers(self) -> list[tuple[str, bytes]] | None:
+        if self._stamp is None:
+            return None
+        names = ("grete-lineage", "grete-batch", "grete-attempt", "grete-sequence")
+        values = (self._stamp.lineage, self._stamp.batch, self._stamp.attempt, self._stamp.sequence)
+        return [(name, str(value).encode()) for name, value in zip(names, values, strict=True)]
+
+
+class Partition:
+    topic = "out"
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+
+
+class Topic:
+    """A consumer of it: what it has in order, and nothing of a partition that rests."""
+
+    def __init__(self, messages: list[Message], clock: ManualClock) -> None:
+        self._clock = clock
+        self._messages = deque(messages)
+        self._resting: set[int] = set()
+
+    def assignment(self) -> list[Partition]:
+        return [Partition(0), Partition(1)]
+
+    def pause(self, partitions: list[Partition]) -> None:
+        self._resting |= {each.partition for each in partitions}
+
+    def resume(self, partitions: list[Partition]) -> None:
+        self._resting -= {each.partition for each in partitions}
+
+    def poll(self, timeout_s: float) -> Message | None:
+        for message in self._messages:
+            if message.partition() not in self._resting:
+                self._messages.remove(message)
+                return message
+        self._clock.advance(timeout_s)
+        return None
+
+
+def reader_of(*messages: Message) -> tuple[CommittedReader, MemoryKeyedLog]:
+    clock = ManualClock()
+    log = MemoryKeyedLog(clock)
+    consumer: Any = Topic(list(messages), clock)
+    return CommittedReader(consumer, {JOB: log}, clock), log
+
+
+def texts(reader: CommittedReader) -> list[str]:
+    found = []
+    while (message := reader.poll(1.0)) is not None:
+        made: Any = message
+        found.append(made.text)
+    return found
+
+
+def test_the_reader_returns_each_record_of_committed_batches_once_and_foreign_ones_as_they_are() -> None:
+    reader, log = reader_of(
+        Message("half a batch", stamp(0, FIRST, 5)),
+        Message("a", stamp(0, SECOND, 1)),
+        Message("foreign", None),
+        Message("a again", stamp(0, SECOND, 1)),
+        Message("b", stamp(0, SECOND, 2)),
+        Message("c", stamp(1, SECOND, 1)),
+        Message("b again, late", stamp(0, SECOND, 2)),
+    )
+    log.append([LineageCommits("l1").with_batch(0, SECOND).with_batch(1, SECOND).entry(GROUPER)])
+    assert texts(reader) == ["a", "foreign", "b", "c"]
+
+
+def test_a_record_that_is_not_decided_holds_up_its_partition_and_no_other() -> None:
+    reader, log = reader_of(
+        Message("a", stamp(0, FIRST, 1)),
+        Message("behind", None),
+        Message("elsewhere", None, partition=1),
+    )
+    assert texts(reader) == ["elsewhere"]
+    assert texts(reader) == []
+    log.append([LineageCommits("l1").with_batch(0, FIRST).entry(GROUPER)])
+    assert texts(reader) == ["a", "behind"]
+
+
+def test_a_record_whose_container_was_succeeded_is_dropped_and_what_is_behind_comes() -> None:
+    reader, log = reader_of(Message("lost", stamp(0, FIRST, 1)), Message("behind", None))
+    assert texts(reader) == []
+    log.append([LineageCommits("l2").with_batch(0, SECOND).entry(GROUPER)])
+    assert texts(reader) == ["behind"]
+
+
+def test_partitions_that_were_revoked_are_forgotten() -> None:
+    reader, log = reader_of(Message("a", stamp(0, FIRST, 1)))
+    assert texts(reader) == []
+    gone: Any = [Partition(0)]
+    reader.revoked(gone)
+    log.append([LineageCommits("l1").with_batch(0, FIRST).entry(GROUPER)])
+    assert texts(reader) == []
+
+
+def test_records_of_a_job_whose_log_was_not_given_are_an_error() -> None:
+    reader, _ = reader_of(Message("a", stamp(0, Attempt("others-1", "0", 1, 1))))
+    with pytest.raises(ConfigError, match="job others-1 writes this topic"):
+        reader.poll(1.0)
