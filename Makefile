@@ -60,8 +60,10 @@ nightly: lint services ## every test, campaigns in their long form
 bench: setup ## ratios to the same work by hand, in one run
 	$(BIN)/python -m benchmarks.run
 
-bench-kafka: setup services ## the log on Kafka against the real Samza on the same broker
-	$(BIN)/python -m benchmarks.kafka
+BENCH ?= kafka
+bench-kafka: setup services ## the log on Kafka against the real Samza; BENCH=kafka_peers: jobs against their peers
+	if [ $(BENCH) = kafka_peers ]; then SERVICES=samza_runner bash scripts/services.sh; fi
+	$(BIN)/python -m benchmarks.$(BENCH)
 
 interop: setup services ## both directions with the real Samza; prints what each side read
 	$(BIN)/python -m pytest -q -s tests/interop

@@ -51,6 +51,17 @@ samza_jars() { # the published jars of the real Samza, and the programs of inter
   cp "$source" "$classes/Samza.java"
 }
 
+samza_runner() { # for BENCH=kafka_peers alone: the real Samza with its stores and its local runner
+  local directory=${GRETE_RUNNER_JARS:-$cache/samza-runner-1.8.0}
+  local source=interop/runner/src/main/java/grete/interop/Counter.java
+  fetch_jars interop/runner/pom.xml "$directory"
+  cmp -s "$source" "$directory/classes/Counter.java" && return
+  present javac openjdk-17-jdk-headless "the benchmark against the real Samza"
+  rm -rf "$directory/classes"
+  javac -proc:none -nowarn -cp "$directory/*" -d "$directory/classes" "$source"
+  cp "$source" "$directory/classes/Counter.java"
+}
+
 kafka_start() { # prints the bootstrap servers; NODES=3 for three
   kafka_jars
   .venv/bin/python -m grete.testing.kafka_broker start "$cache/broker" --nodes "${NODES:-1}"

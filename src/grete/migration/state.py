@@ -126,7 +126,7 @@ def checkpoints(config: Mapping[str, str]) -> Notes:
             key,
             Outcome.BLOCKS,
             "this store of checkpoints cannot be read",
-            "write them to a file with Samza's checkpoint tool, keep them in the checkpoint log from now on, and "
+            "write them to a file with Samza's checkpoint tool, keep them in the checkpoint log from then on, and "
             "take the file in with grete checkpoint overwrite",
             {key: _KAFKA_CHECKPOINTS},
         )
