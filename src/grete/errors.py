@@ -108,13 +108,17 @@ class CoordinationError(GreteError):
 
 
 class HeldByOther(CoordinationError):
-    """Somebody else holds the leadership; `holder` says who."""
+    """Somebody else holds the leadership; `holder` says who.
+
+    `may_be_dead`: it has not been seen to renew since we first looked, and nothing else tells whether it lives.
+    """
 
     exit_code = 4
 
-    def __init__(self, scope: str, holder: str) -> None:
+    def __init__(self, scope: str, holder: str, *, may_be_dead: bool = False) -> None:
         self.scope = scope
         self.holder = holder
+        self.may_be_dead = may_be_dead
         super().__init__(f"{scope} is held by {holder}")
 
 

@@ -9,7 +9,9 @@ from contextlib import closing
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from grete.coordination.base import campaign_patiently
 from grete.coordination.kafka import KafkaCoordination, topic_name
+from grete.errors import HeldByOther
 from grete.keyed_log.kafka_settings import KafkaLogSettings
 from grete.testing.clock import ManualClock
 from grete.testing.kafka_broker import KafkaCluster
@@ -76,3 +78,28 @@ def test_a_lost_topic_ends_the_leadership_and_the_callers_log_keeps_the_epoch_gr
         assert successor.campaign(scope, epoch_floor=granted.epoch).epoch > granted.epoch
     clock.advance(TTL_S)
     assert leader.renew(granted) is None
+
+
+def test_a_holder_that_died_is_waited_out_and_succeeded(
+    kafka: KafkaCluster, leader: KafkaCoordination, clock: ManualClock, scope: str
+) -> None:
+    """Every start looks for the first time: if none waited, a job that was killed could never be started again."""
+    died = leader.campaign(scope)
+    began_s = clock.monotonic_s()
+    with closing(coordination(kafka.bootstrap, clock)) as other:
+        assert campaign_patiently(other, scope, clock).epoch > died.epoch
+    assert TTL_S <= clock.monotonic_s() - began_s < TTL_S * 1.2
+
+
+def test_a_holder_that_renews_is_not_waited_for(
+    kafka: KafkaCluster, leader: KafkaCoordination, clock: ManualClock, scope: str
+) -> None:
+    granted = leader.campaign(scope)
+    with closing(coordination(kafka.bootstrap, clock)) as other:
+        with pytest.raises(HeldByOther) as first_look:
+            other.campaign(scope)
+        assert first_look.value.may_be_dead
+        assert leader.renew(granted) is not None
+        with pytest.raises(HeldByOther) as second_look:
+            campaign_patiently(other, scope, clock)
+        assert not second_look.value.may_be_dead

@@ -20,7 +20,7 @@ from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
 from grete.config.streams import commit_system
 from grete.config.validate import refused_changes, validate
-from grete.coordination.base import Coordination, Holder
+from grete.coordination.base import Coordination, Holder, campaign_patiently
 from grete.coordination.factory import open_coordination
 from grete.errors import ConfigError, HeldByOther, JobError, LogNotFound
 from grete.keyed_log.base import KeyedLog
@@ -50,6 +50,13 @@ from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
 from grete.systems.base import System
 from grete.systems.factory import open_system
+
+
+def lease_ttl_s(*configs: Mapping[str, str]) -> float:
+    """How long a silent leader is left alone: the longest of the configurations, since it may follow any of them."""
+    return (
+        max(int(config.get("job.coordinator.lease.ttl.ms", "15000")) for config in configs if config) / 1000
+    )
 
 
 def job_scope(job: JobId) -> str:
@@ -140,7 +147,8 @@ class JobHandle:
     @cached_property
     def _coordination(self) -> Coordination:
         """Opened when it is first asked: on Kafka it takes a connection of its own."""
-        coordination = open_coordination(self.config() or self._given, self.home, self._clock)
+        config = self.config() or self._given
+        coordination = open_coordination(config, self.home, self._clock, ttl_s=lease_ttl_s(config))
         self._stack.callback(coordination.close)
         return coordination
 
@@ -239,7 +247,7 @@ class JobHandle:
         """
         scope = job_scope(self.job)
         try:
-            leadership = self._coordination.campaign(scope)
+            leadership = campaign_patiently(self._coordination, scope, self._clock)
         except HeldByOther as error:
             raise HeldByOther(f"job {self.job.shown}", f"{error.holder}: {way_out}") from error
         try:

@@ -16,7 +16,7 @@ from typing import Any
 from grete.assembly.coordinated import CoordinatedJob, Surroundings, retry_policy
 from grete.assembly.failure import failure
 from grete.assembly.home import grete_home, state_directory
-from grete.assembly.job_handle import job_scope
+from grete.assembly.job_handle import job_scope, lease_ttl_s
 from grete.assembly.plan import Plan, Planner
 from grete.assembly.view import View
 from grete.clock import SystemClock
@@ -25,7 +25,7 @@ from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.streams import EMBEDDED_SYSTEM, coordinator_system, system_kind
 from grete.config.validate import refused_changes, validate
-from grete.coordination.base import Leadership
+from grete.coordination.base import Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
 from grete.coordinator.events import StopRequested
 from grete.coordinator.loop import CoordinatorLoop
@@ -151,7 +151,7 @@ class _Run:
         elif not found:
             raise self._not_there()
         settings = config or found
-        self._ttl_s = int(settings.get("job.coordinator.lease.ttl.ms", "15000")) / 1000
+        self._ttl_s = lease_ttl_s(config, found)
         self._coordination = open_coordination(settings, self._home, self._clock, ttl_s=self._ttl_s)
         self._stack.callback(self._coordination.close)
 
@@ -188,8 +188,12 @@ class _Run:
         """Lead under an epoch that the stream has not seen, also when the election has lost its memory (rule 1)."""
         floor = 0
         while True:
-            leadership = self._coordination.campaign(
-                scope, take_over=self._options.take_over and not floor, epoch_floor=floor
+            leadership = campaign_patiently(
+                self._coordination,
+                scope,
+                self._clock,
+                take_over=self._options.take_over and not floor,
+                epoch_floor=floor,
             )
             try:
                 self._log.raise_fence(Fence(scope, leadership.epoch))

@@ -8,9 +8,17 @@ can promise mutual exclusion by itself; the promise is kept by the resources, wh
 
 from __future__ import annotations
 
+import logging
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from grete.clock import Clock
+from grete.errors import HeldByOther
+
+_log = logging.getLogger(__name__)
+_LOOK_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,30 @@ class Leadership:
     valid_until_s: float
 
 
+def campaign_patiently(
+    coordination: Coordination, scope: str, clock: Clock, *, take_over: bool = False, epoch_floor: int = 0
+) -> Leadership:
+    """As `Coordination.campaign`, but wait as long as nobody knows whether the holder lives.
+
+    Where a dead holder does not show by itself (Kafka), that is a TTL at most: a living one renews within a third of
+    it. Else a job that died could not be started again: each start would look for the first time, and give up.
+
+    Raises:
+        HeldByOther: somebody else leads, and lives.
+    """
+    never, told = threading.Event(), False
+    while True:
+        try:
+            return coordination.campaign(scope, take_over=take_over, epoch_floor=epoch_floor)
+        except HeldByOther as error:
+            if not error.may_be_dead:
+                raise
+            if not told:
+                _log.info("%s: waiting until it is known whether that one lives", error)
+            told = True
+        clock.wait(never, _LOOK_AGAIN_S)
+
+
 class Coordination(ABC):
     """Leader election for named scopes."""
 
@@ -53,7 +85,7 @@ class Coordination(ABC):
         the highest one that the caller's own log has seen: losing the store never lowers it.
 
         Raises:
-            HeldByOther: somebody else leads; names the holder.
+            HeldByOther: somebody else leads; names the holder, and says whether it may be dead.
         """
 
     @abstractmethod

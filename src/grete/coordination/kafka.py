@@ -107,7 +107,8 @@ class KafkaCoordination(Coordination):
                     won[:] = [row.epoch]
                     return None
                 if not take_over and not self._patience.is_over(scope, row.epoch, row.renewals):
-                    raise HeldByOther(scope, row.holder.described())
+                    may_be_dead = not self._patience.has_moved(scope)
+                    raise HeldByOther(scope, row.holder.described(), may_be_dead=may_be_dead)
             won[:] = [1 + max(0 if row is None else row.epoch, epoch_floor)]
             return _Row(won[0], me, 0).encode()
 

@@ -12,6 +12,7 @@ class _Sighting:
     epoch: int
     renewals: int
     since_s: float
+    has_moved: bool = False
 
 
 class Patience:
@@ -27,9 +28,14 @@ class Patience:
         now_s = self._clock.monotonic_s()
         seen = self._sightings.get(scope)
         if seen is None or (seen.epoch, seen.renewals) != (epoch, renewals):
-            self._sightings[scope] = _Sighting(epoch, renewals, now_s)
+            self._sightings[scope] = _Sighting(epoch, renewals, now_s, has_moved=seen is not None)
             return False
         return now_s - seen.since_s >= self._ttl_s
+
+    def has_moved(self, scope: str) -> bool:
+        """Whether somebody has renewed or was elected since we first looked."""
+        seen = self._sightings.get(scope)
+        return seen is not None and seen.has_moved
 
     def until_s(self, asked_s: float) -> float:
         """How long a leadership may act that was asked for at `asked_s`: earlier than anybody's patience ends."""
