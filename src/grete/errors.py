@@ -76,6 +76,10 @@ class Fenced(LogError):
         )
 
 
+class LogUnreachable(LogError):
+    """The store gave no answer in time. Nothing was done; the same may work when it is back."""
+
+
 class InDoubt(LogError):
     """The append failed in a way that leaves open whether it is durable.
 

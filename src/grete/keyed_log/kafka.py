@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grete.clock import Clock
-from grete.errors import Fenced, IllegalStateError, InDoubt, LogCorrupted, LogError
+from grete.errors import Fenced, IllegalStateError, InDoubt, LogCorrupted, LogError, LogUnreachable
 from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
 from grete.keyed_log.coordinator_log import LogContext
 from grete.keyed_log.kafka_client import KafkaClients, KafkaException
@@ -128,7 +128,7 @@ class KafkaKeyedLog(KeyedLog):
             if self._clock.monotonic_s() >= attempt.deadline_s:
                 if attempt.is_in_doubt:
                     raise InDoubt(attempt.id, f"topic {self._name}: {outcome}") from outcome
-                raise LogError(f"nothing was appended to topic {self._name}: {outcome}") from outcome
+                raise LogUnreachable(f"nothing was appended to topic {self._name}: {outcome}") from outcome
             self._clock.wait(threading.Event(), pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S[1])
 

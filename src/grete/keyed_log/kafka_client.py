@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from grete.clock import Clock
-from grete.errors import ConfigError, LogError, MissingExtra
+from grete.errors import ConfigError, LogError, LogUnreachable, MissingExtra
 from grete.keyed_log.kafka_login import SettingsOrigin
 from grete.keyed_log.kafka_settings import KafkaLogSettings
 
@@ -49,7 +49,8 @@ def translated(doing: str) -> Iterator[None]:
         yield
     except KafkaException as error:
         reason = reason_of(error)
-        raise LogError(f"{doing}: {describe(reason)}") from error
+        kind = LogUnreachable if is_temporary(reason) else LogError
+        raise kind(f"{doing}: {describe(reason)}") from error
 
 
 _WAYS_OUT = {
@@ -176,7 +177,7 @@ class KafkaConnection:
                 self._refusals.check()
                 if self._clock.monotonic_s() >= deadline_s:
                     said = f"{describe(reason_of(error))}{self._refusals.last_words()}"
-                    raise LogError(f"{doing}: {said}") from error
+                    raise LogUnreachable(f"{doing}: {said}") from error
             else:
                 return
             self._clock.wait(never, _RETRY_S)

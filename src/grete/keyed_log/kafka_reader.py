@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
 
 from grete.clock import Clock
-from grete.errors import LogCorrupted, LogError
+from grete.errors import LogCorrupted, LogError, LogUnreachable
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Record
 from grete.keyed_log.kafka_client import KafkaClients, describe, translated
@@ -162,7 +162,9 @@ class LogReader:
         deadline_s, never, pause_s = self._clock.monotonic_s() + timeout_s, threading.Event(), 0.002
         while self.stable_end() < end:
             if self._clock.monotonic_s() > deadline_s:
-                raise LogError(f"topic {self._clients.topic}: a transaction before offset {end} stays open")
+                raise LogUnreachable(
+                    f"topic {self._clients.topic}: a transaction before offset {end} stays open"
+                )
             self._clock.wait(never, pause_s)
             pause_s = min(2 * pause_s, 0.1)
         return end
@@ -183,7 +185,7 @@ class LogReader:
             while not is_over:
                 batch = self._poll(consumer)
                 if not batch and self._clock.monotonic_s() > deadline_s:
-                    raise LogError(
+                    raise LogUnreachable(
                         f"topic {self._clients.topic}: no record in {timeout_s:.0f} s; are brokers up?"
                     )
                 if batch:

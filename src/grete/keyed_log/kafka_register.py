@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from grete.clock import Clock
-from grete.errors import LogCorrupted, LogError
+from grete.errors import LogCorrupted, LogError, LogUnreachable
 from grete.keyed_log.base import Entry
 from grete.keyed_log.kafka_client import KafkaClients
 from grete.keyed_log.kafka_header import Origin
@@ -71,7 +71,7 @@ class KafkaRegister:
             while (failure := self._try(decide, deadline_s)) is not None:
                 self._writer.drop()
                 if self._clock.monotonic_s() >= deadline_s:
-                    raise LogError(f"topic {self._name}: {failure}") from failure
+                    raise LogUnreachable(f"topic {self._name}: {failure}") from failure
                 self._clock.wait(threading.Event(), _PAUSE_S * random.random())  # noqa: S311 - so that two part
 
     def _try(self, decide: Decide, deadline_s: float) -> Exception | None:

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from grete.clock import Clock
-from grete.errors import LogError, LogNotFound, UnsafeStorage
+from grete.errors import LogError, LogNotFound, LogUnreachable, UnsafeStorage
 from grete.keyed_log.kafka_client import KafkaClients, describe, done, is_temporary, reason_of, translated
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,8 @@ def find_or_create(clients: KafkaClients, clock: Clock, *, must_exist: bool = Fa
             reason = reason_of(error)
             _refuse_too_few_brokers(clients, reason)
             if clock.monotonic_s() >= deadline_s or not is_temporary(reason):
-                raise LogError(f"opening topic {clients.topic}: {describe(reason)}") from error
+                kind = LogUnreachable if is_temporary(reason) else LogError
+                raise kind(f"opening topic {clients.topic}: {describe(reason)}") from error
         if clock.monotonic_s() >= deadline_s:
             raise LogError(f"topic {clients.topic} was made and did not become readable in time")
         clock.wait(never, _RETRY_S if topic_is_slow(clients) else 0.02)

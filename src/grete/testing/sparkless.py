@@ -26,6 +26,7 @@ from grete.assembly.home import parse_job
 from grete.clock import SystemClock
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
+from grete.errors import GreteError
 from grete.spark import setup
 from grete.spark.assignment import Assignment
 from grete.spark.container_life import ContainerLife, OnBatch, leave_word
@@ -103,14 +104,17 @@ def _coordinate(arguments: Sequence[str]) -> int:
     parser.add_argument("--job", type=parse_job)
     parser.add_argument("--until-drained", action="store_true")
     options = parser.parse_args(arguments)
-    return run_job(
-        RunOptions(
-            config_paths=options.config,
-            job=options.job,
-            until_drained=options.until_drained,
-            container_command=COMMAND,
-        )
+    asked = RunOptions(
+        config_paths=options.config,
+        job=options.job,
+        until_drained=options.until_drained,
+        container_command=COMMAND,
     )
+    try:
+        return run_job(asked)
+    except GreteError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return error.exit_code
 
 
 if __name__ == "__main__":

@@ -1,0 +1,271 @@
+"""One incarnation of a job's coordinator: from the election to the end of the job, or of its leadership."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from grete.assembly.coordinated import CoordinatedJob, Surroundings, retry_policy
+from grete.assembly.failure import failure
+from grete.assembly.home import grete_home, state_directory
+from grete.assembly.job_handle import job_scope
+from grete.assembly.plan import Plan, Planner
+from grete.assembly.submission import RunOptions, Submission
+from grete.assembly.view import View
+from grete.clock import SystemClock
+from grete.coordination.base import Leadership
+from grete.coordinator.events import StopRequested
+from grete.coordinator.loop import CoordinatorLoop
+from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
+from grete.coordinator.renewal import Renewal
+from grete.coordinator.state import Phase, State
+from grete.diagnostics.observe import observed
+from grete.diagnostics.streams import JOB_COORDINATOR
+from grete.errors import LeadershipLost
+from grete.failpoints import failpoint
+from grete.keyed_log.base import Fence
+from grete.launch.base import Launcher
+from grete.launch.process import ProcessLauncher
+from grete.launch.thread import ThreadLauncher
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.history import History
+from grete.metadata.job_state import JobState, read_state, write_state
+from grete.model.ids import JobId
+from grete.server.serve import HttpServer, bind, write_token
+
+_log = logging.getLogger("grete.coordinator")
+_LOOP_PATIENCE_S = 120.0
+"""A model of 100,000 tasks takes some ten seconds to calculate and write; whoever takes this long hangs."""
+
+
+class Incarnation:
+    """Submits, campaigns, coordinates. What it opens is closed with `stack`; used once.
+
+    `after` is the leadership of an earlier incarnation of this process, which has ended without knowing why.
+    """
+
+    def __init__(
+        self,
+        options: RunOptions,
+        stack: ExitStack,
+        on_view: Callable[[View], None] | None,
+        after: Leadership | None = None,
+    ) -> None:
+        self._options = options
+        self._stack = stack
+        self._on_view = on_view
+        self._after = after
+        self._home = grete_home()
+        self._clock = SystemClock()
+        self._submission = Submission(options, self._home, self._clock, stack)
+        self.led: Leadership | None = None
+        self.can_be_followed = False
+        """Whether containers outlive us and the stream tells all that another incarnation needs."""
+
+    @property
+    def job(self) -> JobId:
+        """The job; known once it was opened."""
+        return self._submission.job
+
+    def execute(self) -> int:
+        """Until the job ends; see `grete.assembly.run.run_job`."""
+        submission = self._submission
+        submission.open()
+        job = submission.job
+        leadership = self.led = submission.campaign(self._after)
+        self._keep(leadership)
+        self._stream = CoordinatorStream(
+            submission.log, self._clock, source="job-runner", fence=Fence(job_scope(job), leadership.epoch)
+        )
+        ended = self._has_ended()
+        if ended is not None:
+            return ended
+        planner = Planner(job, self._home, self._stream, self._clock, self._stack)
+        run_id = submission.write_config(self._stream, planner.check)
+        config = self._stream.config()
+        self._observer = self._stack.enter_context(observed(config, job, JOB_COORDINATOR, self._home))
+        failpoint("coordinator.bootstrapped")
+        plan = planner.plan(config)
+        metadata = self._check_metadata(plan, run_id)
+        return self._coordinate(planner, plan, metadata, leadership, run_id)
+
+    def _keep(self, leadership: Leadership) -> None:
+        """Renew it from now on."""
+        ttl_s = self._submission.ttl_s
+        self._renewal = Renewal(
+            self._submission.coordination,
+            leadership,
+            self._clock,
+            every_s=ttl_s / 3,
+            patience_s=max(_LOOP_PATIENCE_S, 4 * ttl_s),
+        )
+        self._renewal.start()
+        self._stack.callback(self._renewal.close)
+        failpoint("submit.elected")
+
+    def _has_ended(self) -> int | None:
+        """What the incarnation before would have returned, if it ended the job and could not say so (fault 52).
+
+        Raises:
+            LeadershipLost: somebody else has led the job since: whatever became of it is not ours to change.
+        """
+        state = read_state(self._stream)
+        if self._after is None or state is None or state.epoch < self._after.epoch:
+            return None
+        assert self.led is not None
+        if state.epoch > self._after.epoch:
+            self._submission.coordination.release(self.led)
+            self.led = None
+            raise LeadershipLost(f"epoch {self._after.epoch} of {self._after.scope} was taken over")
+        if state.state == Phase.RUNNING.value:
+            return None
+        self._submission.coordination.release(self.led)
+        if state.state == Phase.FAILED.value:
+            raise failure(state.message or "a container was given up", History(self._stream).rows())
+        return 0
+
+    # --- coordinate ---
+
+    def _check_metadata(self, plan: Plan, run_id: str) -> JobCoordinatorMetadataManager:
+        cluster_type = "YARN" if "CONTAINER_ID" in os.environ else "NON_YARN"
+        manager = JobCoordinatorMetadataManager(self._stream, cluster_type)
+        new, previous = manager.generate(plan.model, plan.config, _environment(run_id)), manager.read()
+        changed = manager.check_for_changes(new, previous)
+        metrics = manager.metrics
+        event = "attempt"
+        if changed:
+            event = "deployment" if metrics.newDeployment else "change"
+            manager.write(new)
+        History(self._stream).append(
+            event,
+            run_id=run_id,
+            epoch_id=new.epoch_id,
+            config_id=new.config_id,
+            job_model_id=new.job_model_id,
+            reason=self._options.reason,
+        )
+        failpoint("coordinator.metadata-written")
+        return manager
+
+    def _coordinate(
+        self,
+        planner: Planner,
+        plan: Plan,
+        metadata: JobCoordinatorMetadataManager,
+        leadership: Leadership,
+        run_id: str,
+    ) -> int:
+        config = plan.config
+        state_dir = state_directory(config, self.job, self._home)
+        bound = bind(config.get("job.http.host", "127.0.0.1"), int(config.get("job.http.port", "0")))
+        token_file = state_dir / "http-token"
+        needs_token = config.get("job.http.auth", "token") == "token"
+        token = write_token(token_file)
+        view = View(self.job, self._stream, metadata.metrics, run_id, leadership.epoch)
+        view.until_drained = self._options.until_drained
+        view.checkpoint_log = planner.commit_system(config).checkpoint_log
+        server = HttpServer(
+            view, bound, token if needs_token else None, write_token(state_dir / "http-write-token")
+        )
+        server.start()
+        self._stack.callback(server.close)
+        failpoint("coordinator.serving")
+
+        def show(problem: str) -> None:
+            running = JobState("running", run_id, leadership.epoch, server.url, str(token_file), problem)
+            write_state(self._stream, running)
+
+        job = CoordinatedJob(
+            self.job,
+            self._stream,
+            planner,
+            view,
+            Surroundings(self._home, server.url, token_file),
+            leadership.epoch,
+            self._clock,
+            on_change=lambda changed: self._note_change(changed, metadata, run_id),
+            on_problem=show,
+            post=lambda event: loop.post(event),
+        )
+        self._stack.callback(job.close)
+        first = job.begin(plan)
+        launcher = self._launcher(config, state_dir)
+        loop = CoordinatorLoop(
+            renewal=self._renewal,
+            launcher=launcher,
+            stream=self._stream,
+            clock=self._clock,
+            state=State(retry_policy(config)),
+            job=job,
+        )
+        view.loop = loop
+        loop.on_record = self._observer.event
+        if self._on_view is not None:
+            self._on_view(view)
+        self._stop_on_signals(loop, config)
+        show("")
+        self.can_be_followed = config.get("job.launcher") != "thread"
+        try:
+            final = loop.run(first)
+        except BaseException:
+            launcher.abandon()  # whatever has ended us: containers go on, and the next coordinator adopts them
+            raise
+        launcher.close()
+        return self._finish(final, run_id, leadership, server.url)
+
+    def _note_change(self, plan: Plan, metadata: JobCoordinatorMetadataManager, run_id: str) -> None:
+        """A running job has another model or configuration: say so, as for a new attempt (S0-20)."""
+        new, previous = metadata.generate(plan.model, plan.config, _environment(run_id)), metadata.read()
+        if new != previous:
+            metadata.check_for_changes(new, previous)
+            metadata.write(new)
+        ids = {"config_id": new.config_id, "job_model_id": new.job_model_id}
+        History(self._stream).append("reconfigured", run_id=run_id, **ids)
+
+    def _launcher(self, config: Mapping[str, str], state_dir: Path) -> Launcher:
+        if config.get("job.launcher") == "thread":
+            from grete.spark.container import run_container
+
+            if "task.opts" in config:
+                _log.warning(
+                    "task.opts has no effect with job.launcher=thread: there is no process to give it to"
+                )
+            return ThreadLauncher(run_container)
+        return ProcessLauncher(list(self._options.container_command), state_dir / "logs")
+
+    def _stop_on_signals(self, loop: CoordinatorLoop, config: Mapping[str, str]) -> None:
+        """The first SIGTERM or SIGINT stops at a batch boundary, the second kills."""
+        deadline_s = int(config.get("task.shutdown.ms", "30000")) / 1000
+        asked = False
+
+        def on_signal(number: int, _: Any) -> None:
+            nonlocal asked
+            loop.post(StopRequested(0.0 if asked else deadline_s, signal.Signals(number).name))
+            asked = True
+
+        signal.signal(signal.SIGTERM, on_signal)
+        signal.signal(signal.SIGINT, on_signal)
+
+    def _finish(self, final: State, run_id: str, leadership: Leadership, url: str) -> int:
+        """Write the terminal state under our epoch, then release: never the other way round (fault 52)."""
+        failpoint("coordinator.finishing")
+        write_state(
+            self._stream, JobState(final.phase.value, run_id, leadership.epoch, url, "", final.message)
+        )
+        History(self._stream).append(final.phase.value, message=final.message)
+        failpoint("coordinator.finished")
+        self._renewal.close()
+        self._submission.coordination.release(leadership)
+        if final.phase is Phase.FAILED:
+            raise failure(final.message or "a container was given up", History(self._stream).rows())
+        return 0
+
+
+def _environment(run_id: str) -> dict[str, str]:
+    """What names the deployment: outside YARN the run id, unless the environment says otherwise (S0-31)."""
+    return {"SAMZA_EPOCH_ID": run_id, **os.environ}

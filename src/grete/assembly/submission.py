@@ -1,0 +1,180 @@
+"""Submitting a job: configuration loaded, stream and election opened, leadership won, configuration written."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grete.assembly.job_handle import job_scope, lease_ttl_s
+from grete.clock import Clock
+from grete.config.current import in_current_words
+from grete.config.load import load
+from grete.config.rewriters import apply_rewriters
+from grete.config.streams import EMBEDDED_SYSTEM, coordinator_system, system_kind
+from grete.config.validate import refused_changes, validate
+from grete.coordination.base import Leadership, campaign_patiently
+from grete.coordination.factory import open_coordination
+from grete.errors import ConfigError, Fenced, HeldByOther, JobError, LogNotFound
+from grete.failpoints import failpoint
+from grete.keyed_log.base import Fence
+from grete.keyed_log.coordinator_log import open_coordinator_log
+from grete.keyed_log.sqlite_coordinator_log import coordinator_file
+from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
+from grete.metadata.job_index import claim_name, claim_stream, remember_submitted, where_submitted
+from grete.model.ids import JobId
+from grete.sqlite_file import open_file
+from grete.systems.factory import open_system
+
+_log = logging.getLogger("grete.coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What `grete run` was asked for. Without `config_paths` the configuration is the coordinator stream's."""
+
+    config_paths: Sequence[str] = ()
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    job: JobId | None = None
+    until_drained: bool = False
+    take_over: bool = False
+    reason: str = ""
+    container_command: Sequence[str] = (sys.executable, "-m", "grete.spark.container")
+
+
+class Submission:
+    """What `grete run` was asked for, made the job's. What it opens is closed with `stack`; used once, in order."""
+
+    def __init__(self, options: RunOptions, home: Path, clock: Clock, stack: ExitStack) -> None:
+        self._options = options
+        self._home = home
+        self._clock = clock
+        self._stack = stack
+
+    def open(self) -> None:
+        """Load what is to be submitted, and open the job's stream and its election.
+
+        Raises:
+            ConfigError: the configuration is wrong.
+            JobError: there is no such job, or its stream is another job's.
+        """
+        self._submitted = self._submitted_config()
+        self.job = self._named_job()
+        self._open(self._submitted or {})
+
+    def _submitted_config(self) -> dict[str, str] | None:
+        """The configuration to submit, None to go on with the stream's."""
+        if not self._options.config_paths:
+            return None
+        config = apply_rewriters(
+            load(self._options.config_paths, self._options.overrides), list_streams=self._list_streams
+        )
+        for warning in validate(config):
+            _log.warning("%s", warning)
+        failpoint("submit.config-loaded")
+        return in_current_words(config)
+
+    def _list_streams(self, system: str, config: Mapping[str, str]) -> Sequence[str]:
+        """The streams of a system, for rewriters that choose inputs by pattern."""
+        with closing(open_system(config, system, self._home, self._clock)) as opened:
+            return opened.streams()
+
+    def _named_job(self) -> JobId:
+        if self._submitted is not None:
+            return JobId(self._submitted["job.name"], self._submitted.get("job.id", "1"))
+        if self._options.job is None:
+            raise ConfigError("name the job: --config FILE to submit one, --job NAME to run one again")
+        return self._options.job
+
+    def _open(self, config: Mapping[str, str]) -> None:
+        """`config` is what is submitted, empty for a job that was before."""
+        place = config or where_submitted(self.job, self._home)
+        try:
+            self.log = open_coordinator_log(
+                place, stream_name(self.job), self._home, self._clock, must_exist=not config
+            )
+        except LogNotFound as error:
+            raise self._not_there() from error
+        self._stack.callback(self.log.close)
+        found = CoordinatorStream(self.log, self._clock, source="job-runner").config()
+        if config:
+            self._claim(config, found)
+        elif not found:
+            raise self._not_there()
+        settings = config or found
+        self.ttl_s = lease_ttl_s(config, found)
+        self.coordination = open_coordination(settings, self._home, self._clock, ttl_s=self.ttl_s)
+        self._stack.callback(self.coordination.close)
+
+    def _claim(self, config: Mapping[str, str], found: Mapping[str, str]) -> None:
+        """Make sure that the stream is no other job's, and that this home finds it again."""
+        if system_kind(config, coordinator_system(config)) == EMBEDDED_SYSTEM:
+            with closing(open_file(coordinator_file(config, self._home))) as file:
+                claim_stream(file, self.job)
+        claim_name(found, self.job)
+        remember_submitted(config, self.job, self._home)
+
+    def _not_there(self) -> JobError:
+        return JobError(f"there is no job {self.job.shown} in {self._home}: submit it with --config FILE")
+
+    def campaign(self, after: Leadership | None) -> Leadership:
+        """Lead; `after` is the leadership of an earlier incarnation of this process.
+
+        Raises:
+            HeldByOther: somebody else does.
+        """
+        if after is not None:
+            self.coordination.release(after)  # nobody has to wait until it would be over
+        try:
+            return self._elected(job_scope(self.job))
+        except HeldByOther as error:
+            raise HeldByOther(f"job {self.job.shown}", error.holder) from error
+
+    def _elected(self, scope: str) -> Leadership:
+        """Lead under an epoch that the stream has not seen, also when the election has lost its memory (rule 1)."""
+        floor = 0
+        while True:
+            leadership = campaign_patiently(
+                self.coordination,
+                scope,
+                self._clock,
+                take_over=self._options.take_over and not floor,
+                epoch_floor=floor,
+            )
+            try:
+                self.log.raise_fence(Fence(scope, leadership.epoch))
+            except Fenced as error:
+                self.coordination.release(leadership)
+                if error.seen <= floor:
+                    raise
+                floor = error.seen
+            else:
+                return leadership
+
+    def write_config(self, stream: CoordinatorStream, check: Callable[[Mapping[str, str]], None]) -> str:
+        """Make the submitted configuration the stream's; returns the run id of the configuration in force.
+
+        Raises:
+            ConfigError: the job may not change so, or (`check`) the configuration makes no job model.
+        """
+        submitted, old = self._submitted, stream.config()
+        if submitted is None:
+            if self._options.overrides:
+                raise ConfigError(
+                    "--set goes with --config; use `grete config set` to change a job's configuration"
+                )
+            validate(old)
+            return stream.run_id() or uuid.uuid4().hex
+        problems = refused_changes(old, submitted)
+        if problems:
+            raise ConfigError(*problems)
+        check(submitted)  # what makes no job model is not written
+        run_id = uuid.uuid4().hex
+        changes = stream.write_config(submitted, run_id=run_id, reason=self._options.reason)
+        failpoint("submit.config-written")
+        _log.info("configuration written, %d keys changed, run %s", len(changes), run_id)
+        return run_id

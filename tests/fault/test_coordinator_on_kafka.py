@@ -1,0 +1,205 @@
+"""A job whose coordinator stream and election are on Kafka: killed, cut off from the brokers, succeeded.
+
+The real coordinator and containers, without Spark; the data is in the embedded system, so that only the control plane
+needs the broker (S2-128).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from grete.assembly import open_job
+from grete.clock import SystemClock
+from grete.model.ids import JobId
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem, Message
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.tcp_proxy import TcpProxy
+
+pytestmark = pytest.mark.fault
+
+COPY = """
+import grete
+
+class Copy(grete.StreamTask):
+    def process(self, envelope, collector, coordinator):
+        collector.send("local.out", envelope.message)
+"""
+TTL_S = 3.0
+
+
+class Job:
+    """The job and its coordinator's processes."""
+
+    def __init__(self, directory: Path, proxy_port: int) -> None:
+        self.id = JobId(f"copy-{uuid.uuid4().hex[:8]}")
+        self._directory = directory
+        self._running: list[subprocess.Popen[str]] = []
+        self._local = directory / "home" / "local"
+        (directory / "copying.py").write_text(COPY)
+        with closing(LocalSystem(self._local, SystemClock())) as system:
+            system.create_stream(StreamSpec("in", 2))
+            system.create_stream(StreamSpec("out", 1))
+        self._sent = 0
+        broker = f"127.0.0.1:{proxy_port}"
+        settings = {
+            "job.name": self.id.name,
+            "job.application.path": str(directory),
+            "job.coordinator.lease.ttl.ms": str(round(TTL_S * 1000)),
+            "job.coordinator.replication.factor": "1",
+            "job.coordinator.system": "kafka",
+            "systems.kafka.samza.factory": "org.apache.samza.system.kafka.KafkaSystemFactory",
+            "systems.kafka.consumer.bootstrap.servers": broker,
+            "systems.kafka.producer.bootstrap.servers": broker,
+            "systems.local.samza.factory": "local",
+            "systems.local.samza.offset.default": "oldest",
+            "task.class": "copying:Copy",
+            "task.inputs": "local.in",
+        }
+        self._config = directory / "copy.properties"
+        self._config.write_text("\n".join(f"{key}={value}" for key, value in settings.items()))
+
+    def submit(self) -> subprocess.Popen[str]:
+        return self._coordinate("--config", str(self._config))
+
+    def run_again(self) -> subprocess.Popen[str]:
+        return self._coordinate("--job", self.id.name)
+
+    def _coordinate(self, *which: str) -> subprocess.Popen[str]:
+        log = (self._directory / f"coordinator-{len(self._running)}.log").open("w")
+        with log:
+            started = subprocess.Popen(
+                [sys.executable, "-m", "grete.testing.sparkless", *which], stderr=log, text=True
+            )
+        self._running.append(started)
+        return started
+
+    def send(self, count: int) -> None:
+        with closing(LocalSystem(self._local, SystemClock())) as system:
+            messages = [Message(None, b"%d" % (self._sent + i), 0, i % 2) for i in range(count)]
+            system.append("in", messages)
+        self._sent += count
+
+    def copied_once(self) -> bool:
+        with closing(LocalSystem(self._local, SystemClock())) as system:
+            found = [v for _, batch in system.read("out", 0, 0) for v in batch.column(1).to_pylist()]
+        assert len(found) == len(set(found)), "written twice"
+        return len(found) == self._sent
+
+    def events(self) -> list[str]:
+        with open_job(self.id) as handle:
+            return [row.event for row in handle.history()]
+
+    def end(self) -> None:
+        for process in self._running:
+            process.kill()
+            process.wait()
+        with open_job(self.id) as handle:
+            launches = handle.launches()
+        for record in launches.values():
+            if record.handle:
+                _, pid, _ = record.handle.split("/")
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+
+
+@pytest.fixture
+def proxy(kafka: KafkaCluster) -> Iterator[TcpProxy]:
+    node = kafka.nodes[0]
+    with TcpProxy(node.proxied_port, node.listener_port) as opened:
+        yield opened
+
+
+@pytest.fixture
+def job(
+    kafka: KafkaCluster, proxy: TcpProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Job]:
+    monkeypatch.setenv("GRETE_HOME", str(tmp_path / "home"))
+    made = Job(tmp_path, kafka.nodes[0].proxied_port)
+    yield made
+    proxy.restore()
+    made.end()
+
+
+def eventually(condition: Callable[[], bool], what: str, within_s: float = 60) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"after {within_s:.0f} s still not: {what}"
+        time.sleep(0.1)
+
+
+def test_a_coordinator_that_is_killed_is_succeeded_by_the_next_start(job: Job) -> None:
+    """By name alone, since the home knows where the stream is; the container goes on and is adopted."""
+    first = job.submit()
+    job.send(100)
+    eventually(job.copied_once, "the first records are copied")
+    first.kill()
+    first.wait()
+    job.send(100)
+    eventually(job.copied_once, "a container without a coordinator goes on")
+    second = job.run_again()
+    eventually(lambda: "container-adopted" in job.events(), "the container is adopted")
+    job.send(100)
+    eventually(job.copied_once, "the adopted container goes on")
+    with open_job(job.id) as handle:
+        handle.request_stop(5, "enough")
+    assert second.wait(30) == 0
+
+
+def test_brokers_that_are_away_longer_than_the_lease_cost_an_incarnation_and_nothing_else(
+    job: Job, proxy: TcpProxy
+) -> None:
+    """The process stays, its containers go on, and with the brokers comes another incarnation of a higher epoch."""
+    process = job.submit()
+    job.send(100)
+    eventually(job.copied_once, "the first records are copied")
+    with open_job(job.id) as handle:
+        before = handle.state()
+    proxy.cut()
+    time.sleep(2 * TTL_S)
+    job.send(100)
+    eventually(job.copied_once, "data does not need the coordinator")
+    assert process.poll() is None
+    proxy.restore()
+
+    def leads_again() -> bool:
+        with open_job(job.id) as handle:
+            state = handle.state()
+        assert before is not None
+        return state is not None and state.epoch > before.epoch
+
+    eventually(leads_again, "another incarnation leads")
+    eventually(lambda: "container-adopted" in job.events(), "the container is adopted")
+    job.send(100)
+    eventually(job.copied_once, "the adopted container goes on")
+    with open_job(job.id) as handle:
+        handle.request_stop(5, "enough")
+    assert process.wait(30) == 0
+    assert job.copied_once()
+
+
+def test_a_coordinator_that_was_cut_off_and_succeeded_leaves_the_job_to_its_successor(
+    job: Job, proxy: TcpProxy
+) -> None:
+    process = job.submit()
+    job.send(10)
+    eventually(job.copied_once, "the first records are copied")
+    process.send_signal(signal.SIGSTOP)
+    successor = job.run_again()
+    eventually(lambda: job.events().count("attempt") == 1, "the next one leads")
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(60) == 5
+    with open_job(job.id) as handle:
+        handle.request_stop(5, "enough")
+    assert successor.wait(30) == 0
