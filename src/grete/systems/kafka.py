@@ -268,12 +268,27 @@ class KafkaSystem(System):
                 writer.send(*batch)
             ends = dict(writer.settle(deadline_s))
             writer.send_entries(group.checkpoint_log, group.checkpoint_entries, self._clock.wall_ms())
-            writer.settle(deadline_s)
+            written = dict(writer.settle(deadline_s))
         except BaseException:
             writer.abort(deadline_s)
             raise
         writer.commit(deadline_s)
+        self._await_readable(written, deadline_s)
         return ends
+
+    def _await_readable(self, ends: Mapping[tuple[str, int], int], deadline_s: float) -> None:
+        """The transaction is durable; its markers, and with them readers, follow within milliseconds."""
+        wanted = {TopicPartition(*where): end for where, end in ends.items()}
+        pause_s, never = 0.001, threading.Event()
+        while self._clock.monotonic_s() < deadline_s:
+            try:
+                found = self._connection.ends(list(wanted), is_stable=True)
+            except KafkaException:
+                return  # committed all the same: whoever reads next finds out by himself whether there are brokers
+            if all(found[where] >= end for where, end in wanted.items()):
+                return
+            self._clock.wait(never, pause_s)
+            pause_s = min(2 * pause_s, 0.05)
 
     def _check_fences(self, fences: Sequence[Fence]) -> None:
         """Refuse what is stale before anything is raised, then raise what is new."""
