@@ -180,7 +180,7 @@ def test_a_copy_can_live_on_another_disk(tmp_path: Path, caplog: pytest.LogCaptu
 
 def follower(job: JobUnderTest, tmp_path: Path) -> StandbyRun:
     [assignment] = assignments_of(job.model, 1, {}, TaskMode.STANDBY)
-    return StandbyRun(assignment, tmp_path, tmp_path / "local")
+    return StandbyRun(assignment, tmp_path)
 
 
 def test_a_standby_follows_until_it_is_told_otherwise(job: JobUnderTest, tmp_path: Path) -> None:

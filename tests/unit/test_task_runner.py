@@ -75,7 +75,7 @@ class Executor:
             stores=(StoreSpec("sums", "changes", system.stream("changes").uid),),
             store_directory=str(directory / "stores"),
             default_system="local",
-            system_directory=str(system.directory),
+            home=str(system.directory.parent),
             dead_letter_stream="dead" if settings.get("dead.letters") else None,
         )
         self.progress: dict[int, TaskProgress] = {}

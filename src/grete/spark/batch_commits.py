@@ -107,9 +107,11 @@ class BatchCommits:
         }
 
     def _token_of(self, task: TaskName, positions: Mapping[str, int]) -> str:
-        """The committed attempt's token, valid only while the changelogs stand where that attempt left them."""
+        """The committed attempt's token, valid while the changelogs hold what that attempt appended to them."""
         commit = self._commits.get(task)
-        if commit is None or dict(commit.store_positions) != dict(positions):
+        if commit is None or any(
+            end > positions.get(name, end) for name, end in commit.store_positions.items()
+        ):
             return ""
         return commit.token
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from grete.errors import JobError, OffsetOutOfRange
-from grete.systems.base import SegmentWrite
-from grete.systems.local import LocalSystem
+from grete.systems.base import SegmentWrite, System
 
 _SEGMENT_RECORDS = 50_000
 Change = tuple[bytes, bytes | None]
@@ -22,7 +21,7 @@ Change = tuple[bytes, bytes | None]
 class Changelog:
     """One partition of a store's changelog."""
 
-    system: LocalSystem
+    system: System
     stream: str
     partition: int
 
@@ -44,9 +43,15 @@ class Changelog:
         """
         if position == 0:
             return  # no state: nothing has to be there to know it
-        horizon = self.system.compaction(self.stream, self.partition).horizon
+        horizon = self.system.intact_from(self.stream, self.partition)
         if position >= horizon:
             return  # what compaction drops below its horizon makes no difference from there on
+        if self.system.has_gaps:
+            raise JobError(
+                f"changelog {self.stream} partition {self.partition}: records that make up the state at offset "
+                f"{position} may have been removed by compaction; it can be brought back to where it was at offset "
+                f"{horizon} or later, or to nothing"
+            )
         try:
             batches = self.system.read(self.stream, self.partition, 0, position)
             found = sum(batch.num_rows for _, batch in batches)

@@ -32,7 +32,7 @@ from grete.spark.session import build_session
 from grete.spark.spark_log import SourceOffsets, SparkProgress
 from grete.spark.stream_task_batch import BatchOutcome, CommitTarget, StreamTaskBatch
 from grete.spark.task_worker import load_class
-from grete.systems.local import LocalSystem
+from grete.systems.factory import open_system
 
 _log = logging.getLogger("grete.container")
 
@@ -47,7 +47,7 @@ class JobRun:
         self._clock: Clock = SystemClock()
         self._config = assignment.config
         self._system_name = setup.single_system(assignment)
-        self._system = LocalSystem(setup.system_directory(assignment, self._system_name, home), self._clock)
+        self._system = open_system(self._config, self._system_name, home, self._clock)
         self._lineages = LineageDirectory(assignment.state_directory(home) / "lineages")
         self._checkpoints: CheckpointStore | None = None
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
@@ -188,7 +188,7 @@ class JobRun:
 
     def _source(self, spark: SparkSession, lineage: LineageInfo, *, by_task: bool) -> DataFrame:
         options = setup.source_options(
-            self._assignment, self._system, lineage.starting_offsets, by_task=by_task
+            self._assignment, self._home, lineage.starting_offsets, by_task=by_task
         )
         return read_stream(spark, options)
 
@@ -202,11 +202,11 @@ class JobRun:
             interval_ms=int(self._config.get("task.trigger.interval.ms", "0")),
             output_mode=mode,
         )
-        housekeeper = setup.housekeeper(self._assignment, self._system, self._clock)
+        tidy = setup.housekeeping(self._assignment, self._system, self._clock)
 
         def run_and_tidy(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
             outcome = run_batch(batch, batch_id, end)
-            housekeeper.step()
+            tidy()
             return outcome
 
         query = Query(run_and_tidy, settings, self._stop)

@@ -20,8 +20,7 @@ import pyarrow as pa
 from grete.clock import Clock
 from grete.model.ids import SystemStreamPartition
 from grete.spark.task_rows import TICK, constant, offsets_of
-from grete.systems.base import PartitionOffsets
-from grete.systems.local import LocalSystem
+from grete.systems.base import PartitionOffsets, System
 
 RECORD_LAYOUT = "stream string, partition int, offset long, key binary, value binary, timestamp timestamp"
 """For DataFrame pipelines."""
@@ -34,13 +33,17 @@ Offset = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a container reads. `tasks` lists, per task index, indexes into `ssps`; None plans one partition an SSP.
+    """What a container reads: of `system`, of whose `config` there are its own keys, references unresolved.
+
+    `tasks` lists, per task index, indexes into `ssps`; None plans one partition an SSP.
 
     `partitions_at_most`: with more tasks than this, several whole tasks share a Spark partition one after another.
     `bootstrap` streams are read to the end they had at the start before any other stream moves.
     """
 
-    directory: str
+    system: str
+    config: Mapping[str, str]
+    home: str
     ssps: tuple[str, ...]
     starting_offsets: Mapping[str, int]
     tasks: tuple[tuple[int, ...], ...] | None
@@ -205,7 +208,7 @@ def range_rows(group: TaskGroup, *, tick: bool) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["task", "ssp", "start", "end"])
 
 
-def read_records(spec: SourceOptions, system: LocalSystem, group: TaskGroup) -> Iterator[pa.RecordBatch]:
+def read_records(spec: SourceOptions, system: System, group: TaskGroup) -> Iterator[pa.RecordBatch]:
     """The rows of one Spark partition of a DataFrame pipeline."""
     ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
     for _, ranges in group:

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from grete.clock import SystemClock
+from grete.clock import Clock, SystemClock
 from grete.spark.local_plan import (
     RECORD_LAYOUT,
     LocalPlan,
@@ -29,7 +29,8 @@ from grete.spark.local_plan import (
     task_groups,
 )
 from grete.spark.task_rows import RANGE_LAYOUT
-from grete.systems.local import LocalSystem
+from grete.systems.base import System
+from grete.systems.factory import open_system
 
 FORMAT = "grete_local"
 
@@ -85,8 +86,11 @@ class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _plan(self) -> LocalPlan:
         if self._opened is None:
             clock = SystemClock()
-            self._opened = LocalPlan(self._spec, LocalSystem(Path(self._spec.directory), clock), clock)
+            self._opened = LocalPlan(self._spec, self._open(clock), clock)
         return self._opened
+
+    def _open(self, clock: Clock) -> System:
+        return open_system(self._spec.config, self._spec.system, Path(self._spec.home), clock)
 
     def initialOffset(self) -> dict[str, Any]:
         """See DataSourceStreamReader."""
@@ -121,7 +125,7 @@ class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._spec.tasks is not None:
             yield range_rows(partition.value, tick=partition.tick)
             return
-        system = LocalSystem(Path(self._spec.directory), SystemClock())
+        system = self._open(SystemClock())
         try:
             yield from read_records(self._spec, system, partition.value)
         finally:

@@ -13,9 +13,10 @@ from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.serdes import stream_serdes
 from grete.systems.local_segments import join, records
+from grete.systems.partitioner import Partitioner
 
 PartitionCount = Callable[[str], int]
-Partitioner = Callable[[bytes, int], int]
+PartitionerOf = Callable[[SystemStream], Partitioner]
 
 _PARTITION_CACHE_LIMIT = 200_000
 _SETTLE = 1_000
@@ -85,13 +86,13 @@ class Collector:
         default_system: str,
         task_index: int,
         partition_count: PartitionCount,
-        partitioner: Partitioner,
+        partitioner_of: PartitionerOf,
     ) -> None:
         self._config = config
         self._system = default_system
         self._task_index = task_index
         self._partition_count = partition_count
-        self._partitioner = partitioner
+        self._partitioner_of = partitioner_of
         self._outputs: dict[str, _Output] = {}
         self._marks: list[tuple[_Buffer, int]] | None = None
         self.timestamp_ms = 0
@@ -133,7 +134,9 @@ class Collector:
                 f"state and checkpoints commit in one transaction of it"
             )
         partitions = self._partition_count(parsed.stream)
-        output = self._outputs[stream] = _Output(parsed, self._config, partitions, self._partitioner)
+        output = self._outputs[stream] = _Output(
+            parsed, self._config, partitions, self._partitioner_of(parsed)
+        )
         return output
 
     def begin_message(self) -> None:

@@ -40,7 +40,8 @@ class RunnerSpec:
     """Everything a TaskRunner needs that does not change while the container lives.
 
     `incarnation` differs between any two containers ever started, so that state cached in a reused Python worker
-    is never taken for this container's. In `standby_directories` there may be warm copies of the stores.
+    is never taken for this container's. `home` is where an embedded system lies by default. In
+    `standby_directories` there may be warm copies of the stores.
     """
 
     incarnation: str
@@ -53,7 +54,7 @@ class RunnerSpec:
     stores: tuple[StoreSpec, ...]
     store_directory: str
     default_system: str
-    system_directory: str
+    home: str
     dead_letter_stream: str | None = None
     telling: Telling | None = None
     standby_directories: tuple[str, ...] = ()

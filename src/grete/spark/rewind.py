@@ -23,21 +23,20 @@ from grete.model.startpoint import Startpoint, StateChoice, StateRequest
 from grete.spark.assignment import AssignedTask, Assignment
 from grete.spark.batch_commits import CommitTarget
 from grete.spark.changelog_rewind import Changelog
-from grete.systems.base import CommitGroup, PartitionOffsets, SegmentWrite
-from grete.systems.local import LocalSystem
+from grete.systems.base import CommitGroup, PartitionOffsets, SegmentWrite, System
 
 _log = logging.getLogger("grete.container")
 
 Commits = Mapping[TaskName, TaskCommit]
 
 
-def applied_startpoints(system: LocalSystem, checkpoint_log: str) -> dict[TaskName, Applied]:
+def applied_startpoints(system: System, checkpoint_log: str) -> dict[TaskName, Applied]:
     """What each task has applied."""
     return read_applied(system.checkpoint_log(checkpoint_log).read())
 
 
 def apply_startpoints(
-    assignment: Assignment, system: LocalSystem, target: CommitTarget, commits: Commits
+    assignment: Assignment, system: System, target: CommitTarget, commits: Commits
 ) -> dict[TaskName, TaskCommit]:
     """Apply what is pending; returns what is committed then. Durable on return.
 
@@ -81,7 +80,7 @@ class _Step:
 
 
 class _Rewind:
-    def __init__(self, assignment: Assignment, system: LocalSystem, target: CommitTarget) -> None:
+    def __init__(self, assignment: Assignment, system: System, target: CommitTarget) -> None:
         self._assignment = assignment
         self._system = system
         self._target = target

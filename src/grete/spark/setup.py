@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from grete.checkpoint.names import checkpoint_log_name
@@ -21,7 +21,7 @@ from grete.spark.assignment import Assignment
 from grete.spark.batch_commits import CommitTarget
 from grete.spark.local_plan import SourceOptions
 from grete.spark.plan import RunnerSpec, StoreSpec, TaskSpec
-from grete.systems.base import StreamSpec
+from grete.systems.base import StreamSpec, System
 from grete.systems.local import LocalSystem
 from grete.systems.local_housekeeping import Housekeeper, StreamPolicy
 
@@ -44,19 +44,14 @@ def single_system(assignment: Assignment) -> str:
     return systems[0]
 
 
-def system_directory(assignment: Assignment, system: str, home: Path) -> Path:
-    """The folder of an embedded system."""
-    return Path(assignment.config.get(f"systems.{system}.path", str(home / "local")))
-
-
-def committed(assignment: Assignment, system: LocalSystem) -> dict[TaskName, TaskCommit]:
+def committed(assignment: Assignment, system: System) -> dict[TaskName, TaskCommit]:
     """What the checkpoint log has of the container's tasks."""
     log = system.checkpoint_log(checkpoint_log_name(assignment.job))
     mine = {task.name for task in assignment.tasks}
     return {task: commit for task, commit in read_commits(log.read()).items() if task in mine}
 
 
-def settled(assignment: Assignment, system: LocalSystem, target: CommitTarget) -> dict[TaskName, TaskCommit]:
+def settled(assignment: Assignment, system: System, target: CommitTarget) -> dict[TaskName, TaskCommit]:
     """What counts of the container's tasks, after log and checkpoint store were brought to say the same.
 
     An offset that somebody else wrote into the store becomes the log's, under the fence, and what the store has is a
@@ -85,7 +80,7 @@ def checkpoint_store(assignment: Assignment, clock: Clock, home: Path) -> Checkp
 
 
 def commit_target(
-    assignment: Assignment, system: LocalSystem, clock: Clock, store: CheckpointStore | None = None
+    assignment: Assignment, system: System, clock: Clock, store: CheckpointStore | None = None
 ) -> CommitTarget:
     """Where the container's batches are committed, under its fence."""
     return CommitTarget(
@@ -98,14 +93,14 @@ def commit_target(
     )
 
 
-def create_outputs(assignment: Assignment, system: LocalSystem) -> None:
+def create_outputs(assignment: Assignment, system: System) -> None:
     """Create the declared outputs that do not exist, with as many partitions as the largest input."""
     largest = max((ssp.partition + 1 for ssp in assignment.ssps), default=1)
     for name in _declared_outputs(assignment.config):
         stream = SystemStream.parse(name)
         partitions = int(assignment.config.get(f"streams.{stream.stream}.samza.partitions", largest))
         try:
-            system.stream(stream.stream)
+            system.partition_count(stream.stream)
         except StreamNotFound:
             system.create_stream(StreamSpec(stream.stream, partitions))
 
@@ -116,7 +111,7 @@ def _declared_outputs(config: Mapping[str, str]) -> list[str]:
     return [*named, dead_letters] if dead_letters else named
 
 
-def runner_spec(assignment: Assignment, system: LocalSystem, home: Path) -> RunnerSpec:
+def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpec:
     """The container's tasks and stores, as the executors are told.
 
     Raises:
@@ -147,7 +142,7 @@ def runner_spec(assignment: Assignment, system: LocalSystem, home: Path) -> Runn
         stores=stores(assignment, system),
         store_directory=str(assignment.store_directory(home)),
         default_system=single_system(assignment),
-        system_directory=str(system.directory),
+        home=str(home),
         dead_letter_stream=dead_letters,
         standby_directories=tuple(
             str(assignment.standby_directory(home, replica)) for replica in range(replicas - 1)
@@ -156,8 +151,15 @@ def runner_spec(assignment: Assignment, system: LocalSystem, home: Path) -> Runn
     )
 
 
+def housekeeping(assignment: Assignment, system: System, clock: Clock) -> Callable[[], object]:
+    """What is done between a container's batches, under its fence."""
+    if isinstance(system, LocalSystem):
+        return housekeeper(assignment, system, clock).step
+    return lambda: system.keep_fence(assignment.fence)
+
+
 def housekeeper(assignment: Assignment, system: LocalSystem, clock: Clock) -> Housekeeper:
-    """Who keeps the container's streams small, between its batches and under its fence."""
+    """Who keeps the container's streams small; brokers do so by themselves."""
     config, name = assignment.config, single_system(assignment)
     changelogs = [
         StreamPolicy(
@@ -185,7 +187,7 @@ def _limit(config: Mapping[str, str], stream: SystemStream, name: str) -> int | 
     return None if text is None or int(text) < 0 else int(text)
 
 
-def stores(assignment: Assignment, system: LocalSystem) -> tuple[StoreSpec, ...]:
+def stores(assignment: Assignment, system: System) -> tuple[StoreSpec, ...]:
     """The job's stores, with the changelog streams as they are now.
 
     Raises:
@@ -194,11 +196,11 @@ def stores(assignment: Assignment, system: LocalSystem) -> tuple[StoreSpec, ...]
     specs = []
     for name in store_names(assignment.config):
         stream = changelog_stream(name, assignment.job, assignment.config)
-        specs.append(StoreSpec(name, stream, system.stream(stream).uid))
+        specs.append(StoreSpec(name, stream, system.stream_uid(stream)))
     return tuple(specs)
 
 
-def store_positions(spec: RunnerSpec, system: LocalSystem) -> dict[int, dict[str, int]]:
+def store_positions(spec: RunnerSpec, system: System) -> dict[int, dict[str, int]]:
     """Where each task's changelogs end now: everything in them is committed, so that is the task's state."""
     ends = {store.name: system.offsets(store.changelog_stream) for store in spec.stores}
     return {
@@ -208,15 +210,18 @@ def store_positions(spec: RunnerSpec, system: LocalSystem) -> dict[int, dict[str
 
 
 def source_options(
-    assignment: Assignment, system: LocalSystem, starting_offsets: Mapping[str, int], *, by_task: bool
+    assignment: Assignment, home: Path, starting_offsets: Mapping[str, int], *, by_task: bool
 ) -> SourceOptions:
     """What the container reads; `by_task` for StreamTasks, whose tasks each get a Spark partition."""
     config, ssps = assignment.config, assignment.ssps
     index = {ssp: i for i, ssp in enumerate(ssps)}
     tasks = tuple(tuple(index[ssp] for ssp in task.ssps) for task in assignment.tasks)
     window_ms = int(config.get("task.window.ms", "-1"))
+    name = single_system(assignment)
     return SourceOptions(
-        directory=str(system.directory),
+        system=name,
+        config={key: value for key, value in config.items() if key.startswith(f"systems.{name}.")},
+        home=str(home),
         ssps=tuple(str(ssp) for ssp in ssps),
         starting_offsets=dict(starting_offsets),
         tasks=tasks if by_task else None,

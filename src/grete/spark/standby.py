@@ -23,8 +23,7 @@ from grete.spark.control import Control, Ended
 from grete.spark.plan import StoreSpec
 from grete.spark.store_file import StoreFile
 from grete.spark.store_paths import store_identity, store_path
-from grete.systems.local import LocalSystem
-from grete.systems.local_access import LocalAccess
+from grete.systems.factory import open_access, open_system
 
 _log = logging.getLogger("grete.standby")
 _INTERVAL_S = 0.5
@@ -33,14 +32,13 @@ _INTERVAL_S = 0.5
 class StandbyRun:
     """Follows the changelogs of the tasks that a standby container was given, until stopped or told something new."""
 
-    def __init__(
-        self, assignment: Assignment, home: Path, system_directory: Path, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, assignment: Assignment, home: Path, clock: Clock | None = None) -> None:
         clock = SystemClock() if clock is None else clock
+        config, name = assignment.config, setup.single_system(assignment)
         self._assignment = assignment
         self._directory = assignment.standby_directory(home, replica_of(assignment.container_id))
-        self._system = LocalSystem(system_directory, clock)
-        self._access = LocalAccess(str(system_directory), clock)
+        self._system = open_system(config, name, home, clock)
+        self._access = open_access(config, name, home, clock)
         self._files: dict[tuple[TaskName, str], StoreFile] = {}
 
     def execute(self, control: Control) -> Ended:
@@ -83,7 +81,7 @@ class StandbyRun:
             end,
             "",
             lambda first, last: self._access.changes(
-                store.changelog_stream, task.changelog_partition, first, last
+                store.changelog_stream, task.changelog_partition, first, last, copied_ms=file.copied_ms
             ),
             self._access.unpack,
         )
@@ -102,8 +100,7 @@ class StandbyRun:
 
 def follow(assignment: Assignment, home: Path, control: Control) -> Ended:
     """What a standby container does from its assignment to its end."""
-    directory = setup.system_directory(assignment, setup.single_system(assignment), home)
-    run = StandbyRun(assignment, home, directory)
+    run = StandbyRun(assignment, home)
     try:
         return run.execute(control)
     finally:

@@ -6,7 +6,7 @@ then does the blob become part of the base. So a file of a failed attempt, of an
 machine can be behind or carry unproven changes, but it can never hold a wrong value:
 
     position = committed                          use it
-    pending's token and position = committed      apply pending
+    pending's token = committed, not beyond it    apply pending, then catch up with what came after it, if anything
     position < committed, same changelog          catch up from the changelog
     position < what is compacted                  rebuild: a tombstone that it has not seen may be gone
     anything else (foreign, ahead, damaged)       rebuild from the changelog's start
@@ -25,6 +25,7 @@ from pathlib import Path
 
 import apsw
 
+from grete.clock import SystemClock
 from grete.errors import OffsetOutOfRange
 from grete.failpoints import failpoint
 
@@ -36,12 +37,16 @@ has taken some that a copy at `start` needs."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (
   id INTEGER PRIMARY KEY CHECK (id = 0), changelog TEXT NOT NULL, position INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS copied (id INTEGER PRIMARY KEY CHECK (id = 0), wall_ms INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS kv (k BLOB PRIMARY KEY, v BLOB NOT NULL, c INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pending (
   id INTEGER PRIMARY KEY CHECK (id = 0), token TEXT NOT NULL, position INTEGER NOT NULL, crc INTEGER NOT NULL,
   changes BLOB NOT NULL);
 """
+_CLOCK = SystemClock()
 _CHUNK = 4096
+_NOTE_TIME_MS = 600_000
+"""How often a copy that nothing changes is said to be good still: a write each time."""
 _BUSY_TIMEOUT_MS = 5_000
 _REBUILD_ATTEMPTS = 5
 """A changelog may be compacted while it is read; that takes a second or two, and then nothing for a while."""
@@ -62,8 +67,17 @@ def _checksum(key: bytes, value: bytes) -> int:
 class StoreFile:
     """One open file. Used by one thread; other processes may open the same file."""
 
-    def __init__(self, path: Path, changelog: str, *, refill: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        changelog: str,
+        *,
+        refill: Callable[[], object] = lambda: None,
+        now_ms: Callable[[], int] = _CLOCK.wall_ms,
+    ) -> None:
         """`refill` may put a file of the same changelog in the place of one that is missing or unusable."""
+        self._now_ms = now_ms
+        self._noted_ms = 0
         self._path = path
         self._changelog = changelog
         self._refill = refill
@@ -148,21 +162,36 @@ class StoreFile:
         pending = self._connection.execute("SELECT token, position, crc, changes FROM pending").fetchone()
         base = self.position
         if pending is None and base == position:
+            self._note_time(at_least_ms=_NOTE_TIME_MS)
             return
         if base > position:
             raise DamagedStore(f"at {base}, committed is {position}")
         with self._transaction():
             failpoint("store.settling")
-            if pending is not None and base < position and (pending[0], pending[1]) == (token, position):
+            if pending is not None and pending[0] == token and base < pending[1] <= position:
                 if zlib.crc32(pending[3]) != pending[2]:
                     raise DamagedStore("pending changes")
                 self._apply(unpack(pending[3]))
-            elif base < position:
+                base = int(pending[1])
+            if base < position:
                 self._apply(read_changes(base, position))
             failpoint("store.applied")
             self._connection.execute("DELETE FROM pending")
             self._connection.execute("UPDATE meta SET position = ?", (position,))
+            self._note_time()
         failpoint("store.settled")
+
+    @property
+    def copied_ms(self) -> int:
+        """When the base was known to be the state at its position, by this machine's wall clock; 0 is never."""
+        (wall_ms,) = self._connection.execute("SELECT wall_ms FROM copied").fetchone() or (0,)
+        return int(wall_ms)
+
+    def _note_time(self, *, at_least_ms: int = 0) -> None:
+        now_ms = self._now_ms()
+        if now_ms - self._noted_ms >= at_least_ms:
+            self._connection.execute("INSERT OR REPLACE INTO copied VALUES (0, ?)", (now_ms,))
+            self._noted_ms = now_ms
 
     def rebuild(self) -> None:
         """Throw the file away and fill it from the changelog's start, up to where it was settled last."""
@@ -177,6 +206,7 @@ class StoreFile:
                     self._apply(read_changes(0, position))
                     failpoint("store.refilled")
                     self._connection.execute("UPDATE meta SET position = ?", (position,))
+                    self._note_time()
                 return
             except OffsetOutOfRange:
                 if attempt == _REBUILD_ATTEMPTS - 1:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from grete.model.ids import SystemStreamPartition
-from grete.systems.local_access import LocalAccess
+from grete.systems.access import Access
 
 RANGE_LAYOUT = "task int, ssp int, start long, end long"
 """Offsets start <= offset < end of an SSP for a task, both by index; ssp -1 marks a tick, which has no records."""
@@ -34,7 +34,7 @@ ROWS_AT_ONCE = 4_000
 
 
 def rows_of(
-    access: LocalAccess,
+    access: Access,
     ssps: Sequence[SystemStreamPartition],
     ranges: Iterable[pa.RecordBatch],
     skip: Collection[int] = (),

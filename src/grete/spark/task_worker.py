@@ -16,17 +16,19 @@ from typing import Any
 import pyarrow as pa
 
 from grete.api import StreamTask
+from grete.clock import SystemClock
 from grete.errors import ConfigError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.serdes import StreamSerdes, store_serdes, stream_serdes
 from grete.spark.outputs import Collector
 from grete.spark.plan import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
-from grete.spark.store_file import StoreFile
+from grete.spark.store_file import Change, ReadChanges, StoreFile
 from grete.spark.store_paths import store_identity, store_path
 from grete.spark.task_store import TaskStore
 from grete.spark.warm_copy import take_over
-from grete.systems.local_access import LocalAccess
+from grete.systems.access import Access
+from grete.systems.factory import open_access
 
 _OPEN_TASKS_LIMIT = 256
 """Tasks kept open per worker; each costs a file handle per store."""
@@ -85,7 +87,7 @@ class Context:
 class TaskWorker:
     """One task's instance with its stores."""
 
-    def __init__(self, spec: RunnerSpec, task: TaskSpec, access: LocalAccess) -> None:
+    def __init__(self, spec: RunnerSpec, task: TaskSpec, access: Access) -> None:
         self.task = task
         self._access = access
         self._spec = spec
@@ -104,7 +106,9 @@ class TaskWorker:
     def _open_store(self, store: StoreSpec) -> TaskStore:
         path, identity = self._place(self._spec.store_directory, store)
         copies = [self._place(directory, store)[0] for directory in self._spec.standby_directories]
-        file = StoreFile(path, identity, refill=lambda: take_over(path, identity, copies))
+        file = StoreFile(
+            path, identity, refill=lambda: take_over(path, identity, copies), now_ms=self._access.now_ms
+        )
         return TaskStore(file, store_serdes(store.name, self._spec.config))
 
     def _place(self, directory: str, store: StoreSpec) -> tuple[Path, str]:
@@ -117,12 +121,7 @@ class TaskWorker:
         """Make stores and instance stand at exactly the committed state, and return the instance."""
         continues = self.instance is not None and self.token == progress.token
         for name, store in self.stores.items():
-            stream = self._store_specs[name].changelog_stream
-            partition = self.task.changelog_partition
-
-            def changes(start: int, end: int, stream: str = stream, partition: int = partition) -> Any:
-                return self._access.changes(stream, partition, start, end)
-
+            changes = self._reader_of_changes(self._store_specs[name].changelog_stream, store.file)
             store.file.settle(
                 progress.store_positions.get(name, 0), progress.token, changes, self._access.unpack
             )
@@ -135,6 +134,13 @@ class TaskWorker:
             failpoint("task.after-init")
         self.token = ""  # until this attempt has ended well, nothing in memory can be trusted
         return self.instance
+
+    def _reader_of_changes(self, stream: str, file: StoreFile) -> ReadChanges:
+        def changes(start: int, end: int) -> Iterator[Change]:
+            partition = self.task.changelog_partition
+            return self._access.changes(stream, partition, start, end, copied_ms=file.copied_ms)
+
+        return changes
 
     def begin_message(self) -> None:
         """From here on `undo_message` can take back what the task does."""
@@ -187,11 +193,11 @@ class TaskWorker:
 class TaskWorkers:
     """The tasks this Python worker has open, the least recently used closed first."""
 
-    def __init__(self, spec: RunnerSpec, access: LocalAccess | None = None) -> None:
+    def __init__(self, spec: RunnerSpec, access: Access | None = None) -> None:
         if spec.application_path and spec.application_path not in sys.path:
             sys.path.insert(0, spec.application_path)
         self.spec = spec
-        self.access = LocalAccess(spec.system_directory) if access is None else access
+        self.access = access or open_access(spec.config, spec.default_system, Path(spec.home), SystemClock())
         self._open: OrderedDict[int, TaskWorker] = OrderedDict()
 
     def worker(self, index: int) -> TaskWorker:

@@ -7,14 +7,18 @@ offset is the last one processed; a *starting* offset is the next one to read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grete.clock import Clock
 from grete.errors import StreamError
 from grete.keyed_log.base import Entry, Fence, KeyedLog
 from grete.model.ids import SystemStreamPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,9 @@ class TransactionalStore(ABC):
 class System(SystemAdmin, TransactionalStore):
     """A system of a job: its streams, its commits and its checkpoint logs. Safe to use from several threads."""
 
+    has_gaps: bool = False
+    """Whether offsets of a partition are left out though no record was removed, as by marks of transactions."""
+
     @abstractmethod
     def checkpoint_log(self, name: str) -> KeyedLog:
         """The keyed log `name` beside the streams, made when it is not there. It is the system's, and closed with it.
@@ -195,4 +202,30 @@ class System(SystemAdmin, TransactionalStore):
 
         Raises:
             StreamNotFound: no such stream.
+        """
+
+    @abstractmethod
+    def read(
+        self, stream: str, partition: int, start: int, end: int | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """(offset of the first row, columns key, value, timestamp_ms) for start <= offset < end, in order.
+
+        A fourth column, where there is one, has the offsets; without it they are consecutive.
+
+        Raises:
+            OffsetOutOfRange: `start` is below the oldest offset or above the upcoming one.
+        """
+
+    @abstractmethod
+    def intact_from(self, stream: str, partition: int) -> int:
+        """The first position at which the state that a compacted stream holds is known; later ones are known as well.
+
+        Of an earlier position compaction may have removed records that a later one of their key has replaced.
+        """
+
+    def keep_fence(self, fence: Fence) -> None:
+        """Called between batches: a system that forgets fences in time hears it again, now and then.
+
+        Raises:
+            Fenced: the scope is above it.
         """

@@ -9,6 +9,7 @@ from grete.clock import Clock
 from grete.config import aliases
 from grete.config.streams import system_kind
 from grete.registry import load_object
+from grete.systems.access import Access
 from grete.systems.base import System, SystemContext
 
 BUILT_IN = {
@@ -16,6 +17,12 @@ BUILT_IN = {
     "kafka": "grete.systems.kafka:open_kafka_system",
 }
 """A function from a SystemContext to a System; plug-ins are entry points of the group `grete.systems`."""
+ACCESSES = "grete.accesses"
+BUILT_IN_ACCESSES = {
+    "local": "grete.systems.local_access:open_local_access",
+    "kafka": "grete.systems.kafka_access:open_kafka_access",
+}
+"""A function from a SystemContext to an Access; plug-ins are entry points of the group `grete.accesses`."""
 
 
 def open_system(config: Mapping[str, str], name: str, home: Path, clock: Clock) -> System:
@@ -30,3 +37,20 @@ def open_system(config: Mapping[str, str], name: str, home: Path, clock: Clock) 
     system = made(SystemContext(config, name, home, clock))
     assert isinstance(system, System), f"{key}={kind!r} made no System"
     return system
+
+
+def open_access(config: Mapping[str, str], name: str, home: Path, clock: Clock) -> Access:
+    """Open the system `name` of a configuration as an executor uses it.
+
+    Raises:
+        ConfigError: the factory is not known, or StreamTasks cannot run on the system, or it misses a setting.
+    """
+    kind = system_kind(config, name)
+    made = load_object(
+        ACCESSES,
+        kind,
+        built_in=BUILT_IN_ACCESSES,
+        used_by=f"systems.{name}.samza.factory of a StreamTask's system",
+    )
+    access: Access = made(SystemContext(config, name, home, clock))
+    return access

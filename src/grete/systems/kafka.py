@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from grete.clock import Clock
-from grete.config.key_tables.task import COMMIT_GROUPS, TRANSACTION_TIMEOUT
+from grete.config.commits import commit_groups, transaction_timeout_s
 from grete.errors import Fenced, InDoubt, LogError, StreamError, StreamNotFound
 from grete.keyed_log.base import Fence
 from grete.keyed_log.kafka import KafkaKeyedLog
@@ -49,21 +49,20 @@ def open_kafka_system(context: SystemContext) -> KafkaSystem:
 class KafkaSystem(System):
     """The topics of a Kafka cluster. Safe to use from several threads, and by many processes at once."""
 
+    has_gaps = True
+
     def __init__(self, config: Mapping[str, str], name: str, clock: Clock) -> None:
         self.name = name
         self._clock = clock
         self._log_settings = checkpoint_log_settings(config, name)
         self._settings = StreamSettings(config, name)
-        self._transaction_timeout_s = (
-            int(config.get(TRANSACTION_TIMEOUT.name, TRANSACTION_TIMEOUT.default or "")) / 1000
-        )
+        self._transaction_timeout_s = transaction_timeout_s(config)
         self._connection = KafkaConnection(
             self._log_settings.client, self._log_settings.timeout_s, clock, self._log_settings.origin
         )
         self._connection.await_login(f"opening system {name!r}")
         self._topics = Topics(self._connection, name, clock)
-        slots = int(config.get(COMMIT_GROUPS.name, COMMIT_GROUPS.default or ""))
-        self._fences = Fences(self._log_settings, clock, slots)
+        self._fences = Fences(self._log_settings, clock, commit_groups(config))
         self._lock = threading.RLock()
         self._logs: dict[str, KafkaKeyedLog] = {}
         self._writers: dict[Fence, GroupTransactions] = {}
@@ -195,6 +194,12 @@ class KafkaSystem(System):
             ):
                 yield int(batch.column(3)[0].as_py()), batch
 
+    def intact_from(self, stream: str, partition: int) -> int:
+        """See System. The cleaner leaves alone what is younger than `min.compaction.lag.ms`, and what it shadows."""
+        lag_ms = int(self._topics.config(stream).get("min.compaction.lag.ms", "0"))
+        ssp = SystemStreamPartition(self.name, stream, partition)
+        return int(self.offset_at(ssp, self._clock.wall_ms() - lag_ms))
+
     def close(self) -> None:
         """See SystemAdmin."""
         with self._lock:
@@ -215,12 +220,8 @@ class KafkaSystem(System):
             with self._lock:
                 self._raised[fence] = self._clock.monotonic_s()
 
-    def refresh_fence(self, fence: Fence) -> None:
-        """Say the epoch again when that was an hour ago: brokers forget what nobody says for a week.
-
-        Raises:
-            Fenced: the scope is above it.
-        """
+    def keep_fence(self, fence: Fence) -> None:
+        """See System. Brokers forget what nobody says for a week; it is said every hour."""
         with self._lock:
             is_due = self._clock.monotonic_s() - self._raised.get(fence, float("-inf")) > _REFRESH_S
         if is_due:

@@ -345,6 +345,10 @@ class LocalSystem(System):
             f"from a copy"
         )
 
+    def intact_from(self, stream: str, partition: int) -> int:
+        """See System: where compaction has got to."""
+        return self.compaction(stream, partition).horizon
+
     def compaction(self, stream: str, partition: int) -> Compaction:
         """How far a compacted stream's partition is compacted."""
         with self._file.reading() as connection:

@@ -7,22 +7,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grete.clock import Clock, SystemClock
+from grete.config.streams import system_directory
+from grete.model.ids import SystemStream
+from grete.systems.base import SystemContext
 from grete.systems.local import LocalSystem
 from grete.systems.local_segments import pack, unpack_changes, write
-from grete.systems.partitioner import partition_of
+from grete.systems.partitioner import Partitioner, partition_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_LARGEST = 1 << 29
+"""SQLite takes values of up to 1 GB, and a segment holds several records."""
+
+
+def open_local_access(context: SystemContext) -> LocalAccess:
+    """The embedded system of a configuration."""
+    directory = system_directory(context.config, context.name, context.home)
+    return LocalAccess(str(directory), context.clock)
+
+
 class LocalAccess:
-    """Opened once per Python worker."""
+    """See Access."""
 
     def __init__(self, directory: str, clock: Clock | None = None) -> None:
         self._clock = SystemClock() if clock is None else clock
         self._system = LocalSystem(Path(directory), self._clock)
         self._counts: dict[str, int] = {}
-        self.partitioner = partition_of
 
     def partition_count(self, stream: str) -> int:
         """How many partitions the stream has; remembered, since partitions are only ever added."""
@@ -30,6 +42,14 @@ class LocalAccess:
         if count is None:
             count = self._counts[stream] = self._system.partition_count(stream)
         return count
+
+    def partitioner(self, stream: SystemStream) -> Partitioner:
+        """See Access: Kafka's own."""
+        return partition_of
+
+    def largest_record(self, stream: str) -> int:
+        """See Access."""
+        return _LARGEST
 
     def pack(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps_ms: Sequence[int]
@@ -50,9 +70,9 @@ class LocalAccess:
         return self._system.read(stream, partition, start, end)
 
     def changes(
-        self, stream: str, partition: int, start: int, end: int
+        self, stream: str, partition: int, start: int, end: int, *, copied_ms: int = 0
     ) -> Iterator[tuple[bytes, bytes | None]]:
-        """See LocalSystem.changes."""
+        """See LocalSystem.changes. Compaction has left word of how far it got, so the copy's age does not matter."""
         return self._system.changes(stream, partition, start, end)
 
     def now_ms(self) -> int:

@@ -198,7 +198,7 @@ class JobUnderTest(JobWorld):
     def follow(self) -> None:
         """Let the standby containers of the model catch up (`job.standbytasks.replication.factor`)."""
         for assignment in assignments_of(self._running(), self._epoch, {}, TaskMode.STANDBY):
-            follower = StandbyRun(assignment, self.directory, self._system.directory, self.clock)
+            follower = StandbyRun(assignment, self.directory, self.clock)
             try:
                 follower.catch_up()
             finally:

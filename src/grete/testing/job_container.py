@@ -92,10 +92,10 @@ class ContainerUnderTest:
         positions = setup.store_positions(spec, system)
         self._commits = BatchCommits(spec, target, lineage, resumed(commits, starting), positions)
         wanted = {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()}
-        self._options = setup.source_options(assignment, system, wanted, by_task=True)
+        self._options = setup.source_options(assignment, home, wanted, by_task=True)
         self._plan = LocalPlan(self._options, ends, clock)
         self._batch = _Batch(0, self._plan.initial())
-        self._workers = TaskWorkers(spec, LocalAccess(spec.system_directory, clock))
+        self._workers = TaskWorkers(spec, LocalAccess(str(system.directory), clock))
         self._housekeeper = setup.housekeeper(assignment, system, clock)
         self._shut_down: set[int] = set()
         self.all_shut_down = False

@@ -24,6 +24,7 @@ from pathlib import Path
 from grete.assembly import RunOptions, run_job
 from grete.assembly.home import parse_job
 from grete.clock import SystemClock
+from grete.config.streams import system_directory
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.errors import GreteError
@@ -59,8 +60,8 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
         sys.path.insert(0, path)
     clock = SystemClock()
     with ExitStack() as stack:
-        directory = setup.system_directory(assignment, setup.single_system(assignment), home)
-        system = LocalSystem(directory, clock)
+        name = setup.single_system(assignment)
+        system = LocalSystem(system_directory(assignment.config, name, home), clock)
         stack.callback(system.close)
         container = ContainerUnderTest(
             assignment, system, BlockedEnds(system), clock, home, opening=f"-{uuid.uuid4().hex}"

@@ -28,7 +28,6 @@ from grete.spark.task_runner import run_tasks
 from grete.spark.task_worker import TaskWorkers
 from grete.systems.local import LocalSystem
 from grete.systems.local_access import LocalAccess
-from grete.systems.partitioner import partition_of
 from grete.testing.simulator.scheduler import Sleep
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class QueryRun:
         spec = setup.runner_spec(assignment, system, container.home)
         positions = setup.store_positions(spec, system)
         batches = BatchCommits(spec, target, lineage.id, resumed(commits, starting), positions)
-        options = setup.source_options(assignment, system, lineage.starting_offsets, by_task=True)
+        options = setup.source_options(assignment, container.home, lineage.starting_offsets, by_task=True)
         self._workers = TaskWorkers(spec, _SharedAccess(self._world.system, self._clock))
         return (yield from self._batches(lineage, batches, options))
 
@@ -168,7 +167,6 @@ class _SharedAccess(LocalAccess):
         self._clock = clock
         self._system = system
         self._counts = {}
-        self.partitioner = partition_of
 
     def close(self) -> None:
         """The file belongs to the world."""
