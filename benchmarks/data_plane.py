@@ -108,7 +108,7 @@ class Bench:
         """A query over the same source, its rows collected batch by batch."""
         home = self._home()
         ssps = tuple(f"local.in.{p}" for p in range(PARTITIONS))
-        options = SourceOptions(str(home / "local"), ssps, dict.fromkeys(ssps, 0), None, BATCH)
+        options = SourceOptions("local", {}, str(home), ssps, dict.fromkeys(ssps, 0), None, BATCH)
         frame = query(read_stream(self.spark, options))
 
         def collect(batch: DataFrame, _: int) -> None:

@@ -168,7 +168,9 @@ def test_rows_are_shared_out_fairly_and_completely() -> None:
 
 def reader(system: LocalSystem, **options: object) -> LocalReader:
     spec = SourceOptions(
-        directory=str(system.directory),
+        system="local",
+        config={},
+        home=str(system.directory.parent),
         ssps=("local.a.0", "local.b.0"),
         starting_offsets={"local.a.0": 0, "local.b.0": 0},
         tasks=((0, 1), (1,)),
