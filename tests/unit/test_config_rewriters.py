@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from grete.config.rewriters import EnvironmentConfigRewriter, apply_rewriters
+from grete.coordinator.monitors.inputs import input_regexes
 from grete.errors import ConfigError
 from grete.registry import load_object
 
@@ -118,6 +119,17 @@ def test_every_stream_that_matches_as_a_whole_becomes_an_input() -> None:
     assert result["task.inputs"] == "local.flights-1,local.flights-2,local.x"
     assert result["systems.local.streams.flights-1.samza.offset.default"] == "newest"
     assert result["systems.local.streams.flights-2.samza.offset.default"] == "oldest"
+
+
+@pytest.mark.parametrize(
+    ("regex", "chosen"), [(".*", "local.in"), ("__samza_(j|k)_1_logs", "local.__samza_k_1_logs")]
+)
+def test_a_regex_chooses_what_jobs_remember_only_when_it_says_so(regex: str, chosen: str) -> None:
+    config = {**REGEX, "job.config.rewriter.in.regex": regex, "task.log4j.system": "local"}
+    names = ["in", "__grete_fences", "__samza_coordinator_j_1", "__samza_k_1_logs"]
+    assert apply_rewriters(config, list_streams=lambda system, _: names)["task.inputs"] == chosen
+    [found] = input_regexes(config)
+    assert [f"local.{name}" for name in names if found.chooses(name)] == [chosen]
 
 
 def test_a_regex_rewriter_needs_its_regex_and_someone_who_lists_streams() -> None:

@@ -16,7 +16,7 @@ from grete.config import aliases, java_values
 from grete.config.completed import completed
 from grete.config.java_regex import compile_java
 from grete.config.redact import redact_value
-from grete.config.stores import own_streams
+from grete.config.stores import may_be_chosen, own_streams
 from grete.config.streams import task_inputs
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
@@ -159,7 +159,7 @@ class EnvironmentConfigRewriter:
 class RegexInputRewriter:
     """Samza's RegExTopicGenerator: every stream of a system whose whole name matches a regex becomes an input.
 
-    Unlike Samza's it leaves out what the job writes itself (`grete.config.stores.own_streams`).
+    Unlike Samza's it leaves out what the job writes itself, and what jobs remember (`grete.config.stores`).
 
     `job.config.rewriter.<name>.regex`, `.system`, and `.config.<property>` for properties that each of them gets.
     """
@@ -183,7 +183,7 @@ class RegexInputRewriter:
         matching = {
             SystemStream(system, s)
             for s in self._list_streams(system, config)
-            if pattern.fullmatch(s) and s not in own
+            if may_be_chosen(s, pattern, own)
         }
         existing = set(task_inputs(config))
         for both in sorted(matching & existing):

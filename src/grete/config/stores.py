@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 
 from grete.model.ids import JobId, SystemStream
 
@@ -13,6 +14,7 @@ _WRITTEN = (
     "task.poison.dead-letter.stream",
     "metrics.reporter.diagnosticsreporter.stream",
 )
+_INTERNAL = "__"
 _COMPACTION_LAG_MS = 4 * 3600 * 1000
 
 
@@ -33,6 +35,16 @@ def changelog_stream(store: str, job: JobId, config: Mapping[str, str]) -> str:
     if not named:
         return f"{job}-{store}-changelog"
     return SystemStream.parse(named).stream if "." in named else named
+
+
+def may_be_chosen(name: str, pattern: re.Pattern[str], own: Collection[str]) -> bool:
+    """Whether a pattern for inputs chooses the stream; `own` are the job's (`own_streams`), which it never does.
+
+    Streams whose names begin with two underscores hold what jobs remember (coordinator streams, checkpoints, fences):
+    a pattern chooses them only when it begins so as well.
+    """
+    is_internal = name.startswith(_INTERNAL) and not pattern.pattern.startswith(_INTERNAL)
+    return name not in own and not is_internal and pattern.fullmatch(name) is not None
 
 
 def own_streams(config: Mapping[str, str], system: str) -> set[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from grete.config import aliases
 from grete.config.java_regex import compile_java
 from grete.config.rewriters import rewriter_names
-from grete.config.stores import own_streams
+from grete.config.stores import may_be_chosen, own_streams
 from grete.coordinator.monitors.findings import PartitionChange, PartitionsChanged, StreamsChanged
 from grete.model.ids import SystemStream
 
@@ -54,7 +54,7 @@ class InputRegex:
 
     def chooses(self, name: str) -> bool:
         """Whether a stream of the system becomes an input."""
-        return name not in self.left_out and self.pattern.fullmatch(name) is not None
+        return may_be_chosen(name, self.pattern, self.left_out)
 
 
 def input_regexes(config: Mapping[str, str]) -> list[InputRegex]:
