@@ -29,7 +29,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
-from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from benchmarks.run import RESULTS
@@ -179,9 +179,15 @@ class Watched:
         self._partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
 
     def count(self) -> int:
+        """Zero while a topic that was just made has no leaders yet."""
         asked = dict.fromkeys(self._partitions, OffsetSpec.latest())
         found = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
-        return sum(future.result(30).offset for future in found.values())
+        try:
+            return sum(future.result(30).offset for future in found.values())
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+            return 0
 
 
 @contextmanager

@@ -132,6 +132,16 @@ def test_what_grete_run_would_refuse_is_told_beforehand(more: dict[str, str], ke
     assert notes("parser", **more)[key].outcome is Outcome.BLOCKS
 
 
+def test_checkpoints_on_another_cluster_than_the_inputs_are_told() -> None:
+    other = {"systems.logs.samza.factory": "org.apache.samza.system.kafka.KafkaSystemFactory"}
+    other |= {"task.checkpoint.system": "logs", "systems.logs.producer.bootstrap.servers": "elsewhere:9092"}
+    assert notes("parser", **other)["task.checkpoint.system"].outcome is Outcome.BLOCKS
+    other["systems.logs.producer.bootstrap.servers"] = (
+        "broker2:9092,broker1:9092"  # another name of the same one
+    )
+    assert notes("parser", **other)["task.checkpoint.system"].outcome is Outcome.AS_IS
+
+
 def test_secrets_are_not_shown(capsys: Output) -> None:
     main(["migrate", "samza", "--check", str(JOBS / "hubs.properties"), str(JOBS / "sessions.properties")])
     shown = capsys.readouterr().out

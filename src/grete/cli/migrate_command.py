@@ -7,12 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grete.cli.migrate_take_over import print_take_over, take_over_document
 from grete.cli.options import add_common_options
 from grete.cli.output import cell, print_json
 
 if TYPE_CHECKING:
     from grete.migration.check import Migration
     from grete.migration.note import Note
+    from grete.migration.take_over import TakeOver
 
 _EPILOG = (
     "Exit code 0: nothing stands in the way but code that is to be ported; 1: something will not work. "
@@ -27,6 +29,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
     samza.add_argument(
         "--check", nargs="+", required=True, metavar="FILE", help="the job's configuration; later ones win"
     )
+    samza.add_argument(
+        "--coordinator-stream",
+        action="store_true",
+        help="ask the brokers as well: what of the job's coordinator stream, checkpoints and changelogs would be "
+        "taken over; nothing is written",
+    )
     samza.add_argument("--write", metavar="FILE", help="write the .properties file that grete runs")
     add_common_options(samza)
     parser.set_defaults(run=run)
@@ -38,16 +46,29 @@ def run(options: argparse.Namespace) -> int:
     from grete.migration.write import written_properties
 
     migration = check(_loaded(options.check))
+    found = _take_over(migration) if options.coordinator_stream else None
     if options.write:
         text = written_properties(migration, ", ".join(Path(path).name for path in options.check))
         with Path(options.write).open("x", encoding="utf-8") as file:  # a file that is there is not replaced
             Path(options.write).chmod(0o600)
             file.write(text)
     if options.output == "json":
-        print_json(_document(migration))
+        print_json(_document(migration) | ({} if found is None else {"take_over": take_over_document(found)}))
     else:
         _print(migration)
-    return 1 if migration.blocks else 0
+        if found is not None:
+            print_take_over(found)
+    return 1 if migration.blocks or (found is not None and found.blocks) else 0
+
+
+def _take_over(migration: Migration) -> TakeOver:
+    from grete.assembly import grete_home
+    from grete.clock import SystemClock
+    from grete.config.completed import completed
+    from grete.config.current import in_current_words
+    from grete.migration.take_over import take_over
+
+    return take_over(in_current_words(completed(migration.written)), grete_home(), SystemClock())
 
 
 def _loaded(paths: list[str]) -> dict[str, str]:

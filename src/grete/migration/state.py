@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grete.config import aliases
-from grete.config.stores import changelog_stream, store_names
+from grete.config.stores import changelog_stream, changelog_system, store_names
+from grete.config.streams import commit_system, coordinator_system
+from grete.errors import ConfigError
 from grete.migration.note import Note, Notes, Outcome, Section
 from grete.model.ids import JobId
 
@@ -131,6 +133,41 @@ def checkpoints(config: Mapping[str, str]) -> Notes:
             {key: _KAFKA_CHECKPOINTS},
         )
     yield from _versions(config)
+    yield from _elsewhere(config)
+
+
+def _elsewhere(config: Mapping[str, str]) -> Notes:
+    """A transaction is one cluster's, so checkpoints and changelogs are looked for where the inputs are."""
+    home = commit_system(config)
+    places = {"task.checkpoint.system": config.get("task.checkpoint.system") or _coordinator_system(config)}
+    places |= {f"stores.{s}.changelog": changelog_system(s, config) or home for s in store_names(config)}
+    for key, system in places.items():
+        if system in (home, "") or _cluster(config, system) == _cluster(config, home):
+            continue
+        yield Note(
+            Section.CHECKPOINTS if key.startswith("task.") else Section.STORES,
+            key,
+            Outcome.BLOCKS,
+            f"the topic is on the cluster of {system!r}; outputs, state and checkpoints commit in one transaction, "
+            f"on the cluster of the inputs, {home!r}, and are looked for there",
+            f"copy the topic to the cluster of {home!r} with its partitions and keys while the job stands still",
+        )
+
+
+def _coordinator_system(config: Mapping[str, str]) -> str:
+    try:
+        return coordinator_system(config)
+    except ConfigError:
+        return ""  # several and none named: validation says so
+
+
+def _cluster(config: Mapping[str, str], system: str) -> frozenset[str] | str:
+    """The brokers of a system; its name where none are given."""
+    for client in ("producer", "consumer"):
+        servers = config.get(f"systems.{system}.{client}.bootstrap.servers", "").strip()
+        if servers:
+            return frozenset(server.strip() for server in servers.split(","))
+    return system
 
 
 def _versions(config: Mapping[str, str]) -> Notes:

@@ -1,0 +1,266 @@
+"""What grete would take over from a Samza job's streams: read from the broker, nothing written.
+
+The job model is calculated as `grete run` would, from what the coordinator stream remembers, and compared with the
+checkpoints: a task that finds none starts where its inputs' default offsets say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.task_commit import read_commits
+from grete.clock import Clock
+from grete.config.completed import is_kafka
+from grete.config.stores import changelog_stream, store_names
+from grete.config.streams import commit_system, coordinator_system, default_offset
+from grete.coordinator.job_model import Calculated, Remembered, calculate, input_streams
+from grete.errors import ConfigError, WireError
+from grete.grouping.ssp import grouper_name
+from grete.keyed_log.base import Record
+from grete.keyed_log.kafka_inspect import KafkaInspector
+from grete.metadata.assignments import ChangelogMapping, TaskAssignments
+from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
+from grete.metadata.locality import LocalityManager
+from grete.migration.note import Note, Notes, Outcome, Section
+from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
+from grete.systems.base import PartitionOffsets
+from grete.systems.factory import open_system
+from grete.wire.checkpoint_json import decode_log_key
+
+_V1, _V2 = "checkpoint", "checkpoint-v2"
+Offsets = Mapping[SystemStreamPartition, str]
+Ends = Mapping[SystemStream, Mapping[int, PartitionOffsets]]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTakeOver:
+    """One task of grete's job model. An SSP without an offset in `checkpoint` begins at its default."""
+
+    task: TaskName
+    container: str
+    changelog_partition: int
+    ssps: tuple[SystemStreamPartition, ...]
+    checkpoint: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the checkpoint log holds: groupers, tasks by version of their checkpoints, offsets of version 1."""
+
+    groupers: frozenset[str]
+    tasks: Mapping[str, frozenset[TaskName]]
+    offsets: Mapping[TaskName, Offsets]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """What is there. `differs` are keys whose value in the stream is not the file's."""
+
+    stream: str
+    keys: int
+    differs: tuple[str, ...]
+    tasks: tuple[TaskTakeOver, ...]
+    notes: tuple[Note, ...]
+
+    @property
+    def blocks(self) -> bool:
+        """Whether grete could not go on from what is there."""
+        return any(note.outcome is Outcome.BLOCKS for note in self.notes)
+
+
+def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
+    """Look at the streams of the job that `config` (as `--write` writes it) names.
+
+    Raises:
+        ConfigError: the coordinator stream is not on Kafka, or the configuration makes no job model.
+        LogError, StreamError: brokers do not answer, or an input is not there.
+    """
+    job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
+    system = coordinator_system(config)
+    if not is_kafka(config, system):
+        raise ConfigError(f"--coordinator-stream reads Kafka, and the coordinator stream is on {system!r}")
+    inspector = KafkaInspector(config, system, clock)
+    name = stream_name(job)
+    if inspector.topic(name) is None:
+        says = f"there is no topic {name}: the job never ran here, or under another name or id"
+        note = Note(
+            Section.COORDINATION, name, Outcome.BLOCKS, says, "check job.name, job.id and the brokers"
+        )
+        return TakeOver(name, 0, (), (), (note,))
+    with closing(inspector.log(name)) as log:
+        stream = CoordinatorStream(log, clock, source="grete-migrate")
+        in_force, remembered = stream.config(), _remembered(stream)
+    ends = _ends(config, home, clock)
+    calculated = calculate(config, {stream: len(found) for stream, found in ends.items()}, remembered)
+    written = _checkpoints(config, job, clock)
+    notes = [
+        *groupers(config, written),
+        *versions(written),
+        *starts(config, calculated, written, ends),
+        *_changelogs(config, job, calculated, clock),
+    ]
+    differs = tuple(sorted(k for k in {*config, *in_force} if config.get(k) != in_force.get(k)))
+    return TakeOver(name, len(in_force), differs, tuple(_tasks(calculated, written)), tuple(notes))
+
+
+def _remembered(stream: CoordinatorStream) -> Remembered:
+    assignments = TaskAssignments(stream)
+    return Remembered(
+        assignments.read(),
+        ChangelogMapping(stream).read(),
+        assignments.ssps(),
+        assignments.modes(),
+        LocalityManager(stream).read_locality(),
+    )
+
+
+def _ends(
+    config: Mapping[str, str], home: Path, clock: Clock
+) -> dict[SystemStream, Mapping[int, PartitionOffsets]]:
+    found = {}
+    for stream in input_streams(config):
+        with closing(open_system(config, stream.system, home, clock)) as system:
+            found[stream] = system.offsets(stream.stream)
+    return found
+
+
+def _checkpoints(config: Mapping[str, str], job: JobId, clock: Clock) -> Written:
+    system = commit_system(config)  # where grete looks; the check of the file says when Samza's are elsewhere
+    inspector = KafkaInspector(config, system, clock)
+    name = checkpoint_log_name(job)
+    if not is_kafka(config, system) or inspector.topic(name) is None:
+        return Written(frozenset(), {}, {})
+    with closing(inspector.log(name)) as log:
+        return written_in(list(log.read()))
+
+
+def written_in(records: Iterable[Record]) -> Written:
+    """Fold a checkpoint log. Keys that are no checkpoint's are left out."""
+    groupers, tasks = set(), dict[str, set[TaskName]]()
+    kept = list(records)
+    for record in kept:
+        try:
+            grouper, task, kind = decode_log_key(record.key)
+        except WireError:
+            continue
+        if kind in (_V1, _V2) and task is not None and record.value is not None:
+            groupers.add(grouper)
+            tasks.setdefault(kind, set()).add(task)
+    offsets = {task: commit.offsets for task, commit in read_commits(kept).items()}
+    return Written(frozenset(groupers), {kind: frozenset(names) for kind, names in tasks.items()}, offsets)
+
+
+def groupers(config: Mapping[str, str], written: Written) -> Notes:
+    """Samza refuses a checkpoint of another grouper: tasks of one name read other partitions."""
+    key = "job.systemstreampartition.grouper.factory"
+    configured = grouper_name(config)
+    for grouper in sorted(written.groupers):
+        if grouper.rpartition(".")[2] == configured.rpartition(".")[2]:
+            yield Note(Section.CHECKPOINTS, key, Outcome.AS_IS, f"checkpoints were written under {grouper}")
+        else:
+            yield Note(
+                Section.CHECKPOINTS,
+                key,
+                Outcome.BLOCKS,
+                f"checkpoints were written under {grouper}, and the configuration groups by {configured}",
+                f"set {key}={grouper}",
+            )
+
+
+def versions(written: Written) -> Notes:
+    """Tasks that grete would not find, since only version 2 of their checkpoints is there."""
+    missing = written.tasks.get(_V2, frozenset()) - written.tasks.get(_V1, frozenset())
+    if missing:
+        yield Note(
+            Section.CHECKPOINTS,
+            "task.checkpoint.write.versions",
+            Outcome.BLOCKS,
+            f"{len(missing)} tasks have checkpoints of version 2 alone: {_few(missing)}",
+            "run the Samza job once with task.checkpoint.write.versions=1,2 until it has committed",
+        )
+
+
+def starts(config: Mapping[str, str], calculated: Calculated, written: Written, ends: Ends) -> Notes:
+    """Offsets that are gone, partitions without one, and tasks that the model no longer has."""
+    models = {
+        task: model for one in calculated.model.containers.values() for task, model in one.tasks.items()
+    }
+    gone = written.offsets.keys() - models.keys()
+    if gone:
+        yield Note(
+            Section.CHECKPOINTS,
+            "task.inputs",
+            Outcome.BLOCKS,
+            f"{len(gone)} tasks have checkpoints and are not in the job model: {_few(gone)}",
+            "name the same inputs and the same grouper as the Samza job did",
+        )
+    for task in sorted(models):
+        for ssp in models[task].ssps:
+            yield from _start(config, task, ssp, written.offsets.get(task, {}).get(ssp), ends)
+
+
+def _start(
+    config: Mapping[str, str], task: TaskName, ssp: SystemStreamPartition, offset: str | None, ends: Ends
+) -> Notes:
+    if offset is None:
+        says = f"no checkpoint: {task} starts there at {default_offset(config, ssp.system_stream)}"
+        yield Note(Section.CHECKPOINTS, str(ssp), Outcome.AS_IS, says)
+        return
+    end = ends[ssp.system_stream][ssp.partition]
+    first = int(end.upcoming if end.oldest is None else end.oldest)
+    if not first - 1 <= int(offset) < int(end.upcoming):
+        yield Note(
+            Section.CHECKPOINTS,
+            str(ssp),
+            Outcome.BLOCKS,
+            f"the checkpoint of {task} is {offset}, and the topic holds {first} to {int(end.upcoming) - 1}: records "
+            "that were not processed are gone, or the topic was made anew",
+            f"let Samza's checkpoint tool write {first - 1} for it, after deciding that the loss is borne",
+        )
+
+
+def _changelogs(config: Mapping[str, str], job: JobId, calculated: Calculated, clock: Clock) -> Notes:
+    needed = max(calculated.changelog.values(), default=-1) + 1
+    for store in store_names(config):
+        system = commit_system(config)
+        name = changelog_stream(store, job, config)
+        topic = KafkaInspector(config, system, clock).topic(name) if is_kafka(config, system) else None
+        yield changelog(store, f"{system}.{name}", None if topic is None else topic.partitions, needed)
+
+
+def changelog(store: str, name: str, partitions: int | None, needed: int) -> Note:
+    """Whether a store can be rebuilt from its changelog; `partitions` None: there is none."""
+    key = f"stores.{store}.changelog"
+    if partitions is None:
+        says = f"{name} is not there: it will be made, and the store begins empty"
+        return Note(Section.STORES, key, Outcome.MAPPED, says)
+    if partitions < needed:
+        return Note(
+            Section.STORES,
+            key,
+            Outcome.BLOCKS,
+            f"{name} has {partitions} partitions, and the mapping of tasks needs {needed}",
+            "it is the changelog of another job, or the coordinator stream is",
+        )
+    return Note(Section.STORES, key, Outcome.AS_IS, f"{name} has {partitions} partitions for {needed} tasks")
+
+
+def _tasks(calculated: Calculated, written: Written) -> Iterator[TaskTakeOver]:
+    for container in calculated.model.containers.values():
+        for task, model in sorted(container.tasks.items()):
+            yield TaskTakeOver(
+                task,
+                str(container.id),
+                model.changelog_partition,
+                tuple(sorted(model.ssps)),
+                dict(written.offsets.get(task, {})),
+            )
+
+
+def _few(names: Iterable[str]) -> str:
+    shown = sorted(names)
+    return ", ".join(shown[:5]) + (", ..." if len(shown) > 5 else "")

@@ -1,0 +1,131 @@
+"""What grete says it would take over is what the real Samza 1.8.0 wrote; saying it writes nothing."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from grete.cli.main import main
+from grete.metadata.coordinator_stream import stream_name
+from grete.model.ids import JobId
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.real_samza import run_samza, samza_config
+
+Output = pytest.CaptureFixture[str]
+GROUPERS = "org.apache.samza.container.grouper.stream."
+
+
+@pytest.fixture(scope="module")
+def job(kafka: KafkaCluster) -> dict[str, str]:
+    """A job of Samza's with a topic of two partitions, of which 102 records are processed."""
+    name = f"moved_{uuid.uuid4().hex[:8]}"
+    config = samza_config(kafka.bootstrap, name)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for topic in ("page-views", f"{name}-counts-changelog"):
+        if topic not in admin.list_topics(timeout=10).topics:
+            admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    fill(kafka)
+    return {
+        **config,
+        "task.class": "com.example.Counter",
+        "stores.counts.factory": "org.apache.samza.storage.kv.RocksDbKeyValueStorageEngineFactory",
+        "stores.counts.changelog": f"kafka.{name}-counts-changelog",
+    }
+
+
+@pytest.fixture(scope="module")
+def ran(job: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The same job after it ran under the real Samza, which made its coordinator stream at submit."""
+    admin = AdminClient({"bootstrap.servers": job["systems.kafka.producer.bootstrap.servers"]})
+    stream = stream_name(JobId(job["job.name"], "1"))
+    new = NewTopic(stream, 1, 1, config={"cleanup.policy": "compact"})
+    admin.create_topics([new])[stream].result(30)
+    for command in ("write-coordinator-stream", "write-checkpoints"):
+        run_samza(command, job, tmp_path_factory.mktemp("samza"))
+    return job
+
+
+def fill(kafka: KafkaCluster) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number in range(220):
+        producer.produce("page-views", b"{}", partition=number % 2)
+    assert producer.flush(30) == 0
+
+
+def take_over(config: dict[str, str], directory: Path, capsys: Output) -> tuple[int, dict[str, Any]]:
+    path = directory / "job.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+    code = main(["migrate", "samza", "--check", str(path), "--coordinator-stream", "-o", "json"])
+    return code, json.loads(capsys.readouterr().out)["take_over"]
+
+
+def topics(config: dict[str, str]) -> set[str]:
+    """Without those that brokers make by themselves."""
+    servers = config["systems.kafka.producer.bootstrap.servers"]
+    found = set(AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics)
+    return found - {"__consumer_offsets", "__transaction_state"}
+
+
+def test_tasks_offsets_and_changelog_partitions_are_samzas(
+    ran: dict[str, str], tmp_path: Path, capsys: Output
+) -> None:
+    before = topics(ran)
+    code, found = take_over(ran, tmp_path, capsys)
+    assert code == 0
+    assert found["tasks"] == [
+        {
+            "task": f"Partition {number}",
+            "container": "0",
+            "changelog_partition": number,
+            "checkpoint": {f"kafka.page-views.{number}": f"10{number}"},
+        }
+        for number in range(2)
+    ]
+    assert {"written.by", "task.class"} <= set(found["differs"])
+    assert any("2 partitions for 2 tasks" in finding["says"] for finding in found["findings"])
+    assert topics(ran) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (
+            {"job.systemstreampartition.grouper.factory": f"{GROUPERS}GroupBySystemStreamPartitionFactory"},
+            "grouper",
+        ),
+        ({"task.inputs": "kafka.narrow"}, "task.inputs"),
+        ({"stores.counts.changelog": "kafka.narrow"}, "stores.counts.changelog"),
+    ],
+)
+def test_what_would_lose_state_or_offsets_is_told(
+    kafka: KafkaCluster,
+    ran: dict[str, str],
+    tmp_path: Path,
+    capsys: Output,
+    change: dict[str, str],
+    what: str,
+) -> None:
+    if "narrow" not in topics(ran):
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.create_topics([NewTopic("narrow", 1, 1)])["narrow"].result(30)
+    code, found = take_over(ran | change, tmp_path, capsys)
+    assert code == 1
+    blocking = [f for f in found["findings"] if f["outcome"] == "will not work"]
+    assert any(what in finding["what"] for finding in blocking)
+    assert all(finding["way_out"] for finding in blocking)
+
+
+def test_a_job_that_never_ran_is_told_and_not_made(
+    job: dict[str, str], tmp_path: Path, capsys: Output
+) -> None:
+    before = topics(job)
+    code, found = take_over({**job, "job.id": "never"}, tmp_path, capsys)
+    assert code == 1
+    assert "never ran here" in found["findings"][0]["says"]
+    assert topics(job) == before
