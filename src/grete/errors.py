@@ -31,9 +31,13 @@ from collections.abc import Sequence
 
 
 class GreteError(Exception):
-    """Base of every error grete raises on purpose. `exit_code` is what the command line ends with."""
+    """Base of every error grete raises on purpose. `exit_code` is what the command line ends with.
+
+    `may_pass`: a store did not answer, and the same may work when it is back, without anybody's doing.
+    """
 
     exit_code = 1
+    may_pass = False
 
 
 class ConfigError(GreteError):
@@ -77,17 +81,21 @@ class Fenced(LogError):
 
 
 class LogUnreachable(LogError):
-    """The store gave no answer in time. Nothing was done; the same may work when it is back."""
+    """The store gave no answer in time. Nothing was done."""
+
+    may_pass = True
 
 
 class InDoubt(LogError):
     """The append failed in a way that leaves open whether it is durable.
 
-    Ask `KeyedLog.resolve(append_id)` (after reopening if the log is closed) before appending again.
+    Ask `KeyedLog.resolve(append_id)` (after reopening if the log is closed) before appending again. `may_pass` when
+    the answer was lost with a connection, and not with a disk.
     """
 
-    def __init__(self, append_id: str, cause: str) -> None:
+    def __init__(self, append_id: str, cause: str, *, may_pass: bool = False) -> None:
         self.append_id = append_id
+        self.may_pass = may_pass
         super().__init__(f"append {append_id} is in doubt ({cause}); resolve it before writing again")
 
 
@@ -134,6 +142,12 @@ class LeadershipLost(CoordinationError):
 
 class StreamError(GreteError):
     """An input or output system could not do what was asked."""
+
+
+class StreamUnreachable(StreamError):
+    """The system gave no answer in time. Nothing was done."""
+
+    may_pass = True
 
 
 class StreamNotFound(StreamError):

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from grete.errors import GreteError, InDoubt, LogUnreachable, StreamUnreachable
+from grete.spark import container_life
 from grete.spark.assignment import Assignment
 from grete.spark.container_life import EXIT_OK, EXIT_STOPPED, ContainerLife
 from grete.spark.control import Control, Ended
@@ -113,3 +115,34 @@ def test_a_container_that_has_read_everything_says_so(coordinator: Coordinator, 
         return Ended.DRAINED
 
     assert life(coordinator, tmp_path, work).run() == EXIT_OK
+
+
+def test_a_container_whose_store_does_not_answer_begins_anew_until_it_does(
+    coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process stays, as often as it takes: nobody has to start it, and nobody gives it up (G15)."""
+    monkeypatch.setattr(container_life, "_OUTAGE_PAUSE_S", (0.001, 0.002))
+    outages: list[GreteError] = [
+        StreamUnreachable("no broker answers"),
+        LogUnreachable("no broker answers"),
+        InDoubt("a", "no broker answers", may_pass=True),
+    ]
+    seen: list[Assignment] = []
+
+    def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
+        seen.append(assignment)
+        if outages:
+            raise outages.pop()
+        return Ended.DRAINED
+
+    assert life(coordinator, tmp_path, work).run() == EXIT_OK
+    assert len(seen) == 4
+
+
+def test_a_container_whose_disk_is_in_doubt_ends(coordinator: Coordinator, tmp_path: Path) -> None:
+    """What a disk has not answered it does not answer later (RELIABILITY rule 9)."""
+
+    def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
+        raise InDoubt("commit", "EIO")
+
+    assert life(coordinator, tmp_path, work).run() == 1

@@ -14,7 +14,7 @@ from grete.assembly.incarnation import Incarnation
 from grete.assembly.submission import RunOptions as RunOptions
 from grete.assembly.view import View
 from grete.coordination.base import Leadership
-from grete.errors import GreteError, HeldByOther, InDoubt, LeadershipLost, LogUnreachable
+from grete.errors import GreteError, HeldByOther, LeadershipLost
 
 _log = logging.getLogger("grete.coordinator")
 _PAUSE_S = (0.5, 5.0)
@@ -44,7 +44,9 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
                 return one.execute()
             except HeldByOther as error:
                 raise cause or error from error
-            except (LeadershipLost, LogUnreachable, InDoubt) as error:
+            except GreteError as error:
+                if not (error.may_pass or isinstance(error, LeadershipLost)):
+                    raise
                 if one.led is not None and one.can_be_followed:
                     led, pause_s = one.led, _PAUSE_S[0]
                     options = replace(options, config_paths=(), overrides={}, job=one.job, take_over=False)

@@ -127,7 +127,7 @@ class KafkaKeyedLog(KeyedLog):
             self._check_same_topic()
             if self._clock.monotonic_s() >= attempt.deadline_s:
                 if attempt.is_in_doubt:
-                    raise InDoubt(attempt.id, f"topic {self._name}: {outcome}") from outcome
+                    raise InDoubt(attempt.id, f"topic {self._name}: {outcome}", may_pass=True) from outcome
                 raise LogUnreachable(f"nothing was appended to topic {self._name}: {outcome}") from outcome
             self._clock.wait(threading.Event(), pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S[1])

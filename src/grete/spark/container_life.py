@@ -40,6 +40,8 @@ Not 0: another coordinator than the one that asked may get to see it, and has to
 """
 EXIT_OFFSETS_GONE = 7
 _WAIT_S = 0.2
+_OUTAGE_PAUSE_S = (0.5, 5.0)
+"""Between attempts while a store does not answer, each of which waits for as long as that store's own time-out."""
 
 OnBatch = Callable[[int, BatchOutcome], None]
 """Called after each batch with its id and what it did."""
@@ -72,6 +74,7 @@ class ContainerLife:
         )
         self._heartbeat = Heartbeat(client, self._id, self._epoch, reactions)
         self._progress = ContainerProgress()
+        self._outage_pause_s = _OUTAGE_PAUSE_S[0]
 
     def run(self) -> int:
         """See `grete.spark.container.run_container`."""
@@ -111,14 +114,30 @@ class ContainerLife:
         self._job = assignment.job
         self._heartbeat.orphan_s = _orphan_s(assignment.config)
         self._control.running(assignment.serial)
-        self._report(state="running", serial=assignment.serial, paused=0)
+        self._report(state="running", serial=assignment.serial, paused=0, message="")
         return assignment
 
     def _process(self, assignment: Assignment) -> Ended:
-        return self._work(assignment, self._control, self._on_batch)
+        """Work; what a store that does not answer interrupts goes on when it does, however long that takes (G15).
+
+        Ending the process would cost Spark's start at each attempt, and the container would be given up after some.
+        """
+        try:
+            return self._work(assignment, self._control, self._on_batch)
+        except GreteError as error:
+            if not error.may_pass:
+                raise
+            _log.warning(
+                "container %s waits %.1f s and begins anew: %s", self._id, self._outage_pause_s, error
+            )
+            self._report(state="waiting", message=str(error)[:2000])
+            self._control.wait(self._outage_pause_s)
+            self._outage_pause_s = min(2 * self._outage_pause_s, _OUTAGE_PAUSE_S[1])
+            return Ended.INTERRUPTED
 
     def _on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
         before = self._progress
+        self._outage_pause_s = _OUTAGE_PAUSE_S[0]
         self._report(
             batch_id=batch_id,
             records=before.records + outcome.records,

@@ -13,7 +13,14 @@ from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from grete.errors import GreteError, JobError, ProcessingError
+from grete.errors import (
+    GreteError,
+    JobError,
+    LogUnreachable,
+    OffsetOutOfRange,
+    ProcessingError,
+    StreamUnreachable,
+)
 from grete.spark.control import Ended, Interruption
 from grete.spark.spark_log import SourceOffsets, read_batch_end
 from grete.spark.stream_task_batch import BatchOutcome
@@ -134,6 +141,10 @@ class Query:
 
 
 _MARKER = "grete.errors."
+_KINDS: dict[str, type[GreteError]] = {
+    kind.__name__: kind for kind in (ProcessingError, LogUnreachable, StreamUnreachable, OffsetOutOfRange)
+}
+"""What makes a difference to the container; whatever else executors raise ends it."""
 
 
 def executor_error(text: str) -> GreteError | None:
@@ -142,6 +153,5 @@ def executor_error(text: str) -> GreteError | None:
         head, marker, rest = line.partition(_MARKER)
         if marker and not head.strip().startswith("File"):
             name, _, message = rest.partition(": ")
-            kind = ProcessingError if name == "ProcessingError" else JobError
-            return kind(message.strip())
+            return _KINDS.get(name, JobError)(message.strip())
     return None
