@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from grete.clock import SystemClock
+from grete.errors import StreamNotFound
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
 from grete.testing.certificates import make_authority
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kafka_login import BrokerLogin
+from grete.testing.waiting import reaches
 
 os.environ.pop("GRETE_FAILPOINT", None)
 
@@ -169,6 +171,29 @@ class CounterJob:
     def log(self) -> str:
         """The container's log."""
         return (self.home / "jobs" / "counter-1" / "logs" / "container-0.log").read_text()
+
+    def report(self) -> str:
+        """For a test that fails: what the job says of itself, and the end of each container's log."""
+        told = []
+        for words in (["status"], ["history"], ["container", "list"]):
+            command = [*self.command(*words)[:-2], "--job", "counter", "-o", "json"]
+            done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=60)
+            told.append(f"--- {' '.join(words)}\n{done.stdout}{done.stderr}")
+        for log in sorted(self.home.glob("jobs/counter-1/logs/*.log")):
+            last = log.read_text(errors="replace").splitlines()[-60:]
+            told.append("\n".join([f"--- the end of {log.name}", *last]))
+        return "\n".join(told)
+
+    def counted(self) -> int:
+        """How many counts were sent; 0 as well when the streams do not exist yet."""
+        try:
+            return sum(map(len, self.counts().values()))
+        except StreamNotFound:
+            return 0
+
+    def wait_until_counted(self, records: int) -> None:
+        """As long as it takes, if only the number grows."""
+        reaches(self.counted, records, "the number of counts", still_s=90, tell=self.report)
 
     def counts(self) -> dict[str, list[int]]:
         """Every count that was sent, by key, in stream order."""

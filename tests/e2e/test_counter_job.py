@@ -7,8 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,20 +21,6 @@ pytestmark = pytest.mark.spark
 RECORDS = 3_000
 
 
-def eventually(condition: Callable[[], bool], *, within_s: float = 120) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
-
-
-def processed(job: Any) -> int:
-    try:
-        return sum(len(counts) for counts in job.counts().values())
-    except Exception:  # noqa: BLE001 - the streams do not exist yet
-        return 0
-
-
 def start(job: Any) -> subprocess.Popen[bytes]:
     command = [word for word in job.command("run", "--quiet")]
     return subprocess.Popen(command, env=job.environment(), stderr=subprocess.DEVNULL)
@@ -46,7 +30,7 @@ def test_a_running_job_follows_its_input_and_stops_at_a_batch_boundary(counter_j
     counter_job.fill(RECORDS)
     running = start(counter_job)
     try:
-        eventually(lambda: processed(counter_job) == RECORDS)
+        counter_job.wait_until_counted(RECORDS)
         stop = subprocess.run(
             counter_job.command("stop"),
             env=counter_job.environment(),
@@ -82,11 +66,11 @@ def test_when_sparks_jvm_dies_alone_the_container_is_started_again(counter_job: 
     counter_job.fill(RECORDS)
     running = start(counter_job)
     try:
-        eventually(lambda: processed(counter_job) == RECORDS)
+        counter_job.wait_until_counted(RECORDS)
         [jvm] = [pid for pid in descendants(running.pid) if "java" in command_of(pid)]
         os.kill(jvm, signal.SIGKILL)
         counter_job.fill(RECORDS)
-        eventually(lambda: processed(counter_job) == 2 * RECORDS)
+        counter_job.wait_until_counted(2 * RECORDS)
     finally:
         running.send_signal(signal.SIGTERM)
         assert running.wait(90) == 0

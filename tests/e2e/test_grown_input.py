@@ -6,24 +6,17 @@ import json
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from grete.testing.waiting import eventually
+
 pytestmark = pytest.mark.spark
 
 EVERY_SECOND = "job.coordinator.monitor-partition-change.frequency.ms=1000"
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
 
 
 def asked(job: Any, *words: str) -> subprocess.CompletedProcess[str]:
@@ -44,6 +37,11 @@ def has_caught_up(job: Any) -> bool:
     return done.returncode == 0 and json.loads(done.stdout)[0]["lag"]["total"] == 0
 
 
+def caught_up(job: Any) -> None:
+    """Wait for it."""
+    eventually(lambda: has_caught_up(job), "catching up", within_s=120, tell=job.report)
+
+
 def metrics(job: Any) -> dict[str, float]:
     """What the running coordinator exports."""
     (row,) = grete(job, "status")
@@ -60,11 +58,11 @@ def test_a_running_stateful_job_takes_up_the_partitions_its_input_has_got(counte
         counter_job.command("run", "--quiet", "--set", EVERY_SECOND), env=counter_job.environment()
     )
     try:
-        eventually(lambda: has_caught_up(counter_job), "first records")
+        caught_up(counter_job)
         grown = grete(counter_job, "stream", "grow", "local.in", "--partitions", "4")
         assert (grown["before"], grown["partitions"]) == (2, 4)
         counter_job.fill(2_000)
-        eventually(lambda: has_caught_up(counter_job), "records of a grown stream")
+        caught_up(counter_job)
         found = metrics(counter_job)
         assert found['grete_partition_count{system="local",stream="in"}'] == 4
         assert found['grete_process_envelopes_total{container="0"}'] == 3_000

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+
+from grete.assembly import open_job
+from grete.metadata.launches import read_launches
+from grete.model.ids import JobId
+from grete.testing.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault]
 
@@ -19,10 +26,13 @@ class Operator:
     def __init__(self, job: Any) -> None:
         self.job = job
         self.filled = 0
+        self.coordinators: list[subprocess.Popen[bytes]] = []
 
     def coordinate(self, *which: str) -> subprocess.Popen[bytes]:
         command = [*self.job.command("run", "--quiet")[:-2], *which]
-        return subprocess.Popen(command, env=self.job.environment())
+        process = subprocess.Popen(command, env=self.job.environment())
+        self.coordinators.append(process)
+        return process
 
     def grete(self, *words: str) -> Any:
         command = [*self.job.command(*words)[:-2], "--job", "counter", "-o", "json"]
@@ -36,47 +46,63 @@ class Operator:
         """Append records and wait until every one of them is counted."""
         self.job.fill(records)
         self.filled += records
-        eventually(lambda: sum(map(len, self.job.counts().values())) >= self.filled)
+        self.job.wait_until_counted(self.filled)
 
     def events(self) -> list[str]:
         return [row["event"] for row in self.grete("history")]
 
+    def eventually(self, condition: Callable[[], object], what: str) -> None:
+        eventually(condition, what, within_s=90, tell=self.job.report)
 
-def eventually(condition: Callable[[], bool], *, within_s: float = 90) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
+    def end(self) -> None:
+        """Kill what a test that failed has left."""
+        for coordinator in self.coordinators:
+            coordinator.kill()
+            coordinator.wait()
+        with open_job(JobId("counter")) as handle:
+            containers = [record.handle for record in read_launches(handle.stream).values()]
+        for container in containers:
+            with suppress(ProcessLookupError):
+                os.kill(int(container.split("/")[1]), signal.SIGKILL)
 
 
-def test_a_job_is_reconfigured_succeeded_scaled_and_drained_without_a_record_lost(counter_job: Any) -> None:
-    operator = Operator(counter_job)
+@pytest.fixture
+def operator(counter_job: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
+    monkeypatch.setenv("GRETE_HOME", str(counter_job.home))
+    made = Operator(counter_job)
+    yield made
+    made.end()
+
+
+def test_a_job_is_reconfigured_succeeded_scaled_and_drained_without_a_record_lost(
+    counter_job: Any, operator: Operator
+) -> None:
     counter_job.fill(0)
     coordinator = operator.coordinate("--config", str(counter_job.config))
-    eventually(lambda: (counter_job.home / "local" / "streams.db").exists() and _has_output(counter_job))
     operator.fill(1_000)
 
     coordinator.kill()
     coordinator.wait()
     operator.fill(1_000)  # nobody coordinates, everything is processed
     coordinator = operator.coordinate("--job", "counter")
-    eventually(lambda: "container-adopted" in operator.events())
+    operator.eventually(lambda: "container-adopted" in operator.events(), "the adoption")
     operator.fill(1_000)
 
     epochs = {row["epoch"] for row in operator.grete("container", "list")}
     operator.grete("config", "set", "task.max.records.per.batch=100")
-    eventually(lambda: "reconfigured" in operator.events())
+    operator.eventually(lambda: "reconfigured" in operator.events(), "the change of the batch size")
     operator.fill(1_000)
     assert {row["epoch"] for row in operator.grete("container", "list")} == epochs, "nothing was restarted"
 
     operator.grete("config", "set", "job.container.count=2")
-    eventually(lambda: len(operator.grete("container", "list")) == 2)
+    operator.eventually(lambda: len(operator.grete("container", "list")) == 2, "the second container")
     operator.fill(1_000)
     operator.grete("config", "rollback")
-    eventually(
+    operator.eventually(
         lambda: (
             [row["tasks"] for row in operator.grete("container", "list")] == [["Partition 0", "Partition 1"]]
-        )
+        ),
+        "the roll-back",
     )
     operator.fill(1_000)
 
@@ -86,11 +112,3 @@ def test_a_job_is_reconfigured_succeeded_scaled_and_drained_without_a_record_los
     counter_job.assert_exactly_once(7_000)
     events = operator.events()
     assert events.count("container-exited") == events.count("container-adopted") + 1, events
-
-
-def _has_output(job: Any) -> bool:
-    try:
-        job.counts()
-    except Exception as error:  # noqa: BLE001 - the stream is not there yet, for whichever reason
-        return "out" not in str(error)
-    return True

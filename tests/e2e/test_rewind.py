@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -62,31 +60,17 @@ def test_rewound_to_its_start_a_job_counts_on_or_from_the_state_of_then_or_from_
     assert all(counts == on + ONCE + ONCE for counts in run(counter_job).values()), "applied once"
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.1)
-
-
-def sent(job: Any) -> int:
-    try:
-        return sum(map(len, job.counts().values()))
-    except Exception:  # noqa: BLE001 - the streams do not exist yet
-        return 0
-
-
 def test_a_running_job_takes_a_rewind_up_between_two_batches_and_goes_on(counter_job: Any) -> None:
     counter_job.fill(RECORDS)
     running = subprocess.Popen(
         counter_job.command("run", "--quiet"), env=counter_job.environment(), stderr=subprocess.DEVNULL
     )
     try:
-        eventually(lambda: sent(counter_job) == RECORDS)
+        counter_job.wait_until_counted(RECORDS)
         rewind(counter_job, "--to", "oldest", "--state", "discard", "--live", "--execute")
-        eventually(lambda: sent(counter_job) == 2 * RECORDS)
+        counter_job.wait_until_counted(2 * RECORDS)
         counter_job.fill(RECORDS)
-        eventually(lambda: sent(counter_job) == 3 * RECORDS)
+        counter_job.wait_until_counted(3 * RECORDS)
     finally:
         running.send_signal(signal.SIGTERM)
         assert running.wait(90) == 0
@@ -145,4 +129,4 @@ def test_offsets_that_retention_removed_stop_the_job_with_the_range_until_it_is_
     assert rewound["skipped"] == ends[0] - 1 - ends[0] // 2
     result = counter_job.run()
     assert result.returncode == 0, result.stderr + counter_job.log()
-    assert sent(counter_job) == RECORDS + ends[1] // 2 + 1
+    assert counter_job.counted() == RECORDS + ends[1] // 2 + 1

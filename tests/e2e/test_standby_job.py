@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import time
 from contextlib import closing
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from grete.clock import SystemClock
 from grete.systems.local import LocalSystem
+from grete.testing.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
@@ -36,13 +36,6 @@ def copies(job: Any) -> list[int]:
     return sorted(found)
 
 
-def processed(job: Any) -> int:
-    with closing(LocalSystem(job.home / "local", SystemClock())) as local:
-        if "out" not in local.streams():
-            return 0
-    return sum(len(counts) for counts in job.counts().values())
-
-
 def test_a_lost_store_comes_back_from_the_copy_that_a_standby_container_kept(counter_job: Any) -> None:
     counter_job.fill(RECORDS)
     with counter_job.config.open("a") as config:
@@ -51,10 +44,10 @@ def test_a_lost_store_comes_back_from_the_copy_that_a_standby_container_kept(cou
         counter_job.command("run", "--quiet"), env=counter_job.environment(), stderr=subprocess.DEVNULL
     )
     try:
-        deadline = time.monotonic() + 120
-        while processed(counter_job) < RECORDS or copies(counter_job) != changelog_ends(counter_job):
-            assert time.monotonic() < deadline, "the standby container did not catch up"
-            time.sleep(0.1)
+        counter_job.wait_until_counted(RECORDS)
+        eventually(
+            lambda: copies(counter_job) == changelog_ends(counter_job), "the copy", tell=counter_job.report
+        )
     finally:
         running.send_signal(signal.SIGTERM)
         assert running.wait(90) == 0

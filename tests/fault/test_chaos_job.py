@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from grete.clock import SystemClock
 from grete.systems.local import LocalSystem
 from grete.testing.chaos.own_job import OwnJob
+from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.fault
 CHANGELOG = "chaos-1-counts-changelog"
@@ -61,10 +61,7 @@ def test_lost_stores_come_back_from_the_copies_that_standby_containers_kept(own:
     own.send(1_000)
     own.start()
     assert own.wait_until_counted(1_000, 60)
-    deadline = time.monotonic() + 60
-    while copies(own.home) != changelog_ends(own.home):
-        assert time.monotonic() < deadline, "the standby containers did not catch up"
-        time.sleep(0.05)
+    eventually(lambda: copies(own.home) == changelog_ends(own.home), "the copies")
     assert own.stop() == 0
     shutil.rmtree(own.home / "jobs" / "chaos-1" / "stores")
     own.send(500)

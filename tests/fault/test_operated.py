@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -26,6 +25,7 @@ from grete.metadata.launches import read_launches
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
+from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.fault
 
@@ -127,6 +127,9 @@ class Job:
         with open_job(JOB) as handle:
             return [row.event for row in handle.history()]
 
+    def eventually(self, condition: Callable[[], object], *, within_s: float = 60) -> None:
+        eventually(condition, within_s=within_s, tell=lambda: f"{self.events()}\nlast: {self.last()}")
+
     def set(self, **changes: str) -> None:
         with open_job(JOB) as handle:
             handle.set_config(
@@ -147,13 +150,6 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     monkeypatch.setenv("GRETE_HOME", str(made.home))
     yield made
     made.end()
-
-
-def eventually(condition: Callable[[], bool], *, within_s: float = 30) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def container_pids(handle: JobHandle) -> dict[str, int]:
@@ -178,18 +174,18 @@ def turns(job: Job) -> list[int]:
 
 def test_containers_go_on_without_a_coordinator_and_the_next_one_adopts_them(job: Job) -> None:
     coordinator = job.submit(**{"job.container.count": "2"})
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     before = job.last()
     coordinator.kill()
     coordinator.communicate()
     count = len(job.said())
-    eventually(lambda: spoke_since(job, count + 4))
+    job.eventually(lambda: spoke_since(job, count + 4))
     job.coordinate()
-    eventually(lambda: job.events().count("container-adopted") == 2)
+    job.eventually(lambda: job.events().count("container-adopted") == 2)
     with open_job(JOB) as handle:
         pids = container_pids(handle)
     count = len(job.said())
-    eventually(lambda: spoke_since(job, count + 4))
+    job.eventually(lambda: spoke_since(job, count + 4))
     assert job.last() == before, "the same incarnations, not new ones"
     assert all(Path(f"/proc/{pid}").exists() for pid in pids.values())
     assert job.events()[:2] == ["deployment", "attempt"]
@@ -197,21 +193,21 @@ def test_containers_go_on_without_a_coordinator_and_the_next_one_adopts_them(job
 
 def test_the_exit_of_an_adopted_container_is_noticed_and_it_is_started_again(job: Job) -> None:
     coordinator = job.submit()
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     first = job.last()
     coordinator.kill()
     coordinator.communicate()
     job.coordinate()
-    eventually(lambda: "container-adopted" in job.events())
+    job.eventually(lambda: "container-adopted" in job.events())
     with open_job(JOB) as handle:
         os.kill(container_pids(handle)["0"], signal.SIGKILL)
-    eventually(lambda: job.last() != first)
+    job.eventually(lambda: job.last() != first)
     assert "container-exited" in job.events()
 
 
 def test_a_container_that_died_with_its_coordinator_is_started_anew(job: Job) -> None:
     coordinator = job.submit()
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     first = job.last()
     with open_job(JOB) as handle:
         pid = container_pids(handle)["0"]
@@ -219,7 +215,7 @@ def test_a_container_that_died_with_its_coordinator_is_started_anew(job: Job) ->
     coordinator.communicate()
     os.kill(pid, signal.SIGKILL)
     job.coordinate()
-    eventually(lambda: job.last() != first)
+    job.eventually(lambda: job.last() != first)
     with open_job(JOB) as handle:
         assert container_pids(handle)["0"] != pid
 
@@ -231,12 +227,12 @@ def test_a_container_without_any_coordinator_ends_itself(job: Job) -> None:
             "yarn.container.heartbeat.retry-sleep-duration.ms": "1000",
         }
     )
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     with open_job(JOB) as handle:
         pid = container_pids(handle)["0"]
     coordinator.kill()
     coordinator.communicate()
-    eventually(lambda: not _runs(pid))
+    job.eventually(lambda: not _runs(pid))
 
 
 def _runs(pid: int) -> bool:
@@ -248,30 +244,30 @@ def _runs(pid: int) -> bool:
 
 def test_more_containers_and_fewer_move_tasks_and_never_share_one(job: Job) -> None:
     job.submit()
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     for count in ("3", "2", "4", "1"):
         job.set(job__container__count=count)
-        eventually(lambda n=int(count): len({who for who, _ in job.last().values()}) == n)  # type: ignore[misc]
+        job.eventually(lambda n=int(count): len({who for who, _ in job.last().values()}) == n)  # type: ignore[misc]
     assert max(turns(job)) <= 4
     assert job.events().count("reconfigured") == 4
 
 
 def test_only_the_query_is_built_anew_when_nothing_else_changed(job: Job) -> None:
     job.submit()
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     first = job.last()
     job.set(task__max__records__per__batch="7")
-    eventually(lambda: job.said()[-1]["batch"] == "7")
+    job.eventually(lambda: job.said()[-1]["batch"] == "7")
     assert job.last() == first, "the same incarnation"
 
 
 def test_a_live_key_touches_no_container(job: Job) -> None:
     job.submit()
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     job.set(**{"cluster-manager__container__retry__count": "3"})
-    eventually(lambda: "reconfigured" in job.events())
+    job.eventually(lambda: "reconfigured" in job.events())
     count = len(job.said())
-    eventually(lambda: spoke_since(job, count + 4))
+    job.eventually(lambda: spoke_since(job, count + 4))
     with open_job(JOB) as handle:
         assert {
             message.values["serial"]
@@ -282,31 +278,31 @@ def test_a_live_key_touches_no_container(job: Job) -> None:
 
 def test_a_container_that_does_not_let_go_is_cut_off_in_time(job: Job) -> None:
     job.submit(**{"test.deaf": "0"})
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     job.set(job__container__count="2", test__deaf="none")
-    eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
+    job.eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
     assert "container-cut-off" in job.events()
     assert max(turns(job)) == 1
 
 
 def test_a_configuration_that_is_wrong_changes_nothing_and_is_shown(job: Job) -> None:
     job.submit()
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     with open_job(JOB) as handle:  # as a foreign writer would, past every check
         handle.set_config({"task.inputs": "nowhere.x", "job.container.count": "0"}, reason="oops", force=True)
-    eventually(lambda: "config-refused" in job.events())
+    job.eventually(lambda: "config-refused" in job.events())
     with open_job(JOB) as handle:
         state = handle.state()
         assert state is not None
         assert "job.container.count" in state.message
         assert "nowhere" in state.message
     count = len(job.said())
-    eventually(lambda: spoke_since(job, count + 4))
+    job.eventually(lambda: spoke_since(job, count + 4))
     with open_job(JOB) as handle:
         handle.set_config(
             {"task.inputs": "local.in", "job.container.count": "2"}, reason="repaired", force=True
         )
-    eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
+    job.eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
     with open_job(JOB) as handle:
         repaired = handle.state()
         assert repaired is not None
@@ -326,38 +322,38 @@ def test_a_configuration_that_is_wrong_changes_nothing_and_is_shown(job: Job) ->
 )
 def test_killed_anywhere_in_a_change_the_next_coordinator_completes_it(job: Job, dies: str) -> None:
     coordinator = job.submit(dies=dies)
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     job.set(job__container__count="3")
     assert coordinator.wait(timeout=30) == -signal.SIGKILL
     job.coordinate()
-    eventually(lambda: len({who for who, _ in job.last().values()}) == 3)
+    job.eventually(lambda: len({who for who, _ in job.last().values()}) == 3)
     count = len(job.said())
-    eventually(lambda: spoke_since(job, count + 4))
+    job.eventually(lambda: spoke_since(job, count + 4))
     assert max(turns(job)) <= 3, "each task changed hands as often as it was given away"
 
 
 @pytest.mark.parametrize("nth", [1, 2])
 def test_killed_while_it_adopts_the_next_coordinator_adopts_all(job: Job, nth: int) -> None:
     coordinator = job.submit(**{"job.container.count": "3"})
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     before = job.last()
     coordinator.kill()
     coordinator.wait()
     assert job.coordinate(dies=f"change.adopted:kill:{nth}").wait(timeout=30) == -signal.SIGKILL
     job.coordinate()
-    eventually(lambda: job.events().count("container-adopted") == nth + 3)
+    job.eventually(lambda: job.events().count("container-adopted") == nth + 3)
     count = len(job.said())
-    eventually(lambda: spoke_since(job, count + 4))
+    job.eventually(lambda: spoke_since(job, count + 4))
     assert job.last() == before
 
 
 def test_killed_between_fencing_off_and_killing_the_next_coordinator_goes_on(job: Job) -> None:
     coordinator = job.submit(dies="change.fenced-off:kill", **{"test.deaf": "0"})
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     job.set(job__container__count="2", test__deaf="none")
     assert coordinator.wait(timeout=30) == -signal.SIGKILL
     job.coordinate()
-    eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
+    job.eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
     assert max(turns(job)) <= 2
 
 
@@ -370,24 +366,24 @@ def grete(job: Job, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_one_container_is_stopped_started_and_restarted_while_the_others_work(job: Job) -> None:
     job.submit(**{"job.container.count": "2"})
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     first = job.last()
     assert grete(job, "container", "stop", "1", "--reason", "its disk is noisy").returncode == 0
-    eventually(lambda: job.events().count("container-exited") == 1)
+    job.eventually(lambda: job.events().count("container-exited") == 1)
     count = len(job.said())
-    eventually(lambda: spoke_since(job, count + 4, ("0", "2")))
+    job.eventually(lambda: spoke_since(job, count + 4, ("0", "2")))
     assert "not started" in grete(job, "container", "list").stdout
     assert grete(job, "container", "start", "1").returncode == 0
-    eventually(lambda: job.last()["Partition 1"] != first["Partition 1"])
+    job.eventually(lambda: job.last()["Partition 1"] != first["Partition 1"])
     second = job.last()
     assert grete(job, "container", "restart", "1").returncode == 0
-    eventually(lambda: job.last()["Partition 1"] != second["Partition 1"])
+    job.eventually(lambda: job.last()["Partition 1"] != second["Partition 1"])
     assert job.last()["Partition 0"] == first["Partition 0"], "the other one did not notice"
 
 
 def test_what_cannot_be_asked_of_a_container_is_refused_with_the_reason(job: Job) -> None:
     job.submit()
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     unknown = grete(job, "container", "restart", "7")
     assert (unknown.returncode, "it has 0" in unknown.stderr) == (1, True)
     elsewhere = grete(job, "container", "move", "0", "--to", "elsewhere.example")
@@ -399,20 +395,20 @@ def test_containers_find_the_next_coordinator_at_the_address_of_the_one_before(j
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     coordinator = job.submit(**{"job.http.port": str(port)})
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     before = job.last()
     coordinator.kill()
     coordinator.communicate()
     job.coordinate()
-    eventually(lambda: "container-adopted" in job.events())
+    job.eventually(lambda: "container-adopted" in job.events())
     job.set(task__max__records__per__batch="7")
-    eventually(lambda: job.said()[-1]["batch"] == "7")
+    job.eventually(lambda: job.said()[-1]["batch"] == "7")
     assert job.last() == before, "the same incarnation, which was told"
 
 
 def test_what_the_planner_trips_over_is_shown_and_ends_nothing(job: Job) -> None:
     job.submit()
-    eventually(lambda: len(job.last()) == 4)
+    job.eventually(lambda: len(job.last()) == 4)
     (job.home / "a-file").write_text("no folder")
     bad = {
         "systems.foo.samza.factory": "local",
@@ -421,6 +417,6 @@ def test_what_the_planner_trips_over_is_shown_and_ends_nothing(job: Job) -> None
     }
     with open_job(JOB) as handle:
         handle.set_config(bad, reason="a path that is a file", force=True)
-    eventually(lambda: "config-refused" in job.events())
+    job.eventually(lambda: "config-refused" in job.events())
     count = len(job.said())
-    eventually(lambda: spoke_since(job, count + 4))
+    job.eventually(lambda: spoke_since(job, count + 4))

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from grete.metadata.coordinator_stream import config_history
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
+from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.fault
 
@@ -108,13 +109,6 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     made = Job(tmp_path)
     monkeypatch.setenv("GRETE_HOME", str(made.home))
     return made
-
-
-def eventually(condition: Callable[[], bool], *, within_s: float = 30) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def state() -> str:

@@ -23,6 +23,7 @@ import pytest
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.launch.process import EXIT_FILE
 from grete.model.ids import ContainerId
+from grete.testing.waiting import eventually
 
 ZERO, ONE = ContainerId("0"), ContainerId("1")
 _PATIENCE_S = 30.0
@@ -67,7 +68,7 @@ class LauncherConformance:
         """Start it and wait until it has written its word."""
         words = self._words(file)
         launcher.start(start)
-        _eventually(lambda: len(self._words(file)) > len(words))
+        eventually(lambda: len(self._words(file)) > len(words), "its word", within_s=_PATIENCE_S)
 
     def _words(self, file: Path) -> list[str]:
         return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
@@ -80,7 +81,7 @@ class LauncherConformance:
             found.extend(launcher.exits())
             return len(found) >= count
 
-        _eventually(collected)
+        eventually(collected, f"the end of {count}", within_s=_PATIENCE_S)
         assert len(found) == count
         return found
 
@@ -210,14 +211,6 @@ class LauncherConformance:
         launcher.close()
         assert time.monotonic() - started < _PATIENCE_S
         assert launcher.exits() == []
-
-
-def _eventually(condition: object) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + _PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def main() -> int:

@@ -1,0 +1,54 @@
+"""Waiting for what real processes do in their own time; when they do not, the failure says what was there instead.
+
+Anything that can be awaited otherwise (an event, a clock that the test moves) should be: these look again and again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+_LOOK_EVERY_S = 0.05
+
+Tell = Callable[[], str]
+"""What is worth knowing when it did not happen: states, events, the end of a log. Called once, then."""
+
+
+def _nothing() -> str:
+    return ""
+
+
+def eventually(
+    condition: Callable[[], object], what: str = "it", *, within_s: float = 60.0, tell: Tell = _nothing
+) -> None:
+    """Wait until the condition holds, a truth value as in `if`.
+
+    Raises:
+        AssertionError: it did not within `within_s`.
+    """
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() >= deadline_s:
+            raise AssertionError(f"{what} did not happen within {within_s:g} s\n{tell()}".rstrip())
+        time.sleep(_LOOK_EVERY_S)
+
+
+def reaches(
+    count: Callable[[], int], wanted: int, what: str = "it", *, still_s: float = 60.0, tell: Tell = _nothing
+) -> None:
+    """Wait until the count is as wanted or above, however long that takes, as long as it changes.
+
+    So a slow machine fails nothing, and what stands still does.
+
+    Raises:
+        AssertionError: the count stood still for `still_s`.
+    """
+    last, since_s = count(), time.monotonic()
+    while last < wanted:
+        time.sleep(_LOOK_EVERY_S)
+        now = count()
+        if now != last:
+            last, since_s = now, time.monotonic()
+        elif time.monotonic() - since_s >= still_s:
+            stands = f"{what}: it stands at {last} of {wanted} since {still_s:g} s"
+            raise AssertionError(f"{stands}\n{tell()}".rstrip())
