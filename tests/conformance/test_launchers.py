@@ -11,10 +11,10 @@ import pytest
 from grete.launch.base import Launcher
 from grete.launch.process import ProcessLauncher
 from grete.launch.thread import ThreadLauncher
-from grete.testing.conformance.launch import LauncherConformance, behave
+from grete.testing.conformance.launch import KillingLauncherConformance, LauncherConformance, behave
 
 
-class TestProcessLauncher(LauncherConformance):
+class TestProcessLauncher(KillingLauncherConformance):
     @pytest.fixture
     def launcher(self, tmp_path: Path) -> Iterator[Launcher]:
         command = [sys.executable, "-m", "grete.testing.conformance.launch"]
@@ -32,7 +32,6 @@ class TestProcessLauncher(LauncherConformance):
 
 
 class TestThreadLauncher(LauncherConformance):
-    CAN_KILL = False
     CAN_ADOPT = False
 
     @pytest.fixture

@@ -70,6 +70,11 @@ def retry_policy(config: Mapping[str, str]) -> RetryPolicy:
     )
 
 
+def shutdown_s(config: Mapping[str, str]) -> float:
+    """How long a container has to reach a batch boundary, from Samza's `task.shutdown.ms`."""
+    return int(config.get("task.shutdown.ms", "30000")) / 1000
+
+
 class CoordinatedJob:
     """Implements `coordinator.loop.Job`. Called by the loop's thread only, but for what monitors find."""
 
@@ -100,14 +105,12 @@ class CoordinatedJob:
         self._revision = 0
         self._config: Mapping[str, str] = {}
         self._checkpoints: LatestOffsets | None = None
-        self._inputs_changed = False
         self._streams_found = False
         self._has_to_follow = False
         self._is_foreign = False
         self._problem = ""
         self._obeyed: set[str] = set()
         self._seen = _Counts.of(stream)
-        self._quiet = self._seen
         self._looked_s = 0.0
         self._startpoints = -1  # containers that are adopted may not have been told of any
 
@@ -122,10 +125,7 @@ class CoordinatedJob:
         self._revision += 1
         self._plans[self._revision] = plan
         mode = "until-drained" if self._view.until_drained else ""
-        return ModelChanged(self._revision, container_specs(plan, mode=mode), self._deadline_s())
-
-    def _deadline_s(self) -> float:
-        return int(self._config.get("task.shutdown.ms", "30000")) / 1000
+        return ModelChanged(self._revision, container_specs(plan, mode=mode), shutdown_s(self._config))
 
     # --- what the loop asks ---
 
@@ -167,8 +167,8 @@ class CoordinatedJob:
         if self._streams_found:
             self._streams_found = False
             self._take_in_streams()
-        if self._has_settled(now) or self._inputs_changed or self._has_to_follow:
-            self._inputs_changed = self._has_to_follow = False
+        if self._has_settled(before, now) or self._has_to_follow:
+            self._has_to_follow = False
             yield from self._follow()
 
     # --- monitors ---
@@ -206,7 +206,7 @@ class CoordinatedJob:
             case PartitionsChanged(grown, shrunk):
                 for change in shrunk:
                     _log.error("%s has %s partitions, it had %s", change.stream, change.now, change.before)
-                self._inputs_changed = self._inputs_changed or bool(grown)
+                self._has_to_follow = self._has_to_follow or bool(grown)
             case StreamsChanged():
                 self._streams_found = True
             case QueryStuck(container, _, stuck_s, batch_id, lag):
@@ -226,9 +226,8 @@ class CoordinatedJob:
         run_id = self._stream.run_id() or ""
         self._stream.write_config(config, run_id=run_id, reason="streams that the input regex matches")
 
-    def _has_settled(self, now: _Counts) -> bool:
+    def _has_settled(self, before: _Counts, now: _Counts) -> bool:
         """A generation is whole when it is there; foreign writers are given a moment to finish."""
-        before, self._quiet = self._quiet, now
         if now.generations != before.generations:
             return True
         if now.config != before.config:
@@ -247,7 +246,7 @@ class CoordinatedJob:
         if drain is not None and drain.epoch == self._epoch and not self._view.until_drained:
             self._view.until_drained = True
             History(self._stream).append("drain-requested", reason=drain.reason)
-            self._inputs_changed = True  # the same model again, in another mode
+            self._has_to_follow = True  # the same model again, in another mode
         for request in read_container_requests(self._stream):
             if request.epoch == self._epoch and request.id not in self._obeyed:
                 self._obeyed.add(request.id)

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from grete.assembly.coordinated import CoordinatedJob, Surroundings, retry_policy
+from grete.assembly.coordinated import CoordinatedJob, Surroundings, retry_policy, shutdown_s
 from grete.assembly.failure import failure
 from grete.assembly.home import grete_home, state_directory
 from grete.assembly.job_handle import job_scope
@@ -240,7 +240,7 @@ class Incarnation:
 
     def _stop_on_signals(self, loop: CoordinatorLoop, config: Mapping[str, str]) -> None:
         """The first SIGTERM or SIGINT stops at a batch boundary, the second kills."""
-        deadline_s = int(config.get("task.shutdown.ms", "30000")) / 1000
+        deadline_s = shutdown_s(config)
         asked = False
 
         def on_signal(number: int, _: Any) -> None:

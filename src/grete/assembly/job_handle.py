@@ -26,7 +26,7 @@ from grete.errors import ConfigError, HeldByOther, JobError, LogNotFound
 from grete.keyed_log.base import KeyedLog
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
-from grete.metadata.container_requests import ContainerRequest, write_container_request
+from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import (
     ConfigChange,
     CoordinatorStream,
@@ -285,11 +285,7 @@ class JobHandle:
         known = sorted(set(self.assignments().values()))
         if container not in known:
             raise JobError(f"job {self.job.shown} has no container {container!r}; it has {', '.join(known)}")
-        id_ = uuid.uuid4().hex
-        write_container_request(
-            self.stream, ContainerRequest(container, what, state.epoch, deadline_s, id_, reason)
-        )
-        return id_
+        return ask_container(self.stream, container, what, state.epoch, deadline_s, reason)
 
     def launches(self) -> dict[ContainerId, LaunchRecord]:
         """The incarnation of each container that was started and has not been seen to end."""

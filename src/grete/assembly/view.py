@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,11 +26,7 @@ from grete.coordinator.monitors.containers import ContainerFacts
 from grete.coordinator.monitors.watch import Monitors
 from grete.errors import CoordinatorUnavailable, GreteError, WireError
 from grete.keyed_log.base import KeyedLog
-from grete.metadata.container_requests import (
-    CONTAINER_REQUESTS,
-    ContainerRequest,
-    write_container_request,
-)
+from grete.metadata.container_requests import CONTAINER_REQUESTS, ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
@@ -185,9 +180,7 @@ class View:
             raise WireError(f"what is one of {', '.join(CONTAINER_REQUESTS)}, got {what!r}")
         if ContainerId(container) not in self._serving()[1].containers:
             raise WireError(f"the job has no container {container!r}")
-        id_ = uuid.uuid4().hex
-        asked = ContainerRequest(ContainerId(container), what, self._epoch, deadline_s, id_, reason)
-        write_container_request(self._stream, asked)
+        id_ = ask_container(self._stream, ContainerId(container), what, self._epoch, deadline_s, reason)
         return {"requested": what, "container": container, "id": id_}
 
     def progress(self) -> dict[str, dict[str, Any]]:

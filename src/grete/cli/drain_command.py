@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import time
 
-from grete.cli.options import add_job_options, opened_job, seconds
-from grete.cli.output import print_json
-from grete.errors import JobError
-
-_POLL_S = 0.1
+from grete.cli.ending import add_ending_options, await_end
+from grete.cli.options import opened_job
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    add_job_options(parser)
-    parser.add_argument(
-        "--deadline", type=seconds, default=3600.0, metavar="S", help="seconds to wait for the end"
-    )
-    parser.add_argument("--reason", default="grete drain", help="recorded in the history")
-    parser.add_argument("--no-wait", action="store_true", help="ask and return")
+    add_ending_options(parser, deadline_s=3600.0, meaning="seconds to wait for the end", reason="grete drain")
     parser.set_defaults(run=run)
 
 
@@ -27,18 +18,8 @@ def run(options: argparse.Namespace) -> int:
     """Ask the job to consume what is there and to end; wait until it has. The job goes on if the wait is over."""
     with opened_job(options) as handle:
         handle.request_drain(options.reason)
-        until_s = time.monotonic() + options.deadline
-        while not options.no_wait and handle.holder() is not None:
-            if time.monotonic() > until_s:
-                raise JobError(
-                    f"job {handle.job.shown} has not drained within {options.deadline:g} s and goes on draining; "
-                    f"`grete status` shows what is left, `grete stop` ends it at the next batch boundary"
-                )
-            time.sleep(_POLL_S)
-        state = handle.state()
-    ended = "draining" if options.no_wait else "ended" if state is None else state.state
-    if options.output == "json":
-        print_json({"job": handle.job.shown, "state": ended})
-    else:
-        print(f"{handle.job.shown}: {ended}")
-    return 0
+        too_late = (
+            f"job {handle.job.shown} has not drained within {options.deadline:g} s and goes on draining; "
+            f"`grete status` shows what is left, `grete stop` ends it at the next batch boundary"
+        )
+        return await_end(handle, options, within_s=options.deadline, asked="draining", too_late=too_late)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from grete.errors import CoordinatorUnavailable, Fenced
@@ -74,7 +74,7 @@ class Board:
             if seat is None or seat.directive.told is Told.STOP:
                 return
             serial = directive.number if directive.told is Told.RUN else seat.serial
-            self._seats[container] = Seat(seat.epoch, seat.launch, directive, serial, seat.heard_s)
+            self._seats[container] = replace(seat, directive=directive, serial=serial)
 
     def clear(self, container: ContainerId, launch: int) -> None:
         """No incarnation up to this launch runs any more."""
@@ -93,9 +93,8 @@ class Board:
         with self._lock:
             seat = self._seats.get(container)
             if seat is not None and seat.epoch == epoch:
-                now = Seat(seat.epoch, seat.launch, seat.directive, seat.serial, now_s)
-                self._seats[container] = now
-                return now
+                seat = self._seats[container] = replace(seat, heard_s=now_s)
+                return seat
         if not self._is_open:
             raise CoordinatorUnavailable("the coordinator has only just started")
         raise Fenced(f"container {container}", epoch=epoch, seen=0 if seat is None else seat.epoch)

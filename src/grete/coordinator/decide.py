@@ -105,7 +105,7 @@ def _after_exit(state: State, before: Container, event: ContainerExited, now_s: 
 def _launch_or_wait(state: State, event: ContainerExited, now_s: float) -> Decision:
     """Launch it again, unless its tasks are about to move: then the grant launches it."""
     if reconfigure.is_moving(state, event.container):
-        return reconfigure.let_go(state, event.container, now_s)
+        return reconfigure.grant_when_free(state, now_s)
     state, action = launch(state, event.container)
     return state, (action,)
 

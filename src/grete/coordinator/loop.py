@@ -200,20 +200,15 @@ class CoordinatorLoop:
         self._launcher.start(ContainerStart(container, epoch, self._job.environment(container, epoch)))
         handle = self._launcher.handle(container)
         if handle:
-            self._write_record(
-                container,
-                LaunchRecord(epoch, record.serial, handle, spec.tasks, spec.query, spec.process),
-            )
+            self._write_record(container, replace(record, handle=handle))
         failpoint("coordinator.launched")
 
     def _tell_to_run(self, container: ContainerId) -> None:
         """Its record first: a coordinator after us must never believe that it runs less than it may run."""
         self._serial += 1
         spec, known = self.state.containers[container].spec, self._records[container]
-        self._write_record(
-            container,
-            LaunchRecord(known.epoch, self._serial, known.handle, spec.tasks, spec.query, spec.process),
-        )
+        told = replace(known, serial=self._serial, tasks=spec.tasks, query=spec.query, process=spec.process)
+        self._write_record(container, told)
         failpoint("change.recorded")
         self.board.tell(container, Directive(Told.RUN, self._serial))
 

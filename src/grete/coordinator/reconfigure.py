@@ -10,7 +10,6 @@ no task changes hands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -48,12 +47,10 @@ def model_changed(state: State, event: ModelChanged, now_s: float) -> Decision:
     """Begin to change to a model. A change that waits already is replaced by it."""
     if state.phase is not Phase.RUNNING:
         return state, ()
-    moving = frozenset(id_ for id_, one in state.containers.items() if _has_to_let_go(id_, one, event.specs))
-    waiting = frozenset(id_ for id_ in moving if not state.containers[id_].paused)
-    pending = Pending(event.revision, event.specs, waiting, now_s + event.deadline_s)
+    pending = Pending(event.revision, event.specs, now_s + event.deadline_s)
     state = replace(state, pending=pending)
     actions: list[Action] = []
-    for id_ in sorted(waiting):
+    for id_ in _waited_for(state, pending):
         state, action = _ask_to_let_go(state, id_, pending)
         actions += action
     state, more = grant_when_free(state, now_s)
@@ -70,8 +67,17 @@ def _ask_to_let_go(state: State, id_: ContainerId, pending: Pending) -> Decision
     return fields(state, id_, replacing=True), (RequestStop(id_),)
 
 
-def _has_to_let_go(id_: ContainerId, container: Container, specs: Specs) -> bool:
-    return container.running and (id_ not in specs or specs[id_].tasks != container.spec.tasks)
+def _waited_for(state: State, pending: Pending) -> list[ContainerId]:
+    """The containers that still hold tasks which are not theirs in the waiting model."""
+    return sorted(
+        id_
+        for id_, one in state.containers.items()
+        if one.running and not one.paused and not _keeps_tasks(id_, one, pending.specs)
+    )
+
+
+def _keeps_tasks(id_: ContainerId, container: Container, specs: Specs) -> bool:
+    return id_ in specs and specs[id_].tasks == container.spec.tasks
 
 
 def is_moving(state: State, id_: ContainerId) -> bool:
@@ -89,7 +95,7 @@ def paused(state: State, event: ContainerPaused, now_s: float) -> Decision:
         return state, ()
     if event.revision != pending.revision:
         return state, ()
-    return let_go(fields(state, event.container, paused=True), event.container, now_s)
+    return grant_when_free(fields(state, event.container, paused=True), now_s)
 
 
 def loaded(state: State, event: ContainerLoaded) -> Decision:
@@ -100,34 +106,19 @@ def loaded(state: State, event: ContainerLoaded) -> Decision:
     return fields(state, event.container, unsure=False), ()
 
 
-def let_go(state: State, id_: ContainerId, now_s: float) -> Decision:
-    """The container holds no task any more."""
-    if state.pending is not None:
-        state = replace(state, pending=replace(state.pending, waiting=state.pending.waiting - {id_}))
-    return grant_when_free(state, now_s)
-
-
 def grant_when_free(state: State, now_s: float) -> Decision:
     """Grant the waiting model when every container that had to let go has done so."""
     pending = state.pending
-    if pending is None:
+    if pending is None or _waited_for(state, pending):
         return state, ()
-    held = frozenset(id_ for id_ in pending.waiting if _still_holds(state.containers.get(id_)))
-    if held:
-        return replace(state, pending=replace(pending, waiting=held)), ()
-    return _grant(
-        replace(state, pending=None, specs=pending.specs, revision=pending.revision), pending, now_s
-    )
-
-
-def _still_holds(container: Container | None) -> bool:
-    return container is not None and container.running and not container.paused
+    return _grant(state, pending, now_s)
 
 
 def _grant(state: State, pending: Pending, now_s: float) -> Decision:
+    state = replace(state, pending=None, specs=pending.specs, revision=pending.revision)
     actions: list[Action] = [Grant(pending.revision)]
-    for id_ in [id_ for id_ in state.containers if id_ not in pending.specs]:
-        if not state.containers[id_].running:
+    for id_, container in state.containers.items():
+        if id_ not in pending.specs and not container.running:
             state = without(state, id_)
     for id_ in sorted(pending.specs):
         state, more = _bring_up(state, id_, pending, now_s)
@@ -177,7 +168,7 @@ def tick(state: State, now_s: float) -> Decision:
     if pending is None or now_s < pending.deadline_s:
         return state, ()
     actions: list[Action] = []
-    for id_ in sorted(pending.waiting):
+    for id_ in _waited_for(state, pending):
         state, more = cut_off(state, id_)
         actions += [
             *more,
@@ -214,12 +205,6 @@ def fields(state: State, id_: ContainerId, **changed: Any) -> State:
     return replace(state, containers={**state.containers, id_: replace(state.containers[id_], **changed)})
 
 
-def without(state: State, *ids: ContainerId) -> State:
-    """The state without some containers."""
-    return replace(state, containers=_without(state.containers.items(), ids))
-
-
-def _without(
-    items: Iterable[tuple[ContainerId, Container]], ids: tuple[ContainerId, ...]
-) -> dict[ContainerId, Container]:
-    return {id_: container for id_, container in items if id_ not in ids}
+def without(state: State, id_: ContainerId) -> State:
+    """The state without a container."""
+    return replace(state, containers={other: one for other, one in state.containers.items() if other != id_})

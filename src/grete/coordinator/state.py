@@ -82,7 +82,6 @@ class Pending:
 
     revision: int
     specs: Specs
-    waiting: frozenset[ContainerId]
     deadline_s: float
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -22,6 +23,15 @@ class ContainerRequest:
     deadline_s: float
     id: str
     reason: str = ""
+
+
+def ask_container(
+    stream: CoordinatorStream, container: ContainerId, what: str, epoch: int, deadline_s: float, reason: str
+) -> str:
+    """Ask the coordinator with this epoch; returns the new request's id."""
+    id_ = uuid.uuid4().hex
+    write_container_request(stream, ContainerRequest(container, what, epoch, deadline_s, id_, reason))
+    return id_
 
 
 def write_container_request(stream: CoordinatorStream, request: ContainerRequest) -> None:

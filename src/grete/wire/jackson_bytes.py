@@ -7,7 +7,6 @@ named with such a character has other bytes there than in a coordinator message.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -32,11 +31,7 @@ def dumps(value: Any) -> bytes:
             return fast
     except orjson.JSONEncodeError:
         pass  # a lone surrogate or a big integer: the slow way knows what Java makes of it
-    try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise WireError(f"cannot be written as JSON: {error}") from error
-    return _CONTROL_OR_TWO_UNITS.sub(_as_jackson, text).encode()
+    return _CONTROL_OR_TWO_UNITS.sub(_as_jackson, java_json.slow_text(value)).encode()
 
 
 def _as_jackson(match: re.Match[str]) -> str:

@@ -29,13 +29,22 @@ def dumps(value: Any) -> bytes:
             return fast
     except orjson.JSONEncodeError:
         pass  # a lone surrogate or a big integer: the slow way knows what Java makes of it
-    try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise WireError(f"cannot be written as JSON: {error}") from error
+    text = slow_text(value)
     if "\\u00" in text:
         text = _LOWER_HEX.sub(lambda match: match[1] + match[2].upper(), text)
     return text.encode("utf-8", errors="replace")
+
+
+def slow_text(value: Any) -> str:
+    """What orjson refuses as well, escapes as Python writes them.
+
+    Raises:
+        WireError: a NaN, or a kind of value that JSON has not.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise WireError(f"cannot be written as JSON: {error}") from error
 
 
 def pretty(value: Any, indent: str = "") -> str:

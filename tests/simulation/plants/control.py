@@ -20,7 +20,12 @@ from grete.testing.simulator.plants import Plant, Replaced
 
 
 def _granted_too_early(replaced: Replaced) -> None:
-    replaced(reconfigure, "_still_holds", lambda container: False)
+    """Containers are asked to let go, and it is granted without their answer."""
+
+    def grant(state: State, now_s: float) -> reconfigure.Decision:
+        return (state, ()) if state.pending is None else reconfigure._grant(state, state.pending, now_s)
+
+    replaced(reconfigure, "grant_when_free", grant)
 
 
 def _never_adopted(replaced: Replaced) -> None:

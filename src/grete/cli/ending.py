@@ -1,0 +1,48 @@
+"""Commands that ask a running job to end, and wait until it has."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from grete.cli.options import add_job_options, seconds
+from grete.cli.output import print_json
+from grete.errors import JobError
+
+if TYPE_CHECKING:
+    from grete.assembly import JobHandle
+
+_POLL_S = 0.1
+
+
+def add_ending_options(
+    parser: argparse.ArgumentParser, *, deadline_s: float, meaning: str, reason: str
+) -> None:
+    """The job, `--deadline`, `--reason` and `--no-wait`."""
+    add_job_options(parser)
+    parser.add_argument("--deadline", type=seconds, default=deadline_s, metavar="S", help=meaning)
+    parser.add_argument("--reason", default=reason, help="recorded in the history")
+    parser.add_argument("--no-wait", action="store_true", help="ask and return")
+
+
+def await_end(
+    handle: JobHandle, options: argparse.Namespace, *, within_s: float, asked: str, too_late: str
+) -> int:
+    """Wait for the end, unless `--no-wait` says that being `asked` is enough, and print the state.
+
+    Raises:
+        JobError: `too_late`, when the job still runs after `within_s`.
+    """
+    until_s = time.monotonic() + within_s
+    while not options.no_wait and handle.holder() is not None:
+        if time.monotonic() > until_s:
+            raise JobError(too_late)
+        time.sleep(_POLL_S)
+    state = handle.state()
+    ended = asked if options.no_wait else "ended" if state is None else state.state
+    if options.output == "json":
+        print_json({"job": handle.job.shown, "state": ended})
+    else:
+        print(f"{handle.job.shown}: {ended}")
+    return 0
