@@ -26,7 +26,7 @@ from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import Phase, State
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import JOB_COORDINATOR
-from grete.errors import LeadershipLost
+from grete.errors import GreteError, LeadershipLost
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
 from grete.launch.base import Launcher
@@ -78,6 +78,7 @@ class Incarnation:
         submission.open()
         job = submission.job
         leadership = self.led = submission.campaign(self._after)
+        self._stack.callback(self._let_go, leadership)
         self._keep(leadership)
         self._stream = CoordinatorStream(
             submission.log, self._clock, source="job-runner", fence=Fence(job_scope(job), leadership.epoch)
@@ -108,6 +109,13 @@ class Incarnation:
         self._stack.callback(self._renewal.close)
         failpoint("submit.elected")
 
+    def _let_go(self, leadership: Leadership) -> None:
+        """We have ended, however that was: where the dead do not show, nobody has to wait for a whole TTL."""
+        try:
+            self._submission.coordination.release(leadership)
+        except GreteError as error:
+            _log.info("the leadership was not released and expires by itself: %s", error)
+
     def _has_ended(self) -> int | None:
         """What the incarnation before would have returned, if it ended the job and could not say so (fault 52).
 
@@ -117,14 +125,11 @@ class Incarnation:
         state = read_state(self._stream)
         if self._after is None or state is None or state.epoch < self._after.epoch:
             return None
-        assert self.led is not None
         if state.epoch > self._after.epoch:
-            self._submission.coordination.release(self.led)
             self.led = None
             raise LeadershipLost(f"epoch {self._after.epoch} of {self._after.scope} was taken over")
         if state.state == Phase.RUNNING.value:
             return None
-        self._submission.coordination.release(self.led)
         if state.state == Phase.FAILED.value:
             raise failure(state.message or "a container was given up", History(self._stream).rows())
         return 0

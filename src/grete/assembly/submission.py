@@ -13,6 +13,7 @@ from pathlib import Path
 from grete.assembly.job_handle import job_scope, lease_ttl_s
 from grete.clock import Clock
 from grete.config.current import in_current_words
+from grete.config.development import with_single_copies
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.streams import EMBEDDED_SYSTEM, coordinator_system, system_kind
@@ -43,6 +44,7 @@ class RunOptions:
     until_drained: bool = False
     take_over: bool = False
     reason: str = ""
+    dev: bool = False
     container_command: Sequence[str] = (sys.executable, "-m", "grete.spark.container")
 
 
@@ -70,9 +72,10 @@ class Submission:
         """The configuration to submit, None to go on with the stream's."""
         if not self._options.config_paths:
             return None
-        config = apply_rewriters(
-            load(self._options.config_paths, self._options.overrides), list_streams=self._list_streams
-        )
+        loaded = load(self._options.config_paths, self._options.overrides)
+        if self._options.dev:
+            loaded = with_single_copies(loaded)
+        config = apply_rewriters(loaded, list_streams=self._list_streams)
         for warning in validate(config):
             _log.warning("%s", warning)
         failpoint("submit.config-loaded")

@@ -26,6 +26,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key")
     parser.add_argument("--until-drained", action="store_true", help="end when what is there is consumed")
     parser.add_argument("--take-over", action="store_true", help="fence a holder that hangs")
+    parser.add_argument(
+        "--dev", action="store_true", help="one copy of each topic where nothing says how many"
+    )
     parser.add_argument("--reason", default="", help="recorded in the history")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.set_defaults(run=run)
@@ -49,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
         until_drained=options.until_drained,
         take_over=options.take_over,
         reason=options.reason,
+        dev=options.dev,
     )
     with _watcher(quiet=options.quiet) as on_view:
         return run_job(run_options, on_view)

@@ -59,7 +59,7 @@ def coordinator_system(config: Mapping[str, str]) -> str:
             f"{', '.join(systems)}"
         )
     chosen = systems[0] if systems else EMBEDDED_SYSTEM
-    _log.info("job.coordinator.system is not set; it is %s, the only system there is", chosen)
+    _log.debug("job.coordinator.system is not set; it is %s, the only system there is", chosen)
     return chosen
 
 

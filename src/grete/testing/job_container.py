@@ -17,7 +17,7 @@ from grete.spark.rewind import apply_startpoints
 from grete.spark.task_rows import rows_of
 from grete.spark.task_runner import run_tasks
 from grete.spark.task_worker import TaskWorkers
-from grete.systems.base import PartitionOffsets
+from grete.systems.base import PartitionOffsets, System
 from grete.systems.local import LocalSystem
 from grete.systems.local_access import LocalAccess
 
@@ -25,7 +25,7 @@ from grete.systems.local_access import LocalAccess
 class BlockedEnds:
     """Where streams end, as the job sees them: a blocked partition ends where it ended when it was blocked."""
 
-    def __init__(self, system: LocalSystem) -> None:
+    def __init__(self, system: System) -> None:
         self._system = system
         self._blocked: dict[tuple[str, int], PartitionOffsets] = {}
 
@@ -51,6 +51,11 @@ class BlockedEnds:
         }
 
 
+def _access(system: System, clock: Clock) -> LocalAccess | None:
+    """Of an embedded system with the test's clock; others open theirs as on executors."""
+    return LocalAccess(str(system.directory), clock) if isinstance(system, LocalSystem) else None
+
+
 @dataclass(slots=True)
 class _Batch:
     id: int
@@ -67,7 +72,7 @@ class ContainerUnderTest:
     def __init__(
         self,
         assignment: Assignment,
-        system: LocalSystem,
+        system: System,
         ends: BlockedEnds,
         clock: Clock,
         home: Path,
@@ -95,8 +100,8 @@ class ContainerUnderTest:
         self._options = setup.source_options(assignment, home, wanted, by_task=True)
         self._plan = LocalPlan(self._options, ends, clock)
         self._batch = _Batch(0, self._plan.initial())
-        self._workers = TaskWorkers(spec, LocalAccess(str(system.directory), clock))
-        self._housekeeper = setup.housekeeper(assignment, system, clock)
+        self._workers = TaskWorkers(spec, _access(system, clock))
+        self._tidy = setup.housekeeping(assignment, system, clock)
         self._shut_down: set[int] = set()
         self.all_shut_down = False
 
@@ -131,7 +136,7 @@ class ContainerUnderTest:
         if not commit:
             return BatchOutcome()
         outcome = self._commits.commit(*sort_out(rows), self._batch.id)
-        self._housekeeper.step()
+        self._tidy()
         self._batch = _Batch(self._batch.id + 1, end)
         self._shut_down |= outcome.shutdown_tasks
         self.all_shut_down = outcome.shutdown_all

@@ -24,7 +24,6 @@ from pathlib import Path
 from grete.assembly import RunOptions, run_job
 from grete.assembly.home import parse_job
 from grete.clock import SystemClock
-from grete.config.streams import system_directory
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.errors import GreteError
@@ -33,7 +32,7 @@ from grete.spark.assignment import Assignment
 from grete.spark.container_life import ContainerLife, OnBatch, leave_word
 from grete.spark.control import Control, Ended
 from grete.spark.standby import follow
-from grete.systems.local import LocalSystem
+from grete.systems.factory import open_system
 from grete.testing.job_container import BlockedEnds, ContainerUnderTest
 
 _IDLE_S = 0.05
@@ -61,7 +60,7 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
     clock = SystemClock()
     with ExitStack() as stack:
         name = setup.single_system(assignment)
-        system = LocalSystem(system_directory(assignment.config, name, home), clock)
+        system = open_system(assignment.config, name, home, clock)
         stack.callback(system.close)
         container = ContainerUnderTest(
             assignment, system, BlockedEnds(system), clock, home, opening=f"-{uuid.uuid4().hex}"
@@ -104,12 +103,14 @@ def _coordinate(arguments: Sequence[str]) -> int:
     parser.add_argument("--config", action="append", default=[])
     parser.add_argument("--job", type=parse_job)
     parser.add_argument("--until-drained", action="store_true")
+    parser.add_argument("--dev", action="store_true")
     options = parser.parse_args(arguments)
     asked = RunOptions(
         config_paths=options.config,
         job=options.job,
         until_drained=options.until_drained,
         container_command=COMMAND,
+        dev=options.dev,
     )
     try:
         return run_job(asked)
