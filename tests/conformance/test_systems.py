@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from grete.clock import SystemClock
 from grete.keyed_log.base import KeyedLog
-from grete.systems.base import SegmentWrite, SystemAdmin, SystemContext, TransactionalStore
+from grete.systems.base import SegmentWrite, System, SystemAdmin, SystemContext
 from grete.systems.kafka import KafkaSystem, open_kafka_system
 from grete.systems.local import LocalSystem, Message
 from grete.systems.local_segments import pack
@@ -34,7 +34,7 @@ class Local:
     def admin(self) -> SystemAdmin:
         return self._open()
 
-    def store(self) -> TransactionalStore:
+    def store(self) -> System:
         return self._open()
 
     def append(self, stream: str, partition: int, records: Records) -> None:
@@ -84,7 +84,7 @@ class Kafka:
     def admin(self) -> SystemAdmin:
         return self._open()
 
-    def store(self) -> TransactionalStore:
+    def store(self) -> System:
         return self._open()
 
     def append(self, stream: str, partition: int, records: Records) -> None:

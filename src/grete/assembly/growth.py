@@ -9,7 +9,7 @@ from pathlib import Path
 from grete.assembly.home import jobs
 from grete.assembly.job_handle import JobHandle, open_job
 from grete.config.changes import is_stateful
-from grete.config.streams import system_directory, task_inputs
+from grete.config.streams import system_place, task_inputs
 from grete.grouping.expansion import refused_count
 from grete.metadata.assignments import TaskAssignments
 from grete.model.ids import JobId, SystemStream
@@ -27,13 +27,13 @@ class Reader:
 
 
 def readers_after_growth(
-    stream: SystemStream, partitions: int, *, directory: Path, home: Path
+    stream: SystemStream, partitions: int, *, place: str, home: Path
 ) -> Iterator[Reader]:
-    """The jobs of this home that read the stream of the embedded system in `directory`, sorted."""
+    """The jobs of this home that read the stream at this place (`system_place`), sorted."""
     for job in jobs(home):
         with open_job(job) as handle:
             config = handle.config()
-            if stream in task_inputs(config) and system_directory(config, stream.system, home) == directory:
+            if stream in task_inputs(config) and system_place(config, stream.system, home) == place:
                 yield Reader(job, handle.holder() is not None, _problem(handle, stream, partitions))
 
 

@@ -1,4 +1,4 @@
-"""`grete stream append`: lines of a file or of standard input become records of an embedded stream."""
+"""`grete stream append`: lines of a file or of standard input become records of a stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from grete.errors import ConfigError, StreamError
 from grete.wire import compact_json
 
 if TYPE_CHECKING:
-    from grete.systems.local import Message
+    from grete.systems.base import Message
 
 _FIELDS = ("key", "value", "partition", "timestamp_ms")
 
@@ -58,7 +58,7 @@ def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 def _record(number: int, line: bytes) -> Message:
     """`{"key": .., "value": .., "partition": .., "timestamp_ms": ..}`; all but value may be left out."""
-    from grete.systems.local import Message
+    from grete.systems.base import Message
 
     document = _object(number, line)
     unknown = sorted(set(document) - set(_FIELDS))
@@ -78,7 +78,7 @@ def _record(number: int, line: bytes) -> Message:
 
 def _keyed_by(field: str) -> Callable[[int, bytes], Message]:
     """The line, a JSON object, is the value; one of its fields is the key."""
-    from grete.systems.local import Message
+    from grete.systems.base import Message
 
     def message(number: int, line: bytes) -> Message:
         document = _object(number, line)
@@ -91,7 +91,7 @@ def _keyed_by(field: str) -> Callable[[int, bytes], Message]:
 
 def _line(number: int, line: bytes) -> Message:
     """The line is the value; there is no key."""
-    from grete.systems.local import Message
+    from grete.systems.base import Message
 
     return Message(None, line, _now_ms())
 

@@ -30,7 +30,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_job_options(create)
     create.set_defaults(run=_create)
     stream_grow.declare(actions.add_parser("grow", help="add partitions to a stream"))
-    list_ = actions.add_parser("list", help="the streams of an embedded system")
+    list_ = actions.add_parser("list", help="the streams of a system")
     list_.add_argument("system", nargs="?", default=EMBEDDED)
     add_job_options(list_)
     list_.set_defaults(run=_list)
@@ -97,7 +97,7 @@ def _list(options: argparse.Namespace) -> int:
                     "stream": f"{options.system}.{stream}",
                     "partitions": len(offsets),
                     "records": sum(int(o.upcoming) - int(o.oldest or o.upcoming) for o in offsets.values()),
-                    "compacted": system.stream(stream).compacted,
+                    "compacted": system.is_compacted(stream),
                 }
             )
     if options.output == "json":

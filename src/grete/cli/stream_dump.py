@@ -16,12 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import opened_job
 from grete.cli.output import print_json_line
-from grete.cli.stream_system import StreamRecord, oldest_offset, opened_system, parse_stream, read_records
+from grete.cli.stream_system import (
+    EMBEDDED,
+    StreamRecord,
+    oldest_offset,
+    opened_system,
+    options_config,
+    parse_stream,
+    read_records,
+)
 from grete.errors import StreamNotFound, WireError
 
 if TYPE_CHECKING:
     from grete.keyed_log.base import KeyedLog, Record
-    from grete.systems.local import LocalSystem
+    from grete.systems.base import System
 
 _POLL_S = 0.2
 
@@ -54,7 +62,7 @@ def tail(options: argparse.Namespace) -> int:
     return 0
 
 
-def _partitions(system: LocalSystem, stream: str, only: int | None) -> list[int]:
+def _partitions(system: System, stream: str, only: int | None) -> list[int]:
     count = system.partition_count(stream)
     if only is None:
         return list(range(count))
@@ -63,7 +71,7 @@ def _partitions(system: LocalSystem, stream: str, only: int | None) -> list[int]
     return [only]
 
 
-def _tail_stream(system: LocalSystem, stream: str, options: argparse.Namespace) -> None:
+def _tail_stream(system: System, stream: str, options: argparse.Namespace) -> None:
     position = {}
     for partition in _partitions(system, stream, options.partition):
         offsets = system.offsets(stream)[partition]
@@ -100,11 +108,18 @@ def _log(options: argparse.Namespace) -> Iterator[tuple[KeyedLog, Callable[[Reco
         with opened_job(options) as handle:
             yield handle.coordinator_log, lambda record: _print_coordinator_record(record, raw=options.raw)
         return
-    with opened_system(options) as system:
-        log = system.checkpoint_log(options.log)
-        if log.end() < 0:
+    from grete.config.streams import commit_system
+
+    name = commit_system(options_config(options))
+    with opened_system(options, name) as system:
+        log = None
+        if (
+            name == EMBEDDED or options.log in system.streams()
+        ):  # opening a topic that is not there would make it
+            log = system.checkpoint_log(options.log)
+        if log is None or log.end() < 0:
             raise StreamNotFound(
-                f"there is no log {options.log!r} in {system.file.path}; a job's checkpoints are in "
+                f"there is no log {options.log!r} in the system {name!r}; a job's checkpoints are in "
                 f"__samza_checkpoint_ver_1_for_NAME_ID"
             )
         yield log, lambda record: _print_log_record(record, raw=options.raw)

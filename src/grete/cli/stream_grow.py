@@ -6,7 +6,7 @@ import argparse
 
 from grete.cli.options import add_job_options, count, warn
 from grete.cli.output import print_json
-from grete.cli.stream_system import opened_system, parse_stream
+from grete.cli.stream_system import opened_system, options_config, parse_stream
 from grete.errors import StreamError
 
 
@@ -27,11 +27,13 @@ def run(options: argparse.Namespace) -> int:
     """
     from grete.assembly import grete_home
     from grete.assembly.growth import readers_after_growth
+    from grete.config.streams import system_place
 
     name, home = parse_stream(options.stream), grete_home()
     with opened_system(options, name.system) as system:
         before = system.partition_count(name.stream)
-        readers = list(readers_after_growth(name, options.partitions, directory=system.directory, home=home))
+        place = system_place(options_config(options), name.system, home)
+        readers = list(readers_after_growth(name, options.partitions, place=place, home=home))
         problems = [f"{r.job.shown}: {r.problem}" for r in readers if r.problem is not None]
         if problems and options.partitions > before and not options.force:
             raise StreamError("\n".join([*problems, "nothing was changed; --force does it all the same"]))

@@ -8,11 +8,11 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from grete.cli.options import given_config, named_job
-from grete.errors import StreamError, StreamNotFound
+from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
 
 if TYPE_CHECKING:
-    from grete.systems.local import LocalSystem
+    from grete.systems.base import System
 
 EMBEDDED = "local"
 
@@ -30,8 +30,8 @@ class StreamRecord(NamedTuple):
 @contextmanager
 def opened_system(
     options: argparse.Namespace, system: str = EMBEDDED, *, must_exist: bool = True
-) -> Iterator[LocalSystem]:
-    """The embedded system of that name: of the job that the options name, else the home's own.
+) -> Iterator[System]:
+    """The system of that name: of the job that the options name, else the home's embedded one.
 
     Raises:
         StreamNotFound: nothing was ever stored there.
@@ -39,27 +39,25 @@ def opened_system(
     from grete.assembly import grete_home
     from grete.clock import SystemClock
     from grete.config.streams import system_directory, system_kind
-    from grete.systems.local import FILE_NAME, LocalSystem
+    from grete.systems.factory import open_system
+    from grete.systems.local import FILE_NAME
 
-    config = _config(options)
+    config = options_config(options)
     if system != EMBEDDED and f"systems.{system}.samza.factory" not in config:
         raise StreamNotFound(
             f"the system {system!r} is not known; the embedded one is called {EMBEDDED!r}, others are found in a "
             f"job's configuration: name it with --config or --job"
         )
-    kind = system_kind(config, system)
-    if kind != EMBEDDED:
-        raise StreamError(
-            f"the system {system!r} is no embedded one but {kind}: its own tools write and read its streams"
-        )
-    directory = system_directory(config, system, grete_home())
-    if must_exist and not (directory / FILE_NAME).exists():
-        raise StreamNotFound(f"there are no streams in {directory}; create one with: grete stream create")
-    with closing(LocalSystem(directory, SystemClock())) as opened:
+    if system_kind(config, system) == EMBEDDED:
+        directory = system_directory(config, system, grete_home())
+        if must_exist and not (directory / FILE_NAME).exists():
+            raise StreamNotFound(f"there are no streams in {directory}; create one with: grete stream create")
+    with closing(open_system(config, system, grete_home(), SystemClock())) as opened:
         yield opened
 
 
-def _config(options: argparse.Namespace) -> Mapping[str, str]:
+def options_config(options: argparse.Namespace) -> Mapping[str, str]:
+    """The configuration that the options name, empty when they name none."""
     from grete.assembly import open_job
 
     config = given_config(options)
@@ -78,7 +76,7 @@ def parse_stream(text: str) -> SystemStream:
     return SystemStream.parse(text)
 
 
-def read_records(system: LocalSystem, stream: str, partition: int, start: int) -> Iterator[StreamRecord]:
+def read_records(system: System, stream: str, partition: int, start: int) -> Iterator[StreamRecord]:
     """Records from `start` on, one segment in memory at a time."""
     for first, batch in system.read(stream, partition, start):
         columns = [batch.column(i).to_pylist() for i in range(batch.num_columns)]
@@ -87,7 +85,7 @@ def read_records(system: LocalSystem, stream: str, partition: int, start: int) -
             yield StreamRecord(partition, offset, key, value, timestamp_ms)
 
 
-def oldest_offset(system: LocalSystem, stream: str, partition: int) -> int:
+def oldest_offset(system: System, stream: str, partition: int) -> int:
     """Where reading a partition begins."""
     offsets = system.offsets(stream)[partition]
     return int(offsets.oldest or offsets.upcoming)

@@ -41,6 +41,17 @@ def system_directory(config: Mapping[str, str], system: str, home: Path) -> Path
     return Path(config.get(f"systems.{system}.path", str(home / "local")))
 
 
+def system_place(config: Mapping[str, str], system: str, home: Path) -> str:
+    """Where the system's streams are: two names with the same place mean the same streams."""
+    if system_kind(config, system) == EMBEDDED_SYSTEM:
+        return str(system_directory(config, system, home))
+    servers = "bootstrap.servers"
+    producer, consumer = (
+        config.get(f"systems.{system}.{side}.{servers}") for side in ("producer", "consumer")
+    )
+    return f"{system_kind(config, system)} {producer or consumer}"
+
+
 def coordinator_system(config: Mapping[str, str]) -> str:
     """The system of the coordinator stream: named, else the default system, else the only one (S2-52).
 

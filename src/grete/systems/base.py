@@ -43,6 +43,16 @@ class PartitionOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """A record to append. Without `partition` the key decides; without a key, partition 0."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StreamSpec:
     """A stream to be created. `compacted` streams keep the last record of each key (changelogs)."""
 
@@ -202,6 +212,23 @@ class System(SystemAdmin, TransactionalStore):
 
         Raises:
             StreamNotFound: no such stream.
+        """
+
+    @abstractmethod
+    def is_compacted(self, stream: str) -> bool:
+        """Whether only the last record of each key is kept.
+
+        Raises:
+            StreamNotFound: no such stream.
+        """
+
+    @abstractmethod
+    def append(self, stream: str, messages: Iterable[Message]) -> int:
+        """Append messages outside any commit group, all or none, durable on return; says how many.
+
+        Raises:
+            StreamNotFound: no such stream.
+            StreamError: no such partition, or refused; nothing was written.
         """
 
     @abstractmethod

@@ -22,13 +22,15 @@ from grete.keyed_log.kafka import KafkaKeyedLog
 from grete.keyed_log.kafka_client import KafkaConnection, describe, reason_of
 from grete.keyed_log.kafka_producer import NotWritten, OutcomeUnknown
 from grete.keyed_log.kafka_settings import checkpoint_log_settings
-from grete.model.ids import SystemStreamPartition
-from grete.systems.base import CommitGroup, PartitionOffsets, StreamSpec, System, SystemContext
+from grete.model.ids import SystemStream, SystemStreamPartition
+from grete.systems.base import CommitGroup, Message, PartitionOffsets, StreamSpec, System, SystemContext
+from grete.systems.kafka_append import Appender
 from grete.systems.kafka_fence import DRIVER, FenceReader, Fences, transactional_id
 from grete.systems.kafka_ranges import RangeReader
 from grete.systems.kafka_topics import StreamSettings, Topics
 from grete.systems.kafka_transaction import GroupTransactions, transaction_producer
 from grete.systems.local_segments import unpack
+from grete.systems.partitioner import kafka_partitioner
 
 _REFRESH_S = 3_600.0
 _RETRY_S = 0.05
@@ -53,6 +55,7 @@ class KafkaSystem(System):
 
     def __init__(self, config: Mapping[str, str], name: str, clock: Clock) -> None:
         self.name = name
+        self._config = config
         self._clock = clock
         self._log_settings = checkpoint_log_settings(config, name)
         self._settings = StreamSettings(config, name)
@@ -69,6 +72,7 @@ class KafkaSystem(System):
         self._readers: dict[str, FenceReader] = {}
         self._raised: dict[Fence, float] = {}
         self._ranges = RangeReader(self._connection, clock)
+        self._appender: Appender | None = None
 
     def checkpoint_log(self, name: str) -> KafkaKeyedLog:
         """See System. One object for each name, closed with the system."""
@@ -193,6 +197,21 @@ class KafkaSystem(System):
                 stream, partition, start, upcoming if end is None else min(end, upcoming)
             ):
                 yield int(batch.column(3)[0].as_py()), batch
+
+    def is_compacted(self, stream: str) -> bool:
+        """See System."""
+        return "compact" in self._topics.config(stream).get("cleanup.policy", "")
+
+    def append(self, stream: str, messages: Iterable[Message]) -> int:
+        """See System. Keys go where the partitioner of an output of this name puts them."""
+        batch = list(messages)
+        partitioner = kafka_partitioner(self._config, SystemStream(self.name, stream))
+        partitions = self.partition_count(stream)
+        with self._lock:
+            if self._appender is None:
+                self._appender = Appender(self._connection, self._clock, self._transaction_timeout_s)
+            self._appender.append(stream, partitions, batch, partitioner)
+        return len(batch)
 
     def intact_from(self, stream: str, partition: int) -> int:
         """See System. The cleaner leaves alone what is younger than `min.compaction.lag.ms`, and what it shadows."""

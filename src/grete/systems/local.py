@@ -36,6 +36,7 @@ from grete.systems.base import (
     System,
     SystemContext,
 )
+from grete.systems.base import Message as Message
 from grete.systems.local_compaction import Compaction, compaction_in
 from grete.systems.local_segment_rows import PartitionKey
 from grete.systems.partitioner import partition_of
@@ -57,16 +58,6 @@ CREATE TABLE IF NOT EXISTS segments (
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _APPEND_CHUNK = 50_000
 FILE_NAME = "streams.db"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A record to append. Without `partition` the key decides; without a key, partition 0."""
-
-    key: bytes | None
-    value: bytes | None
-    timestamp_ms: int
-    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +120,10 @@ class LocalSystem(System):
     def partition_count(self, stream: str) -> int:
         """See SystemAdmin."""
         return self.stream(stream).partitions
+
+    def is_compacted(self, stream: str) -> bool:
+        """See System."""
+        return self.stream(stream).compacted
 
     def stream_uid(self, stream: str) -> str:
         """See System."""
@@ -265,7 +260,7 @@ class LocalSystem(System):
     # --- writing by any program ---
 
     def append(self, stream: str, messages: Iterable[Message]) -> int:
-        """Append messages, all or none, durable on return; says how many."""
+        """See System."""
         messages = list(messages)
         info = self.stream(stream)
         while True:

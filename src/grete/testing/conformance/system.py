@@ -18,7 +18,7 @@ from grete.errors import Fenced, GreteError, StreamError, StreamNotFound
 from grete.keyed_log.base import Entry, KeyedLog
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
-from grete.systems.base import CommitGroup, SegmentWrite, StreamSpec, SystemAdmin, TransactionalStore
+from grete.systems.base import CommitGroup, Message, SegmentWrite, StreamSpec, System, SystemAdmin
 
 Records = Sequence[tuple[bytes | None, bytes | None]]
 
@@ -42,7 +42,7 @@ class BackEnd(Protocol):
 class TransactionalBackEnd(BackEnd, Protocol):
     """A system whose checkpoint log can be written together with its streams."""
 
-    def store(self) -> TransactionalStore:
+    def store(self) -> System:
         """Opened anew each time, as another process would."""
 
     def checkpoint_log(self, name: str) -> KeyedLog:
@@ -211,6 +211,41 @@ class TransactionalStoreConformance(SystemAdminConformance):
             found = admin.offsets(stream)[partition]
             assert found.oldest is not None
             assert admin.compare(found.oldest, str(end)) < 0 <= admin.compare(found.upcoming, str(end))
+
+    def test_records_that_are_appended_by_hand_lie_where_their_keys_belong(
+        self, back_end: TransactionalBackEnd
+    ) -> None:
+        """All of a call, in order; a record may name its partition instead."""
+        system, stream = back_end.store(), self.named("by-hand")
+        system.create_stream(StreamSpec(stream, 4))
+        messages = [Message(b"%d" % (i % 9), b"%d" % i, 1) for i in range(90)]
+        assert system.append(stream, messages) == 90
+        assert system.append(stream, [Message(b"own", b"place", 1, partition=2)]) == 1
+        found = [back_end.read(stream, partition) for partition in range(4)]
+        for partition in found:
+            kept = {key for key, _ in partition} - {b"own"}
+            assert [(k, v) for k, v in partition if k in kept] == [
+                (message.key, message.value) for message in messages if message.key in kept
+            ]
+        assert sum(map(len, found)) == 91
+        assert (b"own", b"place") in found[2]
+
+    def test_an_append_to_a_partition_that_is_not_there_leaves_nothing(
+        self, back_end: TransactionalBackEnd
+    ) -> None:
+        """Not the records for partitions that are there, either."""
+        system, stream = back_end.store(), self.named("by-hand")
+        system.create_stream(StreamSpec(stream, 1))
+        with pytest.raises(StreamError, match="partition"):
+            system.append(stream, [Message(None, b"good", 1), Message(None, b"lost", 1, partition=7)])
+        assert back_end.read(stream, 0) == []
+
+    def test_a_compacted_stream_is_known_for_one(self, back_end: TransactionalBackEnd) -> None:
+        """So that people see which streams forget."""
+        system, log, changes = back_end.store(), self.named("log"), self.named("changes")
+        system.create_stream(StreamSpec(log, 1))
+        system.ensure_stream(StreamSpec(changes, 1, compacted=True))
+        assert (system.is_compacted(log), system.is_compacted(changes)) == (False, True)
 
     def test_commits_follow_each_other(self, back_end: TransactionalBackEnd) -> None:
         """In order, and records that other programs append meanwhile stand between them."""
