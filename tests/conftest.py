@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -226,6 +226,12 @@ def counting_pipelines(tmp_path: Path) -> tuple[CounterJob, CounterJob]:
     properties = properties.replace("stores.counts.factory=grete.store.sqlite\n", "")
     one, other = (make_job(tmp_path / name, COUNTING_PIPELINE, properties) for name in ("killed", "unharmed"))
     return one, other
+
+
+@pytest.fixture
+def job_maker() -> Callable[[Path, str, str], CounterJob]:
+    """For jobs of a test's own."""
+    return make_job
 
 
 def make_job(directory: Path, application_text: str, properties: str) -> CounterJob:

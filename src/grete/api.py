@@ -174,5 +174,6 @@ class DataFramePipeline(ABC):
 
         Input columns: stream string, partition int, offset long, key binary, value binary, timestamp timestamp.
         Output columns: `key` (string or binary, optional) decides partition and key; a column `value` (string or
-        binary) is written as it is, otherwise all other columns become one JSON object.
+        binary) is written as it is, otherwise all other columns become one JSON object. On Kafka inputs may have
+        `headers`, and outputs `partition` and `headers`: docs/backends.md.
         """

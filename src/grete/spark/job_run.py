@@ -15,11 +15,11 @@ from grete.checkpoint.offset_manager import StartingOffsets, resumed, starting_o
 from grete.checkpoint.store import CheckpointStore
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock, SystemClock
-from grete.errors import ConfigError
+from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, TaskName
 from grete.model.startpoint import StateChoice
-from grete.spark import setup
+from grete.spark import kafka_pipeline, setup
 from grete.spark.assignment import Assignment
 from grete.spark.control import Ended, Interruption
 from grete.spark.lineage import Continue, LineageInfo, decide_lineage, refuse_to_lose_state
@@ -37,6 +37,11 @@ from grete.systems.factory import open_system
 _log = logging.getLogger("grete.container")
 
 
+def next_offsets(starting: StartingOffsets) -> dict[str, int]:
+    """The next offset to read by the text of each SSP."""
+    return {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()}
+
+
 class JobRun:
     """What one container does between its start and its end."""
 
@@ -47,6 +52,7 @@ class JobRun:
         self._clock: Clock = SystemClock()
         self._config = assignment.config
         self._system_name = setup.single_system(assignment)
+        self._connector_system = kafka_pipeline.kafka_system_of(self._config, self._system_name)
         self._system = open_system(self._config, self._system_name, home, self._clock)
         self._lineages = LineageDirectory(assignment.state_directory(home) / "lineages")
         self._checkpoints: CheckpointStore | None = None
@@ -77,7 +83,11 @@ class JobRun:
         path = self._config.get("job.application.path")
         if path and path not in sys.path:
             sys.path.insert(0, path)
-        spark = build_session(f"grete {assignment.job} container {assignment.container_id}", self._config)
+        spark = build_session(
+            f"grete {assignment.job} container {assignment.container_id}",
+            self._config,
+            kafka_system=self._connector_system,
+        )
         failpoint("container.session-started")
         if "app.class" in self._config:
             ended = self._run_pipeline(spark, starting, commits)
@@ -117,21 +127,46 @@ class JobRun:
         output = SystemStream.parse(pipeline.output)
         plan = f"pipeline {self._config['app.class']} to {output}, {pipeline.output_mode}"
         lineage = self._choose_lineage(starting, plan, stateful=True, commits=commits)
-        source = self._source(spark, lineage, by_task=False)
+        on_kafka = self._connector_system is not None
+        if on_kafka:
+            source = kafka_pipeline.read(spark, self._assignment, lineage)
+        else:
+            source = self._source(spark, lineage, by_task=False)
         streams = sorted({str(ssp.system_stream) for ssp in self._assignment.ssps})
         inputs = {name: source.where(source["stream"] == name) for name in streams}
         if len(streams) == 1:
             inputs = {streams[0]: source}
         frame = pipeline.build(inputs)
+        if on_kafka:
+            return self._run_on_kafka(spark, frame, lineage, output, starting, pipeline.output_mode)
         batch = PipelineBatch(
             self._target(),
             lineage.id,
             {task.name: task.ssps for task in self._assignment.tasks},
             PipelineOutput(output, self._system.partition_count(output.stream)),
             commits,
-            {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()},
+            next_offsets(starting),
         )
         return self._run_query(spark, frame, batch.run, lineage, pipeline.output_mode)
+
+    def _run_on_kafka(
+        self,
+        spark: SparkSession,
+        frame: DataFrame,
+        lineage: LineageInfo,
+        output: SystemStream,
+        starting: StartingOffsets,
+        mode: str,
+    ) -> Ended:
+        """As on other systems, with batches that Spark writes; an input that loses records is told by its offsets."""
+        batch = kafka_pipeline.batches(
+            self._assignment, self._system, self._target(), lineage, output, next_offsets(starting)
+        )
+        try:
+            return self._run_query(spark, frame, batch.run, lineage, mode)
+        except JobError as error:
+            kafka_pipeline.explain_data_loss(error, batch.position, self._system)
+            raise
 
     def _load_pipeline(self) -> DataFramePipeline:
         path = self._config["app.class"]
@@ -150,7 +185,7 @@ class JobRun:
         stateful: bool,
         commits: Mapping[TaskName, TaskCommit],
     ) -> LineageInfo:
-        wanted = {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()}
+        wanted = next_offsets(starting)
         current = self._lineages.current()
         if current is not None and not self._lineages.lock(current):
             _log.warning("another process still has lineage %s", current.id)

@@ -15,6 +15,10 @@ from grete.model.ids import SystemStreamPartition
 from grete.spark.kafka_options import source_settings
 from grete.systems.base import SystemAdmin
 
+_WAY_OUT = (
+    "To go on without what is lost: grete checkpoint rewind --ssp {ssp} --to oldest --execute (with --state discard "
+    "when the pipeline keeps state)"
+)
 _DATA_LOSS = ("KAFKA_DATA_LOSS", "OffsetOutOfRangeException", "some data may have been missed")
 
 
@@ -72,9 +76,7 @@ def refuse_bootstrap(streams: Iterable[str]) -> None:
         )
 
 
-def explain_data_loss(
-    error: JobError, positions: Mapping[str, int], admin: SystemAdmin, way_out: str
-) -> None:
+def explain_data_loss(error: JobError, positions: Mapping[str, int], admin: SystemAdmin) -> None:
     """When the query failed because offsets are gone, say which: by what the brokers have now.
 
     Raises:
@@ -87,4 +89,4 @@ def explain_data_loss(
         offsets = admin.offsets(ssp.stream).get(ssp.partition)
         if offsets is not None:
             what = f"{ssp} was to be read from offset {offset}"
-            check_in_range(str(offset), offsets, admin, what, way_out.format(ssp=ssp))
+            check_in_range(str(offset), offsets, admin, what, _WAY_OUT.format(ssp=ssp))

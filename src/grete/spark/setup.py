@@ -225,15 +225,21 @@ def source_options(
         ssps=tuple(str(ssp) for ssp in ssps),
         starting_offsets=dict(starting_offsets),
         tasks=tasks if by_task else None,
-        max_records=int(config.get("task.max.records.per.batch", "200000")),
+        max_records=max_records(config),
         tick_ms=max(0, window_ms) if by_task else 0,
         bootstrap=tuple(
-            sorted({str(s.system_stream) for s in ssps if _is_bootstrap(s.system_stream, config)})
+            sorted({str(s.system_stream) for s in ssps if is_bootstrap(s.system_stream, config)})
         ),
     )
 
 
-def _is_bootstrap(stream: SystemStream, config: Mapping[str, str]) -> bool:
+def max_records(config: Mapping[str, str]) -> int:
+    """Most input records of a batch."""
+    return int(config.get("task.max.records.per.batch", "200000"))
+
+
+def is_bootstrap(stream: SystemStream, config: Mapping[str, str]) -> bool:
+    """Whether a stream is read to its end before the others."""
     keys = (
         f"streams.{stream.stream}.samza.bootstrap",
         f"systems.{stream.system}.streams.{stream.stream}.samza.bootstrap",

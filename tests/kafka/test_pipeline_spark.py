@@ -1,0 +1,195 @@
+"""What Spark's connector reads and writes for a pipeline: columns, partitions, headers, and which rows count."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from grete.checkpoint.output_commits import Attempt, LineageCommits, OutputCommits
+from grete.clock import SystemClock
+from grete.errors import ConfigError, JobError, OffsetOutOfRange
+from grete.model.ids import SystemStreamPartition
+from grete.spark import kafka_sink
+from grete.spark.committed_rows import committed_rows
+from grete.spark.kafka_batch import may_be_reordered
+from grete.spark.kafka_options import sink_settings, source_settings
+from grete.spark.kafka_source import KafkaSourceSpec, explain_data_loss, read_stream
+from grete.spark.session import build_session
+from grete.systems.base import System
+from grete.systems.factory import open_system
+from grete.systems.partitioner import partition_of
+from grete.testing.kafka_broker import KafkaCluster
+
+pytestmark = pytest.mark.spark
+
+FIRST, SECOND = Attempt("words-1", "0", 1, 1), Attempt("words-1", "0", 2, 1)
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def config(kafka: KafkaCluster) -> Mapping[str, str]:
+    return {
+        "systems.kafka.samza.factory": "kafka",
+        "systems.kafka.producer.bootstrap.servers": kafka.bootstrap,
+        "systems.kafka.default.stream.replication.factor": "1",
+        # tasks are tried again, as on a cluster
+        "spark.master": "local[2,3]",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.shuffle.partitions": "2",
+    }
+
+
+@pytest.fixture(scope="module")
+def spark(config: Mapping[str, str]) -> Iterator[SparkSession]:
+    session = build_session("kafka", config, kafka_system="kafka")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def topic(kafka: KafkaCluster) -> str:
+    name = f"rows-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+    return name
+
+
+@pytest.fixture
+def system(config: Mapping[str, str], tmp_path: Path) -> Iterator[System]:
+    opened = open_system(config, "kafka", tmp_path, SystemClock())
+    yield opened
+    opened.close()
+
+
+def rows_of(spark: SparkSession, config: Mapping[str, str], topic: str) -> DataFrame:
+    options = {**source_settings(config, "kafka"), "subscribe": topic, "includeHeaders": "true"}
+    return spark.read.format("kafka").options(**options).load()
+
+
+def write(config: Mapping[str, str], topic: str, rows: DataFrame, batch: int, attempt: Attempt) -> None:
+    written = kafka_sink.records(rows, "l1", batch, attempt, PARTITIONS)
+    kafka_sink.write(written, sink_settings(config, "kafka"), topic)
+
+
+def test_a_stream_has_the_columns_of_every_system_and_headers_when_asked(
+    spark: SparkSession, config: Mapping[str, str], kafka: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for i in range(6):
+        producer.produce(topic, b"v%d" % i, b"k", i % 2, timestamp=1_000 + i, headers=[("h", b"x")])
+    assert producer.flush(30) == 0
+    starting = {SystemStreamPartition("kafka", topic, p): p for p in range(2)}
+    frame = read_stream(spark, config, KafkaSourceSpec("kafka", starting, 2, with_headers=True))
+    layout = "stream string, partition int, offset bigint, key binary, value binary, timestamp timestamp"
+    types = [f"{name} {of}" for name, of in frame.dtypes]
+    assert ", ".join(types) == f"{layout}, headers array<struct<key:string,value:binary>>"
+    batches = drained(frame, tmp_path)
+    assert max(len(batch) for batch in batches) <= 2
+    found = [row for batch in batches for row in batch]
+    assert sorted((row.partition, row.offset, bytes(row.value)) for row in found) == [
+        (0, 0, b"v0"),
+        (0, 1, b"v2"),
+        (0, 2, b"v4"),
+        (1, 1, b"v3"),
+        (1, 2, b"v5"),
+    ]
+    assert {row.stream for row in found} == {f"kafka.{topic}"}
+
+
+def drained(
+    frame: DataFrame, directory: Path, look: Callable[[DataFrame], Any] = DataFrame.collect
+) -> list[Any]:
+    """What there is to see in each batch, its rows if nothing else, until nothing is left."""
+    batches: list[Any] = []
+    writer = frame.writeStream.foreachBatch(lambda batch, _: batches.append(look(batch)))
+    writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return batches
+
+
+def test_records_that_are_gone_are_told_by_their_offsets(
+    spark: SparkSession,
+    config: Mapping[str, str],
+    kafka: KafkaCluster,
+    topic: str,
+    system: System,
+    tmp_path: Path,
+) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for i in range(10):
+        producer.produce(topic, b"v%d" % i, b"k", 0)
+    assert producer.flush(30) == 0
+    where = TopicPartition(topic, 0, 7)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.delete_records([where])[where].result(30)
+    ssp = SystemStreamPartition("kafka", topic, 0)
+    with pytest.raises(StreamingQueryException) as failed:
+        drained(read_stream(spark, config, KafkaSourceSpec("kafka", {ssp: 2}, 100)), tmp_path)
+    with pytest.raises(OffsetOutOfRange, match=r"the offsets from 2 to before 7 are gone.*rewind --ssp"):
+        explain_data_loss(JobError(str(failed.value)), {str(ssp): 2}, system)
+    explain_data_loss(JobError("another failure"), {str(ssp): 2}, system)
+
+
+def test_keys_headers_and_partitions_of_a_record(
+    spark: SparkSession, config: Mapping[str, str], topic: str
+) -> None:
+    layout = "key string, a int, b string, headers array<struct<key:string,value:binary>>, partition int"
+    rows = spark.createDataFrame(
+        [("k1", 1, None, None, None), ("k2", 2, "x", [("own", b"h")], 2), (None, 3, "y", None, None)], layout
+    )
+    write(config, topic, rows, 4, FIRST)
+    found = {json.loads(row.value)["a"]: row for row in rows_of(spark, config, topic).collect()}
+    assert json.loads(found[1].value) == {"a": 1, "b": None}
+    assert (bytes(found[1].key), found[1].partition) == (b"k1", partition_of(b"k1", PARTITIONS))
+    assert (bytes(found[2].key), found[2].partition) == (b"k2", 2)
+    assert found[3].key is None
+    headers = {header.key: bytes(header.value) for header in found[2].headers}
+    sequence = headers.pop("grete-sequence")
+    assert sequence.isdigit()
+    assert headers == {
+        "own": b"h",
+        "grete-lineage": b"l1",
+        "grete-batch": b"4",
+        "grete-attempt": b"words-1/0.1.1",
+    }
+    with pytest.raises(ConfigError, match="column 'value' must be string or binary, it is int"):
+        kafka_sink.records(spark.createDataFrame([(1,)], "value int"), "l1", 0, FIRST, PARTITIONS)
+
+
+def test_of_what_is_in_a_topic_the_rows_of_committed_batches_count_once(
+    spark: SparkSession, config: Mapping[str, str], topic: str
+) -> None:
+    rows = spark.createDataFrame([("k", "first"), ("k", "second")], "key string, value string")
+    write(config, topic, rows, 0, FIRST)
+    write(config, topic, rows, 0, FIRST)  # as if Spark had run its tasks twice
+    write(config, topic, rows, 1, FIRST)  # this attempt ended here
+    write(config, topic, rows, 1, SECOND)
+    write(config, topic, rows, 2, SECOND)  # not committed yet
+    foreign = rows.limit(1).selectExpr("key", "'foreign' as value")
+    kafka_sink.write(foreign, sink_settings(config, "kafka"), topic)
+    commits = OutputCommits([LineageCommits("l1").with_batch(0, FIRST).with_batch(1, SECOND)])
+    counted = committed_rows(rows_of(spark, config, topic), commits)
+    texts = sorted(bytes(row.value).decode() for row in counted.collect())
+    assert texts == ["first", "first", "foreign", "second", "second"]
+    assert counted.columns == rows_of(spark, config, topic).columns
+
+
+def test_rows_whose_order_may_change_are_kept_before_they_are_numbered(
+    spark: SparkSession, config: Mapping[str, str], kafka: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, b"v", b"k", 0)
+    assert producer.flush(30) == 0
+    spec = KafkaSourceSpec("kafka", {SystemStreamPartition("kafka", topic, 0): 0}, 100)
+    frame = read_stream(spark, config, spec)
+    assert drained(frame, tmp_path / "as it comes", may_be_reordered) == [False]
+    assert drained(frame.repartition(2), tmp_path / "shuffled", may_be_reordered) == [True]

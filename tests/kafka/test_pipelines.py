@@ -1,0 +1,216 @@
+"""DataFrame pipelines on Kafka: killed where it hurts, let in by SASL_SSL, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from grete.checkpoint.committed_reader import CommittedReader
+from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.output_commits import Attempt, OutputCommits
+from grete.checkpoint.task_commit import read_commits
+from grete.clock import SystemClock
+from grete.keyed_log.kafka import open_checkpoint_log
+from grete.model.ids import JobId, SystemStreamPartition
+from grete.testing.kafka_broker import KafkaCluster
+
+pytestmark = [pytest.mark.fault, pytest.mark.spark]
+
+KEYS, RECORDS = 50, 3_000
+APPLICATION = '''
+import grete
+
+class Counting(grete.DataFramePipeline):
+    """Counts each key in Spark's state; every batch sends the counts that changed."""
+
+    output = "kafka.{topic}-out"
+    output_mode = "update"
+
+    def build(self, inputs):
+        [frame] = inputs.values()
+        return frame.groupBy(frame["key"].cast("string").alias("key")).count()
+'''
+PROPERTIES = """
+job.name=counter
+job.application.path=.
+app.class=counter:Counting
+task.inputs=kafka.{topic}
+task.outputs=kafka.{topic}-out
+task.max.records.per.batch=1000
+task.checkpoint.replication.factor=1
+job.coordinator.system=local
+systems.local.samza.factory=local
+systems.kafka.samza.factory=kafka
+systems.kafka.samza.offset.default=oldest
+systems.kafka.default.stream.replication.factor=1
+systems.kafka.consumer.bootstrap.servers={bootstrap}
+systems.kafka.consumer.security.protocol=SASL_SSL
+systems.kafka.consumer.sasl.mechanism=PLAIN
+systems.kafka.consumer.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+username="ann" password="${{env:GRETE_ANNS_PASSWORD}}";
+systems.kafka.consumer.ssl.truststore.type=PEM
+systems.kafka.consumer.ssl.truststore.location={ca}
+spark.master=local[2]
+spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark.eventLog.enabled=true
+spark.eventLog.dir={events}
+spark.eventLog.compress=false
+spark.log.level=INFO
+"""
+
+
+class Topics:
+    """The job's topics, from the side where nobody is asked for a password."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.name = f"pipe-{uuid.uuid4().hex[:8]}"
+        self._bootstrap = bootstrap
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.admin.create_topics([NewTopic(self.name, 2, 1)])[self.name].result(30)
+
+    def fill(self, records: int) -> None:
+        producer = Producer({"bootstrap.servers": self._bootstrap})
+        for i in range(records):
+            producer.produce(self.name, b"{}", b"key%d" % (i % KEYS), i % 2)
+        assert producer.flush(30) == 0
+
+    def ends(self) -> dict[int, int]:
+        consumer = self.consumer()
+        return {p: consumer.get_watermark_offsets(TopicPartition(self.name, p), 30)[1] for p in range(2)}
+
+    def consumer(self) -> Consumer:
+        return Consumer({"bootstrap.servers": self._bootstrap, "group.id": uuid.uuid4().hex})
+
+    def delete_before(self, offset: int) -> None:
+        where = TopicPartition(self.name, 0, offset)
+        self.admin.delete_records([where])[where].result(30)
+
+    def read(self, poll_of: Callable[[Consumer], Callable[[float], Message | None]]) -> list[Message]:
+        """What comes from the output's beginning until nothing comes any more."""
+        consumer = self.consumer()
+        consumer.assign([TopicPartition(f"{self.name}-out", p, 0) for p in range(2)])
+        poll, found = poll_of(consumer), []
+        while (message := poll(5.0)) is not None:
+            assert message.error() is None
+            found.append(message)
+        consumer.close()
+        return found
+
+
+def counts(messages: list[Message]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for message in messages:
+        key, value = message.key(), message.value()
+        assert isinstance(key, bytes)
+        assert value is not None
+        found.setdefault(key.decode(), []).append(json.loads(value)["count"])
+    return found
+
+
+@pytest.fixture
+def topics(secure_kafka: KafkaCluster) -> Topics:
+    return Topics(secure_kafka.bootstrap)
+
+
+@pytest.fixture
+def password(secure_kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> str:
+    assert secure_kafka.login is not None
+    monkeypatch.setenv("GRETE_ANNS_PASSWORD", secure_kafka.login.users["ann"])
+    return secure_kafka.login.users["ann"]
+
+
+@pytest.fixture
+def job(
+    secure_kafka: KafkaCluster, topics: Topics, tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
+) -> Any:
+    assert secure_kafka.login is not None
+    (tmp_path / "events").mkdir()
+    properties = PROPERTIES.format(
+        topic=topics.name,
+        bootstrap=secure_kafka.secure_bootstrap,
+        ca=secure_kafka.login.authority.ca_pem,
+        events=tmp_path / "events",
+    )
+    return job_maker(tmp_path, APPLICATION.format(topic=topics.name), properties)
+
+
+@pytest.fixture
+def log(secure_kafka: KafkaCluster) -> Iterator[Any]:
+    config = {
+        "systems.kafka.consumer.bootstrap.servers": secure_kafka.bootstrap,
+        "task.checkpoint.replication.factor": "1",
+    }
+    with closing(
+        open_checkpoint_log(config, "kafka", checkpoint_log_name(JobId("counter")), SystemClock())
+    ) as opened:
+        yield opened
+
+
+def test_killed_between_sink_and_checkpoint_rows_are_twice_in_the_topic_and_once_for_a_committed_reader(
+    job: Any, topics: Topics, log: Any, password: str, tmp_path: Path
+) -> None:
+    topics.fill(RECORDS)
+    kills = [("batch.after-run", 2), ("commit.after-transaction", 1)]
+    job.run_through(kills, tmp_path / "died")
+
+    everything = topics.read(lambda consumer: consumer.poll)
+    committed = topics.read(lambda consumer: CommittedReader(consumer, {JobId("counter"): log}).poll)
+    assert len(everything) > len(committed)
+    found = counts(committed)
+    assert set(found) == {f"key{key}" for key in range(KEYS)}
+    assert all(sent == sorted(set(sent)) and sent[-1] == RECORDS // KEYS for sent in found.values())
+    assert len(committed) == 3 * KEYS  # each key once a batch
+    check_what_was_committed(topics, log)
+    assert "continuing lineage" in job.log()
+
+    check_that_nobody_saw_the_password(tmp_path, password)
+
+    # What retention takes away behind the job's back is told with its offsets.
+    topics.fill(100)
+    topics.delete_before(topics.ends()[0] - 10)
+    stopped = job.run()
+    assert stopped.returncode != 0
+    start, end = RECORDS // 2, RECORDS // 2 + 40
+    assert f"the offsets from {start} to before {end} are gone" in stopped.stderr
+
+
+def check_what_was_committed(topics: Topics, log: Any) -> None:
+    """The last processed offsets, and by whom."""
+    records = list(log.read())
+    offsets, lineages = {}, set()
+    for commit in read_commits(records).values():
+        offsets.update(commit.offsets)
+        lineages.add(commit.lineage)
+        assert Attempt.parse(commit.token).job == "counter-1"
+    ends = topics.ends()
+    assert offsets == {
+        SystemStreamPartition("kafka", topics.name, p): str(end - 1) for p, end in ends.items()
+    }
+    known = OutputCommits()
+    known.read(records)
+    (lineage,) = lineages
+    assert known.lineages[lineage].last == 2
+    assert [batch for batch, _ in known.lineages[lineage].attempts] == [
+        0,
+        1,
+        2,
+    ]  # a container each: two were killed
+
+
+def check_that_nobody_saw_the_password(directory: Path, password: str) -> None:
+    """Neither Spark's event log, which its pages are made of, nor its checkpoint, nor any log or state of ours."""
+    events = "".join(path.read_text() for path in (directory / "events").rglob("*") if path.is_file())
+    assert re.search(r"kafka\.sasl\.jaas\.config\W+\*+\(redacted\)", events), "the options are in there"
+    secret = re.compile(re.escape(password.split(";")[0]).encode())
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    assert any("offsets" in path.parts for path in files)
+    assert [path for path in files if secret.search(path.read_bytes())] == []
