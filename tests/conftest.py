@@ -12,6 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from grete.clock import SystemClock
 from grete.errors import StreamNotFound
@@ -65,8 +73,28 @@ def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClus
     )
     cluster = KafkaCluster(directory / "broker", login=login)
     cluster.start()
+    allow_records(cluster, "$ConnectionString")
     yield cluster
     cluster.stop()
+
+
+def allow_records(cluster: KafkaCluster, user: str) -> None:
+    """Let a user read and write topics, also in groups, and nothing else: he has no transactional ids."""
+    allowed = [
+        AclBinding(
+            kind,
+            "*",
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            AclOperation.ALL,
+            AclPermissionType.ALLOW,
+        )
+        for kind in (ResourceType.TOPIC, ResourceType.GROUP)
+    ]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    for made in admin.create_acls(allowed).values():
+        made.result(30)
 
 
 COUNTER = '''

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.clock import SystemClock
 from grete.keyed_log.base import KeyedLog
-from grete.systems.base import SegmentWrite, System, SystemAdmin, SystemContext
-from grete.systems.kafka import KafkaSystem, open_kafka_system
+from grete.systems.base import SegmentWrite, StreamSpec, System, SystemAdmin, SystemContext
+from grete.systems.eventhubs import EventHubsSystem
+from grete.systems.kafka import open_kafka_system
 from grete.systems.local import LocalSystem, Message
 from grete.systems.local_segments import pack
-from grete.testing.conformance.system import Records, TransactionalStoreConformance
+from grete.testing.conformance.system import Records, SystemAdminConformance, TransactionalStoreConformance
 from grete.testing.kafka_broker import KafkaCluster
 
 
@@ -70,7 +72,7 @@ class Kafka:
         self._bootstrap = bootstrap
         self._reader = self._open()
 
-    def _open(self) -> KafkaSystem:
+    def _open(self) -> System:
         config = {
             "systems.kafka.producer.bootstrap.servers": self._bootstrap,
             "systems.kafka.default.stream.replication.factor": "1",
@@ -113,3 +115,56 @@ class TestKafkaSystem(TransactionalStoreConformance):
     def back_end(self, kafka: KafkaCluster) -> Iterator[Kafka]:
         with ExitStack() as stack:
             yield Kafka(kafka.bootstrap, stack)
+
+
+class HubsAndTheirTools(EventHubsSystem):
+    """Hubs, and what makes them: Azure's tools in production, the broker's here."""
+
+    def __init__(self, context: SystemContext, tools: AdminClient) -> None:
+        super().__init__(context)
+        self._tools = tools
+
+    def create_stream(self, spec: StreamSpec) -> None:
+        made = self._tools.create_topics([NewTopic(spec.stream, spec.partitions, 1)])[spec.stream]
+        if made.exception(30) is None:
+            while self._tools.list_topics(timeout=30).topics.get(spec.stream) is None:
+                pass
+        super().create_stream(spec)
+
+
+class EventHubs(Kafka):
+    name = "hubs"
+
+    def __init__(self, cluster: KafkaCluster, stack: ExitStack, home: Path) -> None:
+        self._cluster = cluster
+        self._home = home
+        super().__init__(cluster.bootstrap, stack)
+
+    def _open(self) -> HubsAndTheirTools:
+        assert self._cluster.login is not None
+        password = self._cluster.login.users["$ConnectionString"]
+        config = {
+            "systems.hubs.samza.factory": "eventhubs",
+            "systems.hubs.producer.bootstrap.servers": self._cluster.secure_bootstrap,
+            "systems.hubs.producer.security.protocol": "SASL_SSL",
+            "systems.hubs.producer.sasl.mechanism": "PLAIN",
+            "systems.hubs.producer.sasl.jaas.config": f"M username='$ConnectionString' password='{password}';",
+            "systems.hubs.producer.ssl.truststore.location": str(self._cluster.login.authority.ca_pem),
+            "systems.hubs.producer.ssl.truststore.type": "PEM",
+            **{f"streams.{name}.samza.system": "hubs" for name in ("in", "a.b")},
+            "task.inputs": "hubs.any",
+            "task.checkpoint.system": "local",
+        }
+        tools = AdminClient({"bootstrap.servers": self._cluster.bootstrap})
+        system = HubsAndTheirTools(SystemContext(config, self.name, self._home, SystemClock()), tools)
+        self._stack.callback(system.close)
+        return system
+
+
+class TestEventHubsSystem(SystemAdminConformance):
+    """Its commits are no transactions, so that part of the contract is not promised."""
+
+    @pytest.fixture
+    def back_end(self, secure_kafka: KafkaCluster, tmp_path: Path) -> Iterator[EventHubs]:
+        with ExitStack() as stack:
+            yield EventHubs(secure_kafka, stack, tmp_path)

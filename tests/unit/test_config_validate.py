@@ -73,11 +73,6 @@ def test_all_problems_are_reported_at_once() -> None:
         ("stores.s.changelog", "kafka.s", "set systems.kafka.samza.factory"),
         ("stores.s.msg.serde", "mine", "set serializers.registry.mine.class"),
         ("systems.local.samza.msg.serde", "mine", "set serializers.registry.mine.class"),
-        (
-            "systems.k.samza.factory",
-            "org.apache.samza.system.eventhub.EventHubSystemFactory",
-            "not available yet",
-        ),
         ("systems.k.samza.factory", "org.example.Factory", "is not known"),
         ("systems.local.samza.offset.default", "first", "none of oldest, newest, upcoming"),
         ("streams.s.samza.system", "kafka", "set systems.kafka.samza.factory"),

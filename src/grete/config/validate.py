@@ -14,6 +14,7 @@ from grete.config import aliases, java_values
 from grete.config.changes import diff as diff
 from grete.config.changes import is_stateful as is_stateful
 from grete.config.changes import refused_changes as refused_changes
+from grete.config.eventhubs import eventhubs_problems
 from grete.config.java_regex import compile_java
 from grete.config.key import TEXT, Key
 from grete.config.keys import find_key
@@ -176,14 +177,13 @@ def _system(config: Mapping[str, str], key: str, system: str) -> Iterator[str]:
 
 
 def _systems(config: Mapping[str, str]) -> Iterator[str]:
-    available = (EMBEDDED_SYSTEM, "kafka", *sorted(known_plugins(aliases.SYSTEMS)))
+    available = (*aliases.known_names(aliases.SYSTEMS), *sorted(known_plugins(aliases.SYSTEMS)))
     for system in system_names(config):
         key = f"systems.{system}.samza.factory"
         factory = aliases.canonical(aliases.SYSTEMS, config[key])
         if factory in available:
             continue
-        what = "is not available yet" if factory in aliases.known_names(aliases.SYSTEMS) else "is not known"
-        yield _wrong(config, key, f"this kind of system {what}; available: {', '.join(available)}")
+        yield _wrong(config, key, f"this kind of system is not known; known are {', '.join(available)}")
     for key in (
         "job.coordinator.system",
         "job.default.system",
@@ -271,4 +271,5 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     _serdes,
     _regexes,
     telling_problems,
+    eventhubs_problems,
 )

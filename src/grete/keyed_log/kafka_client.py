@@ -200,6 +200,11 @@ class KafkaConnection:
         with translated(doing):
             return Producer({**self._common, **fixed, **more})
 
+    def new_sender(self, doing: str, more: Mapping[str, Any]) -> Producer:
+        """One without transactions."""
+        with translated(doing):
+            return Producer({**self._common, "acks": "all", **more})
+
     def ends(self, partitions: Sequence[TopicPartition], *, is_stable: bool) -> dict[TopicPartition, int]:
         """The offset after the last one of each; with `is_stable` only as far as no transaction is open.
 

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from grete.config.eventhubs import name_within
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.serdes import stream_serdes
@@ -50,8 +51,15 @@ class _Output:
     """One output stream as one task sees it."""
 
     def __init__(
-        self, stream: SystemStream, config: Mapping[str, str], partitions: int, partitioner: Partitioner
+        self,
+        stream: SystemStream,
+        name: str,
+        config: Mapping[str, str],
+        partitions: int,
+        partitioner: Partitioner,
     ) -> None:
+        """`name` is what the container's system calls the stream."""
+        self.name = name
         serdes = stream_serdes(stream, config)
         self.key_to_bytes = serdes.key.to_bytes
         self.message_to_bytes = serdes.message.to_bytes
@@ -128,14 +136,15 @@ class Collector:
 
     def _open(self, stream: str) -> _Output:
         parsed = SystemStream.parse(stream)
-        if parsed.system != self._system:
+        name = name_within(self._config, self._system, parsed)
+        if name is None:
             raise StreamNotFound(
                 f"cannot send to {stream}: this job's tasks write to system {self._system!r} only, since outputs, "
                 f"state and checkpoints commit in one transaction of it"
             )
-        partitions = self._partition_count(parsed.stream)
+        partitions = self._partition_count(name)
         output = self._outputs[stream] = _Output(
-            parsed, self._config, partitions, self._partitioner_of(parsed)
+            parsed, name, self._config, partitions, self._partitioner_of(parsed)
         )
         return output
 
@@ -158,12 +167,12 @@ class Collector:
 
     def take(self) -> Iterator[tuple[str, int, pa.RecordBatch]]:
         """Every (stream, partition, records) gathered; the collector is empty afterwards."""
-        for name, output in self._outputs.items():
+        for output in self._outputs.values():
             for partition, buffer in sorted(output.buffers.items()):
                 buffer.settle(1)
                 settled, buffer.settled = buffer.settled, []
                 if settled:
-                    yield SystemStream.parse(name).stream, partition, join(settled)
+                    yield output.name, partition, join(settled)
 
 
 def dead_letter(

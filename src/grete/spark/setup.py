@@ -12,6 +12,7 @@ from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
+from grete.config.eventhubs import keys_of_system, name_within
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
 from grete.config.streams import stream_property
 from grete.diagnostics.streams import container_name, telling_of
@@ -99,10 +100,11 @@ def create_outputs(assignment: Assignment, system: System) -> None:
     for name in _declared_outputs(assignment.config):
         stream = SystemStream.parse(name)
         partitions = int(assignment.config.get(f"streams.{stream.stream}.samza.partitions", largest))
+        known_as = name_within(assignment.config, single_system(assignment), stream) or stream.stream
         try:
-            system.partition_count(stream.stream)
+            system.partition_count(known_as)
         except StreamNotFound:
-            system.create_stream(StreamSpec(stream.stream, partitions))
+            system.create_stream(StreamSpec(known_as, partitions))
 
 
 def _declared_outputs(config: Mapping[str, str]) -> list[str]:
@@ -130,7 +132,8 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
     replicas = int(config.get("job.standbytasks.replication.factor", "1"))
     dead_letters = None
     if config.get("task.poison.policy", "fail") == "dead-letter":
-        dead_letters = SystemStream.parse(config["task.poison.dead-letter.stream"]).stream
+        letters = SystemStream.parse(config["task.poison.dead-letter.stream"])
+        dead_letters = name_within(config, single_system(assignment), letters) or letters.stream
     return RunnerSpec(
         incarnation=uuid.uuid4().hex,
         job=str(assignment.job),
@@ -220,7 +223,7 @@ def source_options(
     name = single_system(assignment)
     return SourceOptions(
         system=name,
-        config={key: value for key, value in config.items() if key.startswith(f"systems.{name}.")},
+        config=keys_of_system(config, name),
         home=str(home),
         ssps=tuple(str(ssp) for ssp in ssps),
         starting_offsets=dict(starting_offsets),

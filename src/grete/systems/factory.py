@@ -15,12 +15,14 @@ from grete.systems.base import System, SystemContext
 BUILT_IN = {
     "local": "grete.systems.local:open_local_system",
     "kafka": "grete.systems.kafka:open_kafka_system",
+    "eventhubs": "grete.systems.eventhubs:open_eventhubs_system",
 }
 """A function from a SystemContext to a System; plug-ins are entry points of the group `grete.systems`."""
 ACCESSES = "grete.accesses"
 BUILT_IN_ACCESSES = {
     "local": "grete.systems.local_access:open_local_access",
     "kafka": "grete.systems.kafka_access:open_kafka_access",
+    "eventhubs": "grete.systems.eventhubs_access:open_eventhubs_access",
 }
 """A function from a SystemContext to an Access; plug-ins are entry points of the group `grete.accesses`."""
 
