@@ -42,6 +42,8 @@ RUNNER_JARS = Path(os.environ.get("GRETE_RUNNER_JARS", CACHE / "samza-runner-1.8
 CONNECTOR_JARS = Path(os.environ.get("GRETE_SPARK_KAFKA_JARS", CACHE / "spark-kafka-4.2.0"))
 PARTITIONS = 4
 KEYS = 10_000
+BATCH = 100_000
+"""Records of a micro-batch, of those that have batches."""
 WARM_UP = 100_000
 _PATIENCE_S = 300.0
 _JVM = ("-Xmx1g", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
@@ -94,7 +96,7 @@ def _bytewax(race: Race) -> Command:
 def _spark(race: Race) -> Command:
     jars = ",".join(str(path) for path in sorted(CONNECTOR_JARS.glob("*.jar")))
     words = [sys.executable, str(HERE / "peers" / "spark_by_hand.py"), *race.arguments]
-    return words, {"BENCH_SPARK_JARS": jars, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return words, {"BENCH_SPARK_JARS": jars, "BENCH_BATCH": str(BATCH), "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def _samza(race: Race) -> Command:
@@ -144,7 +146,42 @@ def _samza(race: Race) -> Command:
     ], {}
 
 
+def _grete(race: Race) -> Command:
+    config = {
+        "job.name": race.target,
+        "job.application.path": str(HERE / "peers"),
+        "task.class": f"grete_task:{race.work.title()}",
+        "task.inputs": f"kafka.{race.source}",
+        "task.outputs": f"kafka.{race.target}",
+        "task.max.records.per.batch": str(BATCH),
+        "job.default.system": "kafka",
+        "job.coordinator.replication.factor": "1",
+        "task.checkpoint.replication.factor": "1",
+        "systems.kafka.samza.factory": "org.apache.samza.system.kafka.KafkaSystemFactory",
+        "systems.kafka.producer.bootstrap.servers": race.bootstrap,
+        "systems.kafka.default.stream.samza.offset.default": "oldest",
+        "systems.kafka.default.stream.samza.key.serde": "string",
+        "systems.kafka.default.stream.samza.msg.serde": "json",
+        "bench.target": f"kafka.{race.target}",
+        "spark.master": "local[2]",
+    }
+    if race.work == "count":
+        config |= {
+            "stores.counts.factory": "org.apache.samza.storage.kv.RocksDbKeyValueStorageEngineFactory",
+            "stores.counts.changelog": f"kafka.{race.target}-changelog",
+            "stores.default.changelog.replication.factor": "1",
+            "stores.counts.changelog.replication.factor": "1",
+            "stores.counts.key.serde": "string",
+            "stores.counts.msg.serde": "integer",
+        }
+    path = race.directory / "job.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+    words = [sys.executable, "-m", "grete.cli.main", "run", "--quiet", "--config", str(path)]
+    return words, {"GRETE_HOME": str(race.directory / "home")}
+
+
 CONTESTANTS: dict[str, Callable[[Race], Command]] = {
+    "grete": _grete,
     "samza": _samza,
     "spark by hand": _spark,
     "bytewax": _bytewax,

@@ -17,8 +17,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-BATCH = 50_000
-
 
 def session(jars: str) -> SparkSession:
     return (
@@ -62,7 +60,7 @@ def main(bootstrap: str, source: str, target: str, work: str, directory: str) ->
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", source)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", BATCH)
+        .option("maxOffsetsPerTrigger", os.environ["BENCH_BATCH"])
         .load()
         .select("value")
     )

@@ -19,6 +19,7 @@ from grete.config.completed import (
     isolation_problems,
     kafka_systems_of_logs,
 )
+from grete.config.key_tables.task import TRANSACTION_TIMEOUT
 from grete.config.stores import changelog_stream, changelog_system, store_names
 from grete.config.streams import coordinator_system, system_names
 from grete.errors import GreteError
@@ -58,7 +59,9 @@ def _system(
 ) -> Iterator[Finding]:
     facts = inspector.brokers()
     yield Finding(f"kafka {system}", True, f"{facts.count} brokers answer")
-    yield from brokers(system, facts, inspector.transaction_timeout_s)
+    key = TRANSACTION_TIMEOUT.name
+    batches_s = int(config.get(key, TRANSACTION_TIMEOUT.default or "0")) / 1000
+    yield from brokers(system, facts, max(inspector.transaction_timeout_s, batches_s))
     if system not in kafka_systems_of_logs(config):
         return
     for name, copies_key, copies in _logs(config, job, system):
@@ -99,7 +102,8 @@ def brokers(system: str, facts: BrokerFacts, transaction_timeout_s: float) -> It
             f"kafka {system} transactions",
             False,
             f"transaction.max.timeout.ms={most_ms}, and grete's transactions ask for {transaction_timeout_s:.0f} s",
-            f"set transaction.max.timeout.ms of the brokers to {round(transaction_timeout_s * 1000)} or more",
+            f"set transaction.max.timeout.ms of the brokers to {round(transaction_timeout_s * 1000)} or more, or "
+            f"lower {TRANSACTION_TIMEOUT.name}",
         )
     for name, unit, scale in (
         ("offsets.retention.minutes", "minutes", 1),

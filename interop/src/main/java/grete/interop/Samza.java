@@ -43,6 +43,7 @@ import org.apache.samza.startpoint.StartpointSpecific;
 import org.apache.samza.startpoint.StartpointTimestamp;
 import org.apache.samza.storage.ChangelogStreamManager;
 import org.apache.samza.system.SystemStreamPartition;
+import org.apache.samza.util.CoordinatorStreamUtil;
 
 /**
  * The real Samza at the other end of grete's topics. What it reads it prints as lines, sorted, fields parted by tabs;
@@ -68,6 +69,7 @@ public final class Samza {
     switch (arguments[0]) {
       case "read-coordinator-stream" -> samza.readCoordinatorStream();
       case "write-coordinator-stream" -> samza.writeCoordinatorStream();
+      case "submit" -> samza.submit();
       case "read-checkpoints" -> samza.readCheckpoints();
       case "write-checkpoints" -> samza.writeCheckpoints();
       case "time-bootstrap" -> samza.timeBootstrap();
@@ -195,6 +197,23 @@ public final class Samza {
     startpoints.start();
     startpoints.writeStartpoint(PAGE_VIEWS_0, TASK_0, new StartpointSpecific("42"));
     startpoints.writeStartpoint(PAGE_VIEWS_1, TASK_1, new StartpointTimestamp(1700000000000L));
+    store.flush();
+    store.close();
+  }
+
+  /** What Samza's runner and job coordinator leave in the stream when a job of two tasks in one container starts. */
+  private void submit() {
+    CoordinatorStreamUtil.createCoordinatorStream(config);
+    CoordinatorStreamUtil.writeConfigToCoordinatorStream(config, true);
+    CoordinatorStreamStore store = store();
+    new TaskAssignmentManager(
+        namespace(store, SetTaskContainerMapping.TYPE), namespace(store, SetTaskModeMapping.TYPE))
+        .writeTaskContainerMappings(Map.of(
+            "0", Map.of(TASK_0.getTaskName(), TaskMode.Active, TASK_1.getTaskName(), TaskMode.Active)));
+    new TaskPartitionAssignmentManager(namespace(store, SetTaskPartitionMapping.TYPE)).writeTaskPartitionAssignments(
+        Map.of(PAGE_VIEWS_0, List.of(TASK_0.getTaskName()), PAGE_VIEWS_1, List.of(TASK_1.getTaskName())));
+    new ChangelogStreamManager(namespace(store, SetChangelogMapping.TYPE))
+        .writePartitionMapping(Map.of(TASK_0, 1, TASK_1, 0));
     store.flush();
     store.close();
   }
