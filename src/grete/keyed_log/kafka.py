@@ -172,7 +172,7 @@ class KafkaKeyedLog(KeyedLog):
             last = writer.write(append, attempt.deadline_s, self._reader.check_not_back)
         if not attempt.entries:
             return self.end()
-        self._await_readable(last, attempt.deadline_s)
+        self._await_readable(writer, last, attempt.deadline_s)
         return last
 
     def _epoch_to_write(self, writer: KafkaWriter, fence: Fence) -> int | None:
@@ -180,20 +180,20 @@ class KafkaKeyedLog(KeyedLog):
         is_old = self._clock.monotonic_s() - writer.epoch_written_s > _EPOCH_REFRESH_S
         return fence.epoch if writer.known_epoch != fence.epoch or is_old else None
 
-    def _await_readable(self, last: int, deadline_s: float) -> None:
-        """The append is durable; its marker, and with it readers, follow within milliseconds."""
-        pause_s, never = 0.001, threading.Event()
-        while self._clock.monotonic_s() < deadline_s:
-            try:
-                end = self._reader.stable_end()
-            except LogCorrupted:
-                raise
-            except LogError:
-                return  # committed all the same: whoever reads next finds out by itself whether there are brokers
-            if end > last:
-                return
-            self._clock.wait(never, pause_s)
-            pause_s = min(2 * pause_s, 0.05)
+    def _await_readable(self, writer: KafkaWriter, last: int, deadline_s: float) -> None:
+        """The append is durable; its marker, and with it readers, follow within milliseconds.
+
+        What cannot be read is not acknowledged: the broker may have forgotten the marker, and then whoever opens the
+        id next aborts the append (`kafka_writer`).
+
+        Raises:
+            OutcomeUnknown: not readable for longer than anybody's transaction is let live.
+        """
+        patience_s = 2 * self._settings.transaction_timeout_s
+        reason = self._reader.await_stable(last, min(self._clock.monotonic_s() + patience_s, deadline_s))
+        if reason:
+            writer.give_up()
+            raise OutcomeUnknown(f"committed, and cannot be read: {reason}")
 
     def _open(self, writer: KafkaWriter, attempt: _Attempt) -> None:
         """Take over the writer's id, unless it shows already that we are fenced: our successor is left in peace."""

@@ -12,17 +12,14 @@ from itertools import count
 
 from grete.clock import Clock
 from grete.errors import LogError
-from grete.keyed_log.base import Entry
 from grete.keyed_log.kafka_client import KafkaClients, translated
-from grete.keyed_log.kafka_header import Origin
 from grete.keyed_log.kafka_reader import LogReader
 from grete.keyed_log.kafka_topic import alter_config, topic_config
-from grete.keyed_log.kafka_writer import Append, KafkaWriter, NotWritten
+from grete.keyed_log.kafka_writer import KafkaWriter, NotWritten
 
 _AT_ONCE = {"segment.ms": "1", "min.cleanable.dirty.ratio": "0", "min.compaction.lag.ms": "0"}
 _TIMEOUT_S = 120.0
 _LOOK_S = 0.2
-_ROLLER = Entry(b"grete-compaction", b"")
 
 
 def compact_now(clients: KafkaClients, reader: LogReader, writer: KafkaWriter, clock: Clock) -> int:
@@ -74,23 +71,12 @@ def _await_gone(
 
 
 def _begin_segment(reader: LogReader, writer: KafkaWriter, clock: Clock) -> None:
-    """Append a record and abort it."""
     deadline_s = clock.monotonic_s() + _TIMEOUT_S
-
-    def abort(_: int) -> None:
-        raise _Aborted
-
     try:
         if not writer.is_open:
             writer.open(deadline_s)
-        writer.write(
-            Append([_ROLLER], Origin(None, "compaction", ""), clock.wall_ms()), deadline_s, check=abort
-        )
-    except _Aborted:
-        reader.settled_end()
+        writer.append_in_vain(deadline_s)
     except NotWritten:
         writer.drop()
-
-
-class _Aborted(Exception):
-    """On purpose."""
+    else:
+        reader.settled_end()

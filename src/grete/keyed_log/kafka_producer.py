@@ -75,6 +75,11 @@ class TransactionalProducer:
         """Let the producer go without committing anything. The id stays ours until somebody opens it."""
         self._producer = None
 
+    def give_up(self) -> None:
+        """Let the producer go with a commit in doubt: the id must be opened again before anything else."""
+        self.is_in_doubt = True
+        self.drop()
+
     def left_s(self, deadline_s: float) -> float:
         """How long one request may take."""
         return max(min(deadline_s - self._clock.monotonic_s(), _STEP_S), 0.05)
@@ -121,8 +126,7 @@ class TransactionalProducer:
                     raise NotWritten(describe(reason)) from error
                 if reason.retriable() and self._clock.monotonic_s() < deadline_s:
                     continue
-                self.is_in_doubt = True
-                self.drop()
+                self.give_up()
                 raise OutcomeUnknown(describe(reason)) from error
             else:
                 return

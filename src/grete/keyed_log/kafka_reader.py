@@ -163,11 +163,34 @@ class LogReader:
         while self.stable_end() < end:
             if self._clock.monotonic_s() > deadline_s:
                 raise LogUnreachable(
-                    f"topic {self._clients.topic}: a transaction before offset {end} stays open"
+                    f"topic {self._clients.topic}: a transaction before offset {end} stays open. It ends when its "
+                    "writer goes on or its timeout is over; if it does not, kafka-transactions.sh find-hanging shows "
+                    "whose it is, and kafka-transactions.sh abort ends it"
                 )
             self._clock.wait(never, pause_s)
             pause_s = min(2 * pause_s, 0.1)
         return end
+
+    def await_stable(self, offset: int, until_s: float) -> str:
+        """Wait until readers get past an offset that is there. Returns why they do not at the end, "" if they do.
+
+        Raises:
+            LogCorrupted: the topic went back.
+        """
+        pause_s, never = 0.001, threading.Event()
+        while True:
+            try:
+                if self.stable_end() > offset:
+                    return ""
+                reason = f"a transaction before offset {offset + 1} stays open"
+            except LogCorrupted:
+                raise
+            except LogError as error:
+                reason = str(error)
+            if self._clock.monotonic_s() >= until_s:
+                return reason
+            self._clock.wait(never, pause_s)
+            pause_s = min(2 * pause_s, 0.05)
 
     def messages(self, first: int, end: int) -> Iterator[list[Message]]:
         """The committed records with first <= offset < end, in chunks.

@@ -1,9 +1,16 @@
-"""One writer of a Kafka topic: a transactional id of its own, its appends, and its scope's epoch."""
+"""One writer of a Kafka topic: a transactional id of its own, its appends, and its scope's epoch.
+
+Brokers do not always end what they say they have ended. A coordinator that has to end a transaction while the
+topic's partition has no leader (all of its brokers were killed and come back) takes the topic for deleted and skips
+it (4.3.1, `TransactionMarkerChannelManager`): readers wait for ever, and the next commit of the same id would bring
+the aborted records back. So an id that was opened ends, in a transaction of its own that it aborts, what may be left.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -16,6 +23,8 @@ from grete.keyed_log.kafka_epoch import ScopeEpoch
 from grete.keyed_log.kafka_producer import NotWritten as NotWritten
 from grete.keyed_log.kafka_producer import OutcomeUnknown as OutcomeUnknown
 from grete.keyed_log.kafka_producer import TransactionalProducer, not_written
+
+_NOTHING = Entry(b"grete-nothing", b"")
 
 
 class _Reports:
@@ -63,6 +72,34 @@ class KafkaWriter(TransactionalProducer):
         self._clients = clients
         self._epoch = ScopeEpoch(clients, transactional_id)
 
+    def open(self, deadline_s: float) -> None:
+        """Take the id over. Afterwards nothing of an older producer is open in the topic, whatever brokers forgot.
+
+        Raises:
+            NotWritten: the broker did not answer in time.
+        """
+        super().open(deadline_s)
+        try:
+            is_anything_open = self._clients.end(is_stable=True) < self._clients.end(is_stable=False)
+        except KafkaException as error:
+            self.drop()
+            raise not_written(error) from error
+        if is_anything_open:  # by whomever: it does no harm
+            self.append_in_vain(deadline_s)
+
+    def append_in_vain(self, deadline_s: float) -> None:
+        """Append a record and abort it, and with it whatever is still open of this id. No reader sees it.
+
+        Raises:
+            NotWritten: not even that was possible in time.
+        """
+        append = Append([_NOTHING], kafka_header.Origin(None, "nothing", ""), self._clock.wall_ms())
+        with self._aborted_on_error(deadline_s):
+            self._send(append, deadline_s)
+        self.abort(deadline_s)
+        if not self.is_open:
+            raise NotWritten("a transaction could not be aborted")
+
     def close(self) -> None:
         """Release everything."""
         self.drop()
@@ -83,25 +120,35 @@ class KafkaWriter(TransactionalProducer):
             NotWritten: nothing became readable.
             OutcomeUnknown: the commit may have happened. The id must be opened again before anything else.
         """
-        reports = _Reports()
-        try:
-            self.producer.begin_transaction()
-            self._produce(append, reports)
-            self._flush(append, reports, deadline_s)
+        with self._aborted_on_error(deadline_s):
+            reports = self._send(append, deadline_s)
             if append.entries:
                 check(reports.first)
             if append.epoch is not None:
                 self._epoch.send(self, append.epoch, deadline_s, self._clock)
+        self.commit(deadline_s)
+        if append.epoch is not None:
+            self.known_epoch, self.epoch_written_s = append.epoch, self._clock.monotonic_s()
+        return reports.last
+
+    @contextmanager
+    def _aborted_on_error(self, deadline_s: float) -> Iterator[None]:
+        try:
+            yield
         except KafkaException as error:
             self.abort(deadline_s)
             raise not_written(error) from error
         except BaseException:
             self.abort(deadline_s)
             raise
-        self.commit(deadline_s)
-        if append.epoch is not None:
-            self.known_epoch, self.epoch_written_s = append.epoch, self._clock.monotonic_s()
-        return reports.last
+
+    def _send(self, append: Append, deadline_s: float) -> _Reports:
+        """Begin a transaction and wait until the broker has its records."""
+        reports = _Reports()
+        self.producer.begin_transaction()
+        self._produce(append, reports)
+        self._flush(append, reports, deadline_s)
+        return reports
 
     def _produce(self, append: Append, reports: _Reports) -> None:
         encoded, left = kafka_header.encode(append.origin), len(append.entries)

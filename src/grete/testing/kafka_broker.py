@@ -44,11 +44,12 @@ _SETTINGS = {
     "background.threads": "2",
     "log.cleaner.dedupe.buffer.size": "4194304",
     "log.cleaner.backoff.ms": "100",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "20",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
-"""For few resources and short tests: the cleaner looks every 100 ms, transactions are timed out within 500 ms."""
+"""For few resources and short tests: the cleaner looks every 100 ms, transactions are timed out within
+20 ms, so that a broker that comes back does so before its partitions have leaders, which it does not do well."""
 
 
 class BrokerFailed(GreteError):
