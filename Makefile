@@ -11,7 +11,7 @@ CODE := src tests examples benchmarks
 export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test unit lint format docs check bench bench-kafka interop services nightly lock clean
+.PHONY: help setup demo demo-kafka test unit lint format docs check bench bench-kafka interop services nightly lock clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -27,6 +27,10 @@ $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml scripts/nee
 
 demo: setup ## two jobs over 336,776 flights
 	$(BIN)/python examples/flights/demo.py
+
+demo-kafka: setup ## the same on a Kafka broker that it starts
+	SERVICES="kafka_jars spark_kafka_jars" bash scripts/services.sh
+	$(BIN)/python examples/flights/demo.py --kafka
 
 lint: setup ## ruff, mypy, import-linter, the lock, docs that are made from code
 	$(BIN)/ruff check $(CODE)

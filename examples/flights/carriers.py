@@ -20,9 +20,9 @@ class Carriers(grete.DataFramePipeline):
 
     def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
         flight = F.from_json(F.col("value").cast("string"), FLIGHT).alias("flight")
+        [flights] = inputs.values()
         return (
-            inputs["local.flights"]
-            .select(flight)
+            flights.select(flight)
             .select("flight.*")
             .groupBy(F.col("carrier").alias("key"))
             .agg(

@@ -1,7 +1,8 @@
 """`make demo`: loads the flights, runs both jobs until they are drained, shows what they found and where it is.
 
-Everything shown comes from the output streams, checkpoints and coordinator streams; nothing is remembered here. So
-running it again shows the same figures, and so does running it after a kill at any moment.
+`make demo-kafka` does it on a Kafka broker. Everything shown comes from the output streams, checkpoints and
+coordinator streams; nothing is remembered here. So running it again shows the same figures, and so does running it
+after a kill at any moment.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -21,26 +22,30 @@ sys.path.insert(0, str(HERE))
 
 from figures import figures  # noqa: E402 - the example's own modules stand beside this file
 from jobs import JOBS, DemoJob, run_all  # noqa: E402
-from load import FLIGHTS, load  # noqa: E402
+from load import FLIGHTS  # noqa: E402
+from places import Place, embedded, on_kafka  # noqa: E402
 from show import show_figures, show_jobs, show_places  # noqa: E402
 
 from grete.assembly import grete_home  # noqa: E402
 from grete.cli.progress import Progress  # noqa: E402
-from grete.clock import SystemClock  # noqa: E402
-from grete.systems.local import LocalSystem  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Two jobs over the flights that left New York in 2013.")
     parser.add_argument("--figures", action="store_true", help="print what was found as JSON, run nothing")
+    parser.add_argument(
+        "--kafka", action="store_true", help="on a Kafka broker, in the folder `kafka` of the home"
+    )
     options = parser.parse_args(arguments)
+    if options.kafka:
+        os.environ["GRETE_HOME"] = str(grete_home() / "kafka")
     home = grete_home()
-    with closing(LocalSystem(home / "local", SystemClock())) as system:
+    home.mkdir(parents=True, exist_ok=True)
+    with alone(home), (on_kafka if options.kafka else embedded)(home) as place:
         if options.figures:
-            print(json.dumps(figures(system), indent=2))
+            print(json.dumps(figures(place.system), indent=2))
             return 0
-        with alone(home):
-            return demo(home, system)
+        return demo(home, place)
 
 
 @contextmanager
@@ -54,9 +59,9 @@ def alone(home: Path) -> Iterator[None]:
         yield
 
 
-def demo(home: Path, system: LocalSystem) -> int:
-    load_flights(home, system)
-    jobs = [DemoJob(name, system) for name in JOBS]
+def demo(home: Path, place: Place) -> int:
+    load_flights(home, place)
+    jobs = [DemoJob(name, place) for name in JOBS]
     before = sum(job.covered() for job in jobs)
     print(f"\nRunning {' and '.join(JOBS)}, each with `grete run --until-drained`", flush=True)
     started_s = time.monotonic()
@@ -66,22 +71,23 @@ def demo(home: Path, system: LocalSystem) -> int:
         print("The jobs have not come to the end; make demo goes on from where they are.", file=sys.stderr)
         return code or 1
     processed = sum(job.covered() for job in jobs) - before
-    show_figures(system)
-    show_jobs(JOBS)
+    show_figures(place)
+    show_jobs(JOBS, place)
     print()
     if processed:
         rate = f"{processed / elapsed_s:,.0f} records/s, Spark's start included"
         print(f"{processed:,} records processed by both jobs in {elapsed_s:.1f} s: {rate}.")
     else:
         print("Nothing is new: every flight had been processed before, and the figures are the same.")
-    show_places(home)
+    show_places(home, place)
     return 0
 
 
-def load_flights(home: Path, system: LocalSystem) -> None:
-    print(f"Loading {FLIGHTS:,} flights of 2013 into the stream local.flights in {home / 'local'}")
+def load_flights(home: Path, place: Place) -> None:
+    where = home / ("local" if place.name == "local" else "broker")
+    print(f"Loading {FLIGHTS:,} flights of 2013 into the stream {place.name}.flights in {where}")
     progress = Progress(sys.stdout)
-    appended = load(system, lambda present: progress.show(f"  {present:,} of {FLIGHTS:,}"))
+    appended = place.load(lambda present: progress.show(f"  {present:,} of {FLIGHTS:,}"))
     progress.end(f"  {appended:,} flights appended" if appended else "  all of them are there already")
 
 

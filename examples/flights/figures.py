@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 
-from grete.systems.local import LocalSystem
+from grete.systems.base import System
 
 CHAINS = 10
 
 
-def records(system: LocalSystem, stream: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def records(system: System, stream: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Key and value of every record, a partition after the other."""
     for partition in range(system.partition_count(stream)):
         for _, batch in system.read(stream, partition, 0):
@@ -20,12 +20,12 @@ def records(system: LocalSystem, stream: str) -> Iterator[tuple[str, dict[str, A
                 yield key.decode(), orjson.loads(value)
 
 
-def carriers(system: LocalSystem) -> dict[str, dict[str, Any]]:
+def carriers(system: System) -> dict[str, dict[str, Any]]:
     """The last record of each carrier."""
     return dict(sorted(dict(records(system, "carriers")).items()))
 
 
-def delays(system: LocalSystem) -> dict[str, Any]:
+def delays(system: System) -> dict[str, Any]:
     """How many flights were followed, cancelled and late by inheritance, and the worst chains: the longest first."""
     counts = {"flights": 0, "cancelled": 0, "inherited": 0}
     longest: dict[tuple[str, str], dict[str, Any]] = {}
@@ -45,6 +45,6 @@ def delays(system: LocalSystem) -> dict[str, Any]:
     return {**counts, "chains": worst[:CHAINS]}
 
 
-def figures(system: LocalSystem) -> dict[str, Any]:
+def figures(system: System) -> dict[str, Any]:
     """Everything, for comparing."""
     return {"carriers": carriers(system), "delays": delays(system)}

@@ -29,6 +29,8 @@ UNSEEN: dict[str, Any] = {
 class InheritedDelays(grete.StreamTask):
     """Keeps a state per aircraft in the store `aircraft`; writes a record per flight to `local.inherited-delays`."""
 
+    output = "local.inherited-delays"
+
     def init(self, context: grete.TaskContext) -> None:
         self._aircraft = context.store("aircraft")
 
@@ -44,7 +46,7 @@ class InheritedDelays(grete.StreamTask):
         after = follow(before, flight, envelope.timestamp_ms)
         if tail:
             self._aircraft.put(tail, after)
-        collector.send("local.inherited-delays", report(flight, after), key=tail)
+        collector.send(self.output, report(flight, after), key=tail)
 
 
 def follow(before: dict[str, Any], flight: dict[str, Any], scheduled_ms: int) -> dict[str, Any]:

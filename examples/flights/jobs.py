@@ -8,8 +8,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
+
+from places import Place
 
 from grete.assembly import open_job
 from grete.checkpoint.names import checkpoint_log_name
@@ -17,9 +18,7 @@ from grete.checkpoint.task_commit import read_commits
 from grete.cli.progress import Progress
 from grete.errors import HeldByOther
 from grete.model.ids import JobId
-from grete.systems.local import LocalSystem
 
-HERE = Path(__file__).resolve().parent
 JOBS = ("inherited-delays", "carriers")
 _POLL_S = 0.5
 
@@ -27,10 +26,10 @@ _POLL_S = 0.5
 class DemoJob:
     """One of the two. A demo that was killed may have left it running: that run is waited for, then it goes on."""
 
-    def __init__(self, name: str, system: LocalSystem) -> None:
+    def __init__(self, name: str, place: Place) -> None:
         self.name = name
         self.exit_code: int | None = None
-        self._system = system
+        self._place = place
         self._process: subprocess.Popen[bytes] | None = None
 
     def step(self) -> None:
@@ -47,12 +46,13 @@ class DemoJob:
             self.exit_code = code
 
     def _start_if_free(self) -> None:
-        with open_job(JobId(self.name), must_exist=False) as handle:
+        config = self._place.config(self.name)
+        with open_job(JobId(self.name), config, must_exist=False) as handle:
             if handle.holder() is not None:
                 return
         command = [sys.executable, "-m", "grete.cli.main", "run", "--until-drained", "--quiet"]
         self._process = subprocess.Popen(
-            [*command, "--config", str(HERE / f"{self.name}.properties")],
+            [*command, *self._place.words(self.name)],
             stdin=subprocess.DEVNULL,
             process_group=0,  # Ctrl-C reaches the demo, which passes it on once
         )
@@ -64,7 +64,7 @@ class DemoJob:
 
     def covered(self) -> int:
         """How many input records its checkpoints cover."""
-        log = self._system.checkpoint_log(checkpoint_log_name(JobId(self.name)))
+        log = self._place.system.checkpoint_log(checkpoint_log_name(JobId(self.name)))
         commits = read_commits(log.read())
         return sum(int(offset) + 1 for commit in commits.values() for offset in commit.offsets.values())
 

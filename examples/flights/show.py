@@ -7,23 +7,24 @@ from itertools import groupby
 from pathlib import Path
 
 from figures import carriers, delays
+from places import Place
 
 from grete.assembly import JobHandle, open_job
 from grete.cli.output import print_table
 from grete.model.ids import JobId
-from grete.systems.local import LocalSystem
 
 
-def show_figures(system: LocalSystem) -> None:
+def show_figures(place: Place) -> None:
     """The carrier table and the worst chains."""
-    print("\nCarriers, from the DataFrame pipeline (local.carriers)")
+    system = place.system
+    print(f"\nCarriers, from the DataFrame pipeline ({place.name}.carriers)")
     names = ("flights", "cancelled", "mean_arr_delay", "max_arr_delay")
     print_table(
         ("carrier", "flights", "cancelled", "mean arrival delay", "max"),
         [(carrier, *(record[name] for name in names)) for carrier, record in carriers(system).items()],
     )
     found = delays(system)
-    print("\nWorst chains of inherited delays, from the stateful StreamTask (local.inherited-delays)")
+    print(f"\nWorst chains of inherited delays, from the stateful StreamTask ({place.name}.inherited-delays)")
     print_table(
         ("aircraft", "late in a row", "minutes", "from", "to"),
         [tuple(chain.values()) for chain in found["chains"]],
@@ -34,10 +35,10 @@ def show_figures(system: LocalSystem) -> None:
     )
 
 
-def show_jobs(names: Sequence[str]) -> None:
+def show_jobs(names: Sequence[str], place: Place) -> None:
     """Each job's model and checkpoints, a line a task."""
     for name in names:
-        with open_job(JobId(name)) as handle:
+        with open_job(JobId(name), place.config(name)) as handle:
             _show_job(name, handle)
 
 
@@ -63,10 +64,11 @@ def _show_job(name: str, handle: JobHandle) -> None:
         )
 
 
-def show_places(home: Path) -> None:
+def show_places(home: Path, place: Place) -> None:
     """Where everything is."""
     print(f"\nEverything is in {home} (GRETE_HOME):")
-    print("  local/coordinator.db  the jobs' coordinator streams: configuration, job model, history")
-    print("  local/streams.db      input, outputs, changelogs and checkpoints, committed together")
+    for line in place.shown:
+        print(line)
     print("  jobs/                 store files (a cache of the changelogs), Spark's checkpoints, logs")
-    print("Look around: .venv/bin/grete status, .venv/bin/grete checkpoint show --job carriers")
+    if place.name == "local":
+        print("Look around: .venv/bin/grete status, .venv/bin/grete checkpoint show --job carriers")

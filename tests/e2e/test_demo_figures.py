@@ -125,12 +125,15 @@ def delay_figures(flights: list[Row]) -> dict[str, Any]:
 # --- the demo, and killing it ---
 
 
-def start(home: Path) -> subprocess.Popen[bytes]:
+def start(home: Path, *words: str) -> subprocess.Popen[bytes]:
     """Its output goes to a file: what a killed demo leaves running must not block on a pipe, nor break it."""
     home.mkdir(exist_ok=True)
     with (home / "demo.txt").open("w") as output:
         return subprocess.Popen(
-            [sys.executable, str(DEMO)], env=environment(home), stdout=output, stderr=subprocess.STDOUT
+            [sys.executable, str(DEMO), *words],
+            env=environment(home),
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
 
 
@@ -138,15 +141,15 @@ def environment(home: Path) -> dict[str, str]:
     return {**os.environ, "GRETE_HOME": str(home)}
 
 
-def finish(home: Path) -> str:
-    code = start(home).wait(timeout=600)
+def finish(home: Path, *words: str) -> str:
+    code = start(home, *words).wait(timeout=600)
     text = (home / "demo.txt").read_text()
     assert code == 0, text
     return text
 
 
-def figures(home: Path) -> dict[str, Any]:
-    command = [sys.executable, str(DEMO), "--figures"]
+def figures(home: Path, *words: str) -> dict[str, Any]:
+    command = [sys.executable, str(DEMO), "--figures", *words]
     shown = subprocess.run(command, env=environment(home), stdout=subprocess.PIPE, check=True, timeout=120)
     found: dict[str, Any] = json.loads(shown.stdout)
     return found
@@ -220,3 +223,12 @@ def test_killed_while_loading_while_running_and_alone_the_demo_ends_with_the_rig
     again = finish(tmp_path)
     assert "Nothing is new" in again
     assert figures(tmp_path) == expected
+
+
+def test_on_kafka_the_demo_has_the_same_figures(tmp_path: Path) -> None:
+    assert "Nothing is new" not in finish(tmp_path, "--kafka")
+    flights = rows()
+    assert figures(tmp_path, "--kafka") == {
+        "carriers": carrier_figures(flights),
+        "delays": delay_figures(flights),
+    }

@@ -1,0 +1,91 @@
+"""Where the demo runs: on the embedded system, or on a Kafka broker that it starts for itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from load import load
+from load_kafka import load_topic
+
+from grete.clock import SystemClock
+from grete.config.load import load as load_config
+from grete.systems.base import System
+from grete.systems.factory import open_system
+from grete.systems.local import LocalSystem
+
+HERE = Path(__file__).resolve().parent
+BROKER = "GRETE_DEMO_KAFKA"
+Load = Callable[[Callable[[int], None]], int]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A system and what is special about it. `files` are the configuration of a job there."""
+
+    name: str
+    system: System
+    load: Load
+    files: Callable[[str], Sequence[Path]]
+    shown: Sequence[str]
+
+    def words(self, job: str) -> list[str]:
+        """What `grete run` is told for a job."""
+        return [word for file in self.files(job) for word in ("--config", str(file))]
+
+    def config(self, job: str) -> dict[str, str]:
+        """The job's configuration, for finding its coordinator stream."""
+        return load_config([str(file) for file in self.files(job)], {})
+
+
+@contextmanager
+def embedded(home: Path) -> Iterator[Place]:
+    """SQLite files in the home."""
+    shown = (
+        "  local/coordinator.db  the jobs' coordinator streams: configuration, job model, history",
+        "  local/streams.db      input, outputs, changelogs and checkpoints, committed together",
+    )
+    with closing(LocalSystem(home / "local", SystemClock())) as system:
+        yield Place(
+            "local", system, lambda show: load(system, show), lambda job: [HERE / f"{job}.properties"], shown
+        )
+
+
+@contextmanager
+def on_kafka(home: Path) -> Iterator[Place]:
+    """A broker of one node in the home, for as long as the demo runs."""
+    from grete.testing.kafka_broker import KafkaCluster
+
+    broker = KafkaCluster(home / "broker")
+    print(f"Starting a Kafka broker in {home / 'broker'}", file=sys.stderr, flush=True)
+    broker.start()
+    try:
+        os.environ[BROKER] = broker.bootstrap
+        config = {
+            "systems.kafka.samza.factory": "kafka",
+            "systems.kafka.producer.bootstrap.servers": broker.bootstrap,
+            "systems.kafka.default.stream.replication.factor": "1",
+            "systems.kafka.default.stream.retention.ms": "-1",  # flights of 2013 are too old for a broker's default
+            "task.checkpoint.replication.factor": "1",
+        }
+        shown = (
+            f"  broker/  the topics of a broker that was at {broker.bootstrap}, and has ended with the demo:",
+            "           coordinator streams, input, outputs, changelogs and checkpoints",
+        )
+        with closing(open_system(config, "kafka", home, SystemClock())) as system:
+            yield Place(
+                "kafka",
+                system,
+                lambda show: load_topic(broker.bootstrap, system, show),
+                lambda job: (
+                    [HERE / f"{job}{end}.properties" for end in ("", "-on-kafka")]
+                    + [HERE / "kafka.properties"]
+                ),
+                shown,
+            )
+    finally:
+        broker.stop()
