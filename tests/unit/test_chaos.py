@@ -19,6 +19,8 @@ from grete.testing.chaos.components import Component, broker, command_of, descen
 from grete.testing.chaos.monkey import Monkey
 from grete.testing.chaos.own_job import KEYS, OwnJob
 
+HEADS = 2
+"""The first coin of this seed is heads: to be paused."""
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 
 
@@ -63,10 +65,10 @@ def test_some_of_those_that_may_be_paused_are_and_are_not_killed(
     sleepers: list[subprocess.Popen[bytes]],
 ) -> None:
     component = Component("sleeper", lambda: [p.pid for p in sleepers], may_pause=True)
-    monkey = Monkey(
-        [component], seed=1, clock=SystemClock(), pause_s=0.2
-    )  # the first coin of this seed is heads
-    assert monkey.strike() is not None
+    monkey = Monkey([component], seed=HEADS, clock=SystemClock(), pause_s=0.2)
+    struck = monkey.strike()
+    assert struck is not None
+    assert os.WIFSTOPPED(os.waitpid(struck.pid, os.WUNTRACED)[1])
     monkey.wait()
     assert [p.poll() for p in sleepers] == [None] * 3
 
