@@ -89,6 +89,26 @@ def test_a_stateful_job_beside_zookeeper(key: str, outcome: Outcome, says: str) 
     assert says in note.says + note.way_out
 
 
+def test_each_problem_is_told_once() -> None:
+    found = check(load_file(JOBS / "hubs.properties")).notes
+    blocking = {note.key for note in found if note.outcome is Outcome.BLOCKS}
+    assert blocking == {
+        "task.inputs",
+        "systems.archive.samza.factory",
+        "stores.latest.backup.factories",
+        "stores.profiles.side.inputs",
+    }
+
+
+def test_a_job_that_reads_event_hubs_keeps_its_logs_on_kafka() -> None:
+    ported = notes("hubs", **{"task.inputs": "hubs.readings", "task.checkpoint.system": "kafka"})
+    assert ported["systems.hubs.samza.factory"].outcome is Outcome.AS_IS
+    assert ported["task.checkpoint.system"].outcome is Outcome.AS_IS
+    assert (
+        notes("hubs", **{"task.inputs": "hubs.readings"})["task.checkpoint.system"].outcome is Outcome.BLOCKS
+    )
+
+
 @pytest.mark.parametrize(
     ("key", "says"),
     [

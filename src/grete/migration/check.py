@@ -139,9 +139,8 @@ def _refused(written: Mapping[str, str], found: Mapping[str, Note]) -> Notes:
     """What validation refuses beyond what is told already, each under the key that it names."""
     full = completed(written)
     for problem in validated(full).errors:
-        keys = [key for key in full if key in problem] or [
-            problem.partition(":")[0].partition("=")[0].strip()
-        ]
+        named = [key for key in {**full, **found} if key in problem]
+        keys = named or [problem.partition(":")[0].partition("=")[0].strip()]
         key = max(keys, key=len)
         if found.get(key) is not None and found[key].outcome is Outcome.BLOCKS:
             continue

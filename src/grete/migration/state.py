@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grete.config import aliases
+from grete.config.eventhubs import commits_beside
 from grete.config.stores import changelog_stream, changelog_system, store_names
 from grete.config.streams import commit_system, coordinator_system
 from grete.errors import ConfigError
@@ -138,7 +139,9 @@ def checkpoints(config: Mapping[str, str]) -> Notes:
 
 def _elsewhere(config: Mapping[str, str]) -> Notes:
     """A transaction is one cluster's, so checkpoints and changelogs are looked for where the inputs are."""
-    home = commit_system(config)
+    if not config.get("task.inputs", "").strip():
+        return
+    home = log_system(config)
     places = {"task.checkpoint.system": config.get("task.checkpoint.system") or _coordinator_system(config)}
     places |= {f"stores.{s}.changelog": changelog_system(s, config) or home for s in store_names(config)}
     for key, system in places.items():
@@ -152,6 +155,12 @@ def _elsewhere(config: Mapping[str, str]) -> Notes:
             f"on the cluster of the inputs, {home!r}, and are looked for there",
             f"copy the topic to the cluster of {home!r} with its partitions and keys while the job stands still",
         )
+
+
+def log_system(config: Mapping[str, str]) -> str:
+    """Where grete looks for checkpoints and changelogs: with the inputs, or beside them if they are on Event Hubs."""
+    home = commit_system(config)
+    return commits_beside(config, home) or home
 
 
 def _coordinator_system(config: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock
 from grete.config.completed import is_kafka
 from grete.config.stores import changelog_stream, store_names
-from grete.config.streams import commit_system, coordinator_system, default_offset
+from grete.config.streams import coordinator_system, default_offset
 from grete.coordinator.job_model import Calculated, Remembered, calculate, input_streams
 from grete.errors import ConfigError, WireError
 from grete.grouping.ssp import grouper_name
@@ -26,6 +26,7 @@ from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.locality import LocalityManager
 from grete.migration.note import Note, Notes, Outcome, Section
+from grete.migration.state import log_system
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets
 from grete.systems.factory import open_system
@@ -129,7 +130,7 @@ def _ends(
 
 
 def _checkpoints(config: Mapping[str, str], job: JobId, clock: Clock) -> Written:
-    system = commit_system(config)  # where grete looks; the check of the file says when Samza's are elsewhere
+    system = log_system(config)
     inspector = KafkaInspector(config, system, clock)
     name = checkpoint_log_name(job)
     if not is_kafka(config, system) or inspector.topic(name) is None:
@@ -226,7 +227,7 @@ def _start(
 def _changelogs(config: Mapping[str, str], job: JobId, calculated: Calculated, clock: Clock) -> Notes:
     needed = max(calculated.changelog.values(), default=-1) + 1
     for store in store_names(config):
-        system = commit_system(config)
+        system = log_system(config)
         name = changelog_stream(store, job, config)
         topic = KafkaInspector(config, system, clock).topic(name) if is_kafka(config, system) else None
         yield changelog(store, f"{system}.{name}", None if topic is None else topic.partitions, needed)
