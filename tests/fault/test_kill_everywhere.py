@@ -77,10 +77,12 @@ SMALL_BATCHES = {"task.max.records.per.batch": "50" if NIGHTLY else "400", **RET
 
 
 def test_every_point_is_met_by_one_campaign_or_another() -> None:
-    """Here, in test_submit.py, test_kill_commit.py, test_kill_rewind.py, test_kill_rebuild.py or test_operated.py."""
+    """Here, in test_submit.py, test_kill_commit.py, test_kill_rewind.py, test_kill_rebuild.py, test_operated.py or,
+    where executors commit, in test_kafka_job.py.
+    """
     inside_the_transaction = set(points("commit"))
     control = points("submit", "leader", "coordinator", "model", "history", "state", "launch")
-    control += points("checkpoint", "startpoint", "change", "log", "file")
+    control += points("executor", "checkpoint", "startpoint", "change", "log", "file")
     assert set(POINTS) == {*DRIVER, *EXECUTOR, *REBUILDING, *control}
     assert {*PIPELINE, *CHEAP} <= set(DRIVER)
     assert {name for name, _ in stream_task_points()} | inside_the_transaction == set(DRIVER)

@@ -33,6 +33,7 @@ CAMPAIGNS = {
     "test_kill_commit.py": ("commit", "log", "file", "checkpoint"),
     "test_kill_rewind.py": ("startpoint",),
     "test_operated.py": ("change",),
+    "test_kafka_job.py": ("executor",),
 }
 
 

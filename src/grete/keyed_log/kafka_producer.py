@@ -13,20 +13,10 @@ from confluent_kafka import KafkaException, Producer
 
 from grete.clock import Clock
 from grete.keyed_log.kafka_client import describe, is_final, reason_of
+from grete.keyed_log.outcome import NotWritten as NotWritten
+from grete.keyed_log.outcome import OutcomeUnknown as OutcomeUnknown
 
 _STEP_S = 5.0
-
-
-class NotWritten(Exception):
-    """The transaction did not happen and never will; trying again may help, unless `is_final`."""
-
-    def __init__(self, reason: str, *, is_final: bool = False) -> None:
-        super().__init__(reason)
-        self.is_final = is_final
-
-
-class OutcomeUnknown(Exception):
-    """The commit was sent and its answer did not come."""
 
 
 def not_written(error: KafkaException) -> NotWritten:

@@ -96,6 +96,8 @@ class BatchCommits:
         self._lineage = lineage
         self._commits = dict(commits)
         self._shut_down: set[int] = set()
+        self._log_end = -1 if spec.commit is None else spec.commit.log_end
+        self._slot_workers: dict[int, str] = {}
         self._changelogs = {store.changelog_stream for store in spec.stores}
         self._progress = {
             task.index: TaskProgress(
@@ -129,6 +131,8 @@ class BatchCommits:
             batch_id=batch_id,
             progress=self._progress,
             skip=frozenset(self._covered(batch_id) | self._shut_down),
+            log_end=self._log_end,
+            slot_workers=dict(self._slot_workers),
         )
 
     def _covered(self, batch_id: int) -> set[int]:
@@ -142,7 +146,7 @@ class BatchCommits:
         }
 
     def commit(self, reports: list[TaskReport], segments: list[SegmentWrite], batch_id: int) -> BatchOutcome:
-        """Commit what the tasks of the batch handed back, in one transaction.
+        """Commit what the tasks of the batch handed back, in one transaction; or take in what executors committed.
 
         Raises:
             Fenced, InDoubt, StorageFull: see TransactionalStore.commit; what is remembered here has not moved.
@@ -156,8 +160,12 @@ class BatchCommits:
             self._spec.tasks[index].name: self._task_commit(index, after, batch_id)
             for index, after in progress.items()
         }
-        ends = self._target.commit(segments, commits)
-        self._check_changelogs(progress, ends)
+        if self._spec.commit is None:
+            ends = self._target.commit(segments, commits)
+            self._check_changelogs(progress, ends)
+        else:
+            self._target.copy(commits)
+            self._remember(reports)
         self._progress.update(progress)
         self._commits.update(commits)
         for report in reports:
@@ -165,8 +173,20 @@ class BatchCommits:
         self._shut_down |= outcome.shutdown_tasks
         return outcome
 
+    def _remember(self, reports: list[TaskReport]) -> None:
+        """Who holds which slot, and up to where the checkpoint log is of batches before the next."""
+        self._log_end = max(self._log_end, *(report.committed_at for report in reports))
+        self._slot_workers |= {report.slot: report.worker for report in reports}
+
     def _advance(self, report: TaskReport) -> TaskProgress:
         before = self._progress[report.task]
+        if self._spec.commit is not None:
+            return replace(
+                before,
+                token=report.token,
+                store_positions={**before.store_positions, **report.positions},
+                last_offsets={**before.last_offsets, **report.last_offsets},
+            )
         positions = {
             name: position + report.changes.get(name, 0) for name, position in before.store_positions.items()
         }

@@ -113,7 +113,7 @@ class JobRun:
     ) -> Ended:
         lineage = self._choose_lineage(starting, "stream-task", stateful=False, commits=commits)
         spec = setup.runner_spec(self._assignment, self._system, self._home)
-        positions = setup.store_positions(spec, self._system)
+        positions = setup.store_positions(spec, self._system, commits)
         batch = StreamTaskBatch(spec, self._target(), lineage.id, resumed(commits, starting), positions)
         frame = self._source(spark, lineage, by_task=True)
         return self._run_query(spark, frame, batch.run, lineage, "append")

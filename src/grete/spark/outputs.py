@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -13,11 +13,8 @@ from grete.config.eventhubs import name_within
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.serdes import stream_serdes
+from grete.systems.access import Access
 from grete.systems.local_segments import join, records
-from grete.systems.partitioner import Partitioner
-
-PartitionCount = Callable[[str], int]
-PartitionerOf = Callable[[SystemStream], Partitioner]
 
 _PARTITION_CACHE_LIMIT = 200_000
 _SETTLE = 1_000
@@ -50,22 +47,16 @@ class _Buffer:
 class _Output:
     """One output stream as one task sees it."""
 
-    def __init__(
-        self,
-        stream: SystemStream,
-        name: str,
-        config: Mapping[str, str],
-        partitions: int,
-        partitioner: Partitioner,
-    ) -> None:
+    def __init__(self, stream: SystemStream, name: str, config: Mapping[str, str], access: Access) -> None:
         """`name` is what the container's system calls the stream."""
         self.name = name
         serdes = stream_serdes(stream, config)
         self.key_to_bytes = serdes.key.to_bytes
         self.message_to_bytes = serdes.message.to_bytes
-        self.partitions = partitions
+        self.partitions = access.partition_count(name)
+        self.largest = access.largest_record(name)
         self.buffers: dict[int, _Buffer] = {}
-        self._partitioner = partitioner
+        self._partitioner = access.partitioner(stream)
         self.buffer_of: dict[bytes | None, _Buffer] = {}
         """By key; remembered, because hashing in Python costs more than the rest of a send."""
 
@@ -93,14 +84,12 @@ class Collector:
         config: Mapping[str, str],
         default_system: str,
         task_index: int,
-        partition_count: PartitionCount,
-        partitioner_of: PartitionerOf,
+        access: Access,
     ) -> None:
         self._config = config
         self._system = default_system
         self._task_index = task_index
-        self._partition_count = partition_count
-        self._partitioner_of = partitioner_of
+        self._access = access
         self._outputs: dict[str, _Output] = {}
         self._marks: list[tuple[_Buffer, int]] | None = None
         self.timestamp_ms = 0
@@ -120,6 +109,11 @@ class Collector:
             output = self._open(stream)
         key_bytes = output.key_to_bytes(key)
         value = output.message_to_bytes(message)
+        if value is not None and len(value) > output.largest:
+            raise ValueError(
+                f"a message of {len(value)} bytes is larger than {stream} takes, which is {output.largest} for key "
+                f"and value; make it smaller, or raise max.message.bytes of the stream (and of its readers)"
+            )
         if partition is None:
             buffer = output.buffer_of.get(key_bytes)
             if buffer is None:
@@ -142,10 +136,7 @@ class Collector:
                 f"cannot send to {stream}: this job's tasks write to system {self._system!r} only, since outputs, "
                 f"state and checkpoints commit in one transaction of it"
             )
-        partitions = self._partition_count(name)
-        output = self._outputs[stream] = _Output(
-            parsed, name, self._config, partitions, self._partitioner_of(parsed)
-        )
+        output = self._outputs[stream] = _Output(parsed, name, self._config, self._access)
         return output
 
     def begin_message(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grete.diagnostics.streams import Telling
+from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition, TaskName
 
 
@@ -36,6 +37,16 @@ class StoreSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitSpec:
+    """How executors commit what they processed, on systems where they do. `log_end` is that of the checkpoint log."""
+
+    fence: Fence
+    checkpoint_log: str
+    grouper: str
+    log_end: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunnerSpec:
     """Everything a TaskRunner needs that does not change while the container lives.
 
@@ -58,6 +69,7 @@ class RunnerSpec:
     dead_letter_stream: str | None = None
     telling: Telling | None = None
     standby_directories: tuple[str, ...] = ()
+    commit: CommitSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +83,27 @@ class TaskProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """One micro-batch. Tasks in `skip` are covered by their checkpoints already, or were shut down."""
+    """One micro-batch. Tasks in `skip` are covered by their checkpoints already, or were shut down.
+
+    Where executors commit: nothing of this batch is in the checkpoint log up to `log_end`, and `slot_workers` says
+    which worker has committed last through each slot.
+    """
 
     lineage: str
     batch_id: int
     progress: Mapping[int, TaskProgress]
     skip: frozenset[int] = frozenset()
+    log_end: int = -1
+    slot_workers: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one attempt at a task's share of a batch did. `changes` counts changelog records by store."""
+    """What one attempt at a task's share of a batch did. `changes` counts changelog records by store.
+
+    Where executors commit it says, too, where the changelogs end now, up to which offset of the checkpoint log the
+    commit reaches, and who committed through which slot. One that is made of a commit that was found has no counts.
+    """
 
     task: int
     token: str
@@ -91,3 +113,7 @@ class TaskReport:
     dead_letters: int = 0
     shutdown_task: bool = False
     shutdown_all: bool = False
+    positions: Mapping[str, int] = field(default_factory=dict)
+    committed_at: int = -1
+    slot: int = -1
+    worker: str = ""

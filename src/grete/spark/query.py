@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from grete.errors import (
+    Fenced,
     GreteError,
     JobError,
     LogUnreachable,
@@ -145,6 +147,7 @@ _KINDS: dict[str, type[GreteError]] = {
     kind.__name__: kind for kind in (ProcessingError, LogUnreachable, StreamUnreachable, OffsetOutOfRange)
 }
 """What makes a difference to the container; whatever else executors raise ends it."""
+_FENCED = re.compile(r"epoch (\d+) of '(.*)' is fenced: epoch (\d+)")
 
 
 def executor_error(text: str) -> GreteError | None:
@@ -153,5 +156,8 @@ def executor_error(text: str) -> GreteError | None:
         head, marker, rest = line.partition(_MARKER)
         if marker and not head.strip().startswith("File"):
             name, _, message = rest.partition(": ")
+            fenced = _FENCED.search(message) if name == "Fenced" else None
+            if fenced is not None:
+                return Fenced(fenced[2], epoch=int(fenced[1]), seen=int(fenced[3]))
             return _KINDS.get(name, JobError)(message.strip())
     return None

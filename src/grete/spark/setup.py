@@ -12,21 +12,23 @@ from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
+from grete.config.commits import commit_groups
 from grete.config.eventhubs import keys_of_system, name_within
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
-from grete.config.streams import stream_property
+from grete.config.streams import EMBEDDED_SYSTEM, stream_property, system_kind
 from grete.diagnostics.streams import container_name, telling_of
 from grete.errors import ConfigError, StreamNotFound
 from grete.model.ids import SystemStream, TaskName
 from grete.spark.assignment import Assignment
 from grete.spark.batch_commits import CommitTarget
 from grete.spark.local_plan import SourceOptions
-from grete.spark.plan import RunnerSpec, StoreSpec, TaskSpec
+from grete.spark.plan import CommitSpec, RunnerSpec, StoreSpec, TaskSpec
 from grete.systems.base import StreamSpec, System
 from grete.systems.local import LocalSystem
 from grete.systems.local_housekeeping import Housekeeper, StreamPolicy
 
 _log = logging.getLogger("grete.container")
+_PARTITIONS_AT_MOST = 64
 _DEFAULT_GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 
 
@@ -88,7 +90,7 @@ def commit_target(
         store=system,
         fences=(assignment.fence,),
         checkpoint_log=checkpoint_log_name(assignment.job),
-        grouper=assignment.config.get("job.systemstreampartition.grouper.factory", _DEFAULT_GROUPER),
+        grouper=_grouper(assignment),
         now_ms=clock.wall_ms,
         copy_to=store,
     )
@@ -147,11 +149,23 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
         default_system=single_system(assignment),
         home=str(home),
         dead_letter_stream=dead_letters,
+        commit=_commit_spec(assignment, system),
         standby_directories=tuple(
             str(assignment.standby_directory(home, replica)) for replica in range(replicas - 1)
         ),
         telling=telling_of(config, assignment.job, container_name(assignment.container_id), home),
     )
+
+
+def _commit_spec(assignment: Assignment, system: System) -> CommitSpec | None:
+    if not system.commits_on_executors:
+        return None
+    name = checkpoint_log_name(assignment.job)
+    return CommitSpec(assignment.fence, name, _grouper(assignment), system.checkpoint_log(name).end())
+
+
+def _grouper(assignment: Assignment) -> str:
+    return assignment.config.get("job.systemstreampartition.grouper.factory", _DEFAULT_GROUPER)
 
 
 def housekeeping(assignment: Assignment, system: System, clock: Clock) -> Callable[[], object]:
@@ -203,24 +217,37 @@ def stores(assignment: Assignment, system: System) -> tuple[StoreSpec, ...]:
     return tuple(specs)
 
 
-def store_positions(spec: RunnerSpec, system: System) -> dict[int, dict[str, int]]:
-    """Where each task's changelogs end now: everything in them is committed, so that is the task's state."""
+def store_positions(
+    spec: RunnerSpec, system: System, commits: Mapping[TaskName, TaskCommit]
+) -> dict[int, dict[str, int]]:
+    """Where each task's changelogs end now: everything in them is committed, so that is the task's state.
+
+    What one offset behind the last commit's end is, is that commit's own mark, so the end stays where it was.
+    """
     ends = {store.name: system.offsets(store.changelog_stream) for store in spec.stores}
-    return {
-        task.index: {name: int(ends[name][task.changelog_partition].upcoming) for name in ends}
-        for task in spec.tasks
-    }
+
+    def position(task: TaskSpec, store: str) -> int:
+        end = int(ends[store][task.changelog_partition].upcoming)
+        commit = commits.get(task.name)
+        is_mark = system.has_gaps and commit is not None and commit.store_positions.get(store) == end - 1
+        return end - 1 if is_mark else end
+
+    return {task.index: {store: position(task, store) for store in ends} for task in spec.tasks}
 
 
 def source_options(
     assignment: Assignment, home: Path, starting_offsets: Mapping[str, int], *, by_task: bool
 ) -> SourceOptions:
-    """What the container reads; `by_task` for StreamTasks, whose tasks each get a Spark partition."""
+    """What the container reads; `by_task` for StreamTasks, whose tasks each get a Spark partition.
+
+    Where executors commit, there are no more Spark partitions than commit groups.
+    """
     config, ssps = assignment.config, assignment.ssps
     index = {ssp: i for i, ssp in enumerate(ssps)}
     tasks = tuple(tuple(index[ssp] for ssp in task.ssps) for task in assignment.tasks)
     window_ms = int(config.get("task.window.ms", "-1"))
     name = single_system(assignment)
+    commits_there = system_kind(config, name) != EMBEDDED_SYSTEM
     return SourceOptions(
         system=name,
         config=keys_of_system(config, name),
@@ -228,6 +255,7 @@ def source_options(
         ssps=tuple(str(ssp) for ssp in ssps),
         starting_offsets=dict(starting_offsets),
         tasks=tasks if by_task else None,
+        partitions_at_most=commit_groups(config) if by_task and commits_there else _PARTITIONS_AT_MOST,
         max_records=max_records(config),
         tick_ms=max(0, window_ms) if by_task else 0,
         bootstrap=tuple(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from grete.checkpoint.task_commit import TaskCommit
@@ -16,7 +17,7 @@ from grete.spark.batch_commits import BatchOutcome as BatchOutcome
 from grete.spark.batch_commits import CommitTarget as CommitTarget
 from grete.spark.plan import RunnerSpec
 from grete.spark.spark_log import SourceOffsets
-from grete.spark.task_runner import RESULT_SCHEMA, run_ranges
+from grete.spark.task_runner import RESULT_SCHEMA, Share, run_ranges
 
 
 class StreamTaskBatch:
@@ -40,7 +41,7 @@ class StreamTaskBatch:
         spec = self._spec
 
         def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return run_ranges(spec, plan, batches)
+            return run_ranges(spec, plan, _share(), batches)
 
         result = batch.mapInArrow(run_tasks, RESULT_SCHEMA).toArrow()
         failpoint("batch.after-run")
@@ -50,6 +51,12 @@ class StreamTaskBatch:
         outcome.commit_s = time.monotonic() - started_s
         failpoint("batch.after-commit")
         return outcome
+
+
+def _share() -> Share:
+    context = TaskContext.get()
+    assert context is not None, "Spark runs this on an executor"
+    return Share(context.partitionId(), is_repeated=context.attemptNumber() > 0)
 
 
 RunBatch = Callable[[DataFrame, int, SourceOffsets], BatchOutcome]

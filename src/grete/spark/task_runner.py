@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import repeat
 from operator import length_hint
 from typing import Any
@@ -27,9 +27,11 @@ from grete.model.ids import SystemStreamPartition
 from grete.spark.decoding import values_of
 from grete.spark.outputs import dead_letter
 from grete.spark.plan import BatchPlan, RunnerSpec, TaskProgress, TaskReport
+from grete.spark.task_result import Output, TaskResult
 from grete.spark.task_rows import TICK, rows_of
 from grete.spark.task_worker import TaskWorker, TaskWorkers
 from grete.spark.worker_logs import attach_logs, flush_logs, hurry_logs
+from grete.systems.local_segments import records
 
 RESULT_SCHEMA = "kind string, task int, stream string, partition int, count long, data binary"
 """Rows that go back to the driver: kind `o` output, `c` changelog, `r` report (JSON of TaskReport)."""
@@ -61,10 +63,57 @@ def _workers_for(spec: RunnerSpec) -> TaskWorkers:
 
 
 def run_ranges(
-    spec: RunnerSpec, plan: BatchPlan, ranges: Iterable[pa.RecordBatch]
+    spec: RunnerSpec, plan: BatchPlan, share: Share, ranges: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Process one Spark partition of the ranges that the source of the embedded system planned."""
-    return run_partition(spec, plan, rows_of(_workers_for(spec).access, spec.ssps, ranges, plan.skip))
+    """Process one Spark partition of the ranges that the source planned; commit it here if executors do."""
+    workers = _workers_for(spec)
+    if spec.commit is None:
+        return run_partition(spec, plan, rows_of(workers.access, spec.ssps, ranges, plan.skip))
+    return _reported(run_share(workers, plan, share, list(ranges)) for _ in range(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A Spark partition of a batch. `is_repeated` when Spark has tried it before."""
+
+    slot: int
+    is_repeated: bool = False
+
+
+def _reported(results: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        for result in results:
+            hurry_logs()
+            yield result
+            failpoint("executor.reported")
+    except BaseException:
+        flush_logs()
+        raise
+
+
+def run_share(
+    workers: TaskWorkers, plan: BatchPlan, share: Share, ranges: Sequence[pa.RecordBatch]
+) -> pa.RecordBatch:
+    """Process ranges and commit what came of them, unless an earlier attempt has; returns the reports."""
+    tasks = {task for batch in ranges for task in batch.column(0).to_pylist()} - plan.skip
+    reports = workers.commits.begin(plan, share.slot, tasks, is_repeated=share.is_repeated)
+    done = plan.skip | {report.task for report in reports}
+    runs: list[tuple[TaskRun, TaskResult]] = []
+    workers.make_room(len(tasks))
+    try:
+        for index, slices in _by_task(rows_of(workers.access, workers.spec.ssps, ranges, done)):
+            run = TaskRun(workers.worker(index), plan.progress.get(index, TaskProgress()), workers.spec)
+            runs.append((run, run.process(slices)))
+        reports += workers.commits.finish(plan, share.slot, [result for _, result in runs])
+    except BaseException:
+        for index in tasks:
+            workers.drop(index)
+        raise
+    tokens = {report.token for report in reports}
+    for run, result in runs:
+        if result.report.token in tokens:
+            run.succeeded()
+    return _result([report_row(report) for report in reports])
 
 
 def run_partition(
@@ -95,6 +144,10 @@ def run_tasks(workers: TaskWorkers, plan: BatchPlan, batches: Iterable[pa.Record
         except BaseException:
             workers.drop(index)
             raise
+    return _result(rows)
+
+
+def _result(rows: Sequence[ResultRow]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array(column, type=field.type)
@@ -145,7 +198,24 @@ class TaskRun:
         self._dead: list[tuple[bytes, int]] = []
 
     def execute(self, slices: Iterator[pa.RecordBatch]) -> Iterator[ResultRow]:
-        """Process every slice, then yield outputs, changelog and the report."""
+        """Process every slice, then yield outputs, changelog and the report, for the driver to commit."""
+        result = self.process(slices)
+        worker, index = self._worker, self._worker.task.index
+        for stream, partition, sent in result.outputs:
+            yield "o", index, stream, partition, sent.num_rows, worker.write(sent)
+        for change in result.changes:
+            count = change.records.num_rows
+            change.keep(self._token, self._progress.store_positions.get(change.store, 0) + count)
+            yield "c", index, change.stream, worker.task.changelog_partition, count, change.data
+        self.succeeded()
+        yield report_row(result.report)
+
+    def succeeded(self) -> None:
+        """What the task has in memory is what is committed, if this attempt is."""
+        self._worker.token = self._token
+
+    def process(self, slices: Iterator[pa.RecordBatch]) -> TaskResult:
+        """Process every slice; nothing of it is visible to anybody."""
         worker = self._worker
         task = worker.begin_batch(self._progress)
         for piece in slices:
@@ -156,15 +226,10 @@ class TaskRun:
                     self._process(task, ssp_index, rows)
                     worker.collector.settle()
         failpoint("task.after-process")
-        for stream, partition, records in worker.collector.take():
-            yield "o", worker.task.index, stream, partition, records.num_rows, worker.write(records)
-        yield from self._dead_letters()
-        changes = dict[str, int]()
-        for name, stream, count, data in worker.store_changes(self._token, self._progress):
-            changes[name] = count
-            yield "c", worker.task.index, stream, worker.task.changelog_partition, count, data
-        worker.token = self._token
-        yield "r", worker.task.index, "", 0, 0, orjson.dumps(asdict(self._report(changes)), option=_KEYS)
+        outputs = [*worker.collector.take(), *self._dead_letters()]
+        changes = list(worker.store_changes())
+        counts = {change.store: change.records.num_rows for change in changes}
+        return TaskResult(self._report(counts), self._progress, outputs, changes)
 
     def _report(self, changes: dict[str, int]) -> TaskReport:
         control = self._worker.control
@@ -237,7 +302,7 @@ class TaskRun:
     def _failure(self, ssp: SystemStreamPartition, offset: int, error: BaseException) -> ProcessingError:
         return ProcessingError(
             f"task {self._worker.task.name!r} could not process {ssp} offset {offset}: {error!r}; "
-            f"nothing of this batch was committed (task.poison.policy=dead-letter would set the message aside)"
+            f"nothing of it was committed (task.poison.policy=dead-letter would set the message aside)"
         )
 
     def _guarded(
@@ -262,14 +327,18 @@ class TaskRun:
             letter = dead_letter(worker.task.name, ssp, offset, key, value, repr(error))
             self._dead.append((letter, time_ms))
 
-    def _dead_letters(self) -> Iterator[ResultRow]:
+    def _dead_letters(self) -> Iterator[Output]:
         if not self._dead:
             return
         stream = str(self._spec.dead_letter_stream)
         partition = self._worker.task.index % self._worker.partition_count(stream)
         letters, times = zip(*self._dead, strict=True)
-        data = self._worker.pack([None] * len(letters), letters, times)
-        yield "o", self._worker.task.index, stream, partition, len(letters), data
+        yield stream, partition, records([None] * len(letters), letters, times)
+
+
+def report_row(report: TaskReport) -> ResultRow:
+    """A report as a row for the driver."""
+    return "r", report.task, "", 0, 0, orjson.dumps(asdict(report), option=_KEYS)
 
 
 _KEYS = orjson.OPT_NON_STR_KEYS

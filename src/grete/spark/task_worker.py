@@ -11,7 +11,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -21,14 +21,18 @@ from grete.errors import ConfigError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.serdes import StreamSerdes, store_serdes, stream_serdes
+from grete.spark.executor_commit import ExecutorCommits
 from grete.spark.outputs import Collector
 from grete.spark.plan import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
 from grete.spark.store_file import Change, ReadChanges, StoreFile
 from grete.spark.store_paths import store_identity, store_path
+from grete.spark.task_result import StoreChange
 from grete.spark.task_store import TaskStore
 from grete.spark.warm_copy import take_over
 from grete.systems.access import Access
 from grete.systems.factory import open_access
+from grete.systems.group import GroupAccess
+from grete.systems.local_segments import records
 
 _OPEN_TASKS_LIMIT = 256
 """Tasks kept open per worker; each costs a file handle per store."""
@@ -94,9 +98,7 @@ class TaskWorker:
         self._store_specs = {store.name: store for store in spec.stores}
         self.token = ""
         self.control = TaskControl()
-        self.collector = Collector(
-            spec.config, spec.default_system, task.index, access.partition_count, access.partitioner
-        )
+        self.collector = Collector(spec.config, spec.default_system, task.index, access)
         self.serdes: dict[int, StreamSerdes] = {
             index: stream_serdes(spec.ssps[index].system_stream, spec.config) for index in task.ssps
         }
@@ -168,16 +170,15 @@ class TaskWorker:
         """How many partitions a stream of the job's system has."""
         return self._access.partition_count(stream)
 
-    def store_changes(self, token: str, progress: TaskProgress) -> Iterator[tuple[str, str, int, bytes]]:
-        """(store, changelog stream, records, packed records) of each store that changed; kept pending in its file."""
+    def store_changes(self) -> Iterator[StoreChange]:
+        """What changed in each store that did."""
         now_ms = self._access.now_ms()
         for name, store in self.stores.items():
             changes = store.changes()
-            if not changes:
-                continue
-            data = self._access.pack(list(changes), list(changes.values()), [now_ms] * len(changes))
-            store.file.set_pending(token, progress.store_positions.get(name, 0) + len(changes), data)
-            yield name, self._store_specs[name].changelog_stream, len(changes), data
+            if changes:
+                made = records(list(changes), list(changes.values()), [now_ms] * len(changes))
+                stream = self._store_specs[name].changelog_stream
+                yield StoreChange(name, stream, made, self._access.write(made), store.file)
 
     def close(self) -> None:
         """Let the instance close and release the files."""
@@ -199,16 +200,31 @@ class TaskWorkers:
         self.spec = spec
         self.access = access or open_access(spec.config, spec.default_system, Path(spec.home), SystemClock())
         self._open: OrderedDict[int, TaskWorker] = OrderedDict()
+        self._commits: ExecutorCommits | None = None
+        self._limit = _OPEN_TASKS_LIMIT
+
+    @property
+    def commits(self) -> ExecutorCommits:
+        """What commits for this worker's tasks, on systems where executors do."""
+        if self._commits is None:
+            assert self.spec.commit is not None, "the driver commits"
+            access = cast("GroupAccess", self.access)  # the system said that executors commit
+            self._commits = ExecutorCommits(self.spec, self.spec.commit, access, SystemClock())
+        return self._commits
 
     def worker(self, index: int) -> TaskWorker:
         """The task's worker, opened when necessary."""
         worker = self._open.pop(index, None)
         if worker is None:
-            while len(self._open) >= _OPEN_TASKS_LIMIT:
+            while len(self._open) >= self._limit:
                 self._open.popitem(last=False)[1].close()
             worker = TaskWorker(self.spec, self.spec.tasks[index], self.access)
         self._open[index] = worker
         return worker
+
+    def make_room(self, tasks: int) -> None:
+        """So many tasks are to be open at the same time, since they are committed together."""
+        self._limit = max(_OPEN_TASKS_LIMIT, tasks)
 
     def drop(self, index: int) -> None:
         """Forget a task whose attempt failed; the next attempt opens it afresh."""
@@ -223,6 +239,8 @@ class TaskWorkers:
         """Close every task."""
         while self._open:
             self._open.popitem()[1].close()
+        if self._commits is not None:
+            self._commits.close()
         self.access.close()
 
 

@@ -188,6 +188,8 @@ class TransactionalStore(ABC):
 class System(SystemAdmin, TransactionalStore):
     """A system of a job: its streams, its commits and its checkpoint logs. Safe to use from several threads."""
 
+    commits_on_executors: bool = False
+    """Whether a batch of StreamTasks is committed where its tasks ran, by the system's Access (see systems.group)."""
     has_gaps: bool = False
     """Whether offsets of a partition are left out though no record was removed, as by marks of transactions."""
 

@@ -16,10 +16,18 @@ from confluent_kafka.admin import OffsetSpec
 
 from grete.clock import Clock
 from grete.config.commits import commit_groups, transaction_timeout_s
-from grete.errors import Fenced, InDoubt, LogError, StreamError, StreamNotFound
+from grete.errors import (
+    Fenced,
+    InDoubt,
+    LogError,
+    LogUnreachable,
+    StreamError,
+    StreamNotFound,
+    StreamUnreachable,
+)
 from grete.keyed_log.base import Fence
 from grete.keyed_log.kafka import KafkaKeyedLog
-from grete.keyed_log.kafka_client import KafkaConnection, describe, reason_of
+from grete.keyed_log.kafka_client import KafkaConnection, describe, is_temporary, reason_of
 from grete.keyed_log.kafka_producer import NotWritten, OutcomeUnknown
 from grete.keyed_log.kafka_settings import checkpoint_log_settings
 from grete.model.ids import SystemStream, SystemStreamPartition
@@ -51,6 +59,7 @@ def open_kafka_system(context: SystemContext) -> KafkaSystem:
 class KafkaSystem(System):
     """The topics of a Kafka cluster. Safe to use from several threads, and by many processes at once."""
 
+    commits_on_executors = True
     has_gaps = True
 
     def __init__(self, config: Mapping[str, str], name: str, clock: Clock) -> None:
@@ -111,7 +120,8 @@ class KafkaSystem(System):
         try:
             yield
         except KafkaException as error:
-            raise StreamError(
+            kind = StreamUnreachable if is_temporary(reason_of(error)) else StreamError
+            raise kind(
                 f"asking for offsets of {stream} in system {self.name!r}: {describe(reason_of(error))}"
             ) from error
 
@@ -263,9 +273,8 @@ class KafkaSystem(System):
                 except NotWritten as refusal:
                     writer.drop()
                     if refusal.is_final or self._clock.monotonic_s() >= deadline_s:
-                        raise LogError(
-                            f"nothing was committed in system {self.name!r}: {refusal}"
-                        ) from refusal
+                        kind = LogError if refusal.is_final else LogUnreachable
+                        raise kind(f"nothing was committed in system {self.name!r}: {refusal}") from refusal
                     self._clock.wait(threading.Event(), _RETRY_S)
                 except OutcomeUnknown as unknown:
                     raise InDoubt(transactional_id(group.fences[0].scope, DRIVER), str(unknown)) from unknown
@@ -323,7 +332,7 @@ class KafkaSystem(System):
         try:
             return self._reader(scope).stored()
         except NotWritten as error:
-            raise LogError(f"asking for the epoch of {scope!r}: {error}") from error
+            raise LogUnreachable(f"asking for the epoch of {scope!r}: {error}") from error
 
     def _reader(self, scope: str) -> FenceReader:
         with self._lock:

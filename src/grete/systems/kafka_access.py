@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from grete.clock import Clock
 from grete.config.commits import transaction_timeout_s
-from grete.errors import OffsetOutOfRange
-from grete.keyed_log.base import Fence
+from grete.errors import LogCorrupted, LogError, OffsetOutOfRange
+from grete.keyed_log.base import Fence, Record
 from grete.keyed_log.kafka_client import KafkaClients, KafkaConnection
 from grete.keyed_log.kafka_reader import LogReader
 from grete.keyed_log.kafka_settings import checkpoint_log_settings
+from grete.keyed_log.outcome import NotWritten
 from grete.model.ids import SystemStream
 from grete.systems.access import Change
 from grete.systems.base import SystemContext
@@ -53,6 +54,7 @@ class KafkaAccess:
         self._counts: dict[str, int] = {}
         self._configs: dict[str, Mapping[str, str]] = {}
         self._fences: dict[str, FenceReader] = {}
+        self._logs: dict[str, LogReader] = {}
 
     def partition_count(self, stream: str) -> int:
         """See Access."""
@@ -132,12 +134,22 @@ class KafkaAccess:
             self._transaction_timeout_s,
         )
 
-    def log_reader(self, log: str) -> LogReader:
-        """Reads a keyed log that is there; to be closed by the caller."""
-        return LogReader(KafkaClients(log, self._settings, self._clock), self._clock)
+    def settled_records(self, log: str, after: int) -> Iterator[Record]:
+        """See GroupAccess."""
+        if log not in self._logs:
+            self._logs[log] = LogReader(KafkaClients(log, self._settings, self._clock), self._clock)
+        reader = self._logs[log]
+        try:
+            yield from reader.records(after, reader.settled_end() - 1)
+        except LogCorrupted:
+            raise
+        except LogError as error:
+            raise NotWritten(str(error)) from error
 
     def close(self) -> None:
         """See Access."""
         self._ranges.close()
+        for log in self._logs.values():
+            log.close()
         for reader in self._fences.values():
             reader.close()

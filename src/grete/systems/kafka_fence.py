@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka import Producer
 
 from grete.clock import Clock
-from grete.errors import Fenced, LogError
+from grete.errors import Fenced, LogError, LogUnreachable
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.kafka import KafkaKeyedLog
 from grete.keyed_log.kafka_client import KafkaClients
@@ -129,7 +129,8 @@ class Fences:
             try:
                 list(pool.map(open_one, ids))
             except NotWritten as error:
-                raise LogError(f"the older processes could not be fenced: {error}") from error
+                kind = LogError if error.is_final else LogUnreachable
+                raise kind(f"the older processes could not be fenced: {error}") from error
 
     def close(self) -> None:
         """Release the log."""

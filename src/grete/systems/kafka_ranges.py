@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import OffsetSpec
 
 from grete.clock import Clock
-from grete.errors import OffsetOutOfRange, StreamError, StreamNotFound
+from grete.errors import OffsetOutOfRange, StreamError, StreamNotFound, StreamUnreachable
 from grete.keyed_log.kafka_client import KafkaConnection, describe, is_temporary, reason_of
 from grete.systems.local_segments import SPARSE_SCHEMA
 
@@ -66,7 +66,7 @@ class RangeReader:
         Raises:
             OffsetOutOfRange: `start` is below the oldest offset or above the upcoming one; names what is lost.
             StreamNotFound: no such partition.
-            StreamError: the brokers gave nothing for the whole timeout.
+            StreamUnreachable: the brokers gave nothing for the whole timeout.
         """
         if start >= end:
             return
@@ -80,7 +80,7 @@ class RangeReader:
                 deadline_s = self._clock.monotonic_s() + timeout_s
                 yield from self._take(seat, messages, (stream, partition), end)
             elif self._clock.monotonic_s() > deadline_s:
-                raise StreamError(
+                raise StreamUnreachable(
                     f"{stream} partition {partition}: no record at offset {seat.position} or later in "
                     f"{timeout_s:.0f} s, though the partition ends at {end} or later; are brokers up?"
                 )
@@ -105,7 +105,7 @@ class RangeReader:
             found = seat.consumer.consume(_CHUNK, _FIRST_POLL_S)
             return found or seat.consumer.consume(1, _POLL_S)
         except KafkaException as error:
-            raise StreamError(f"reading {key[0]}: {describe(reason_of(error))}") from error
+            raise StreamUnreachable(f"reading {key[0]}: {describe(reason_of(error))}") from error
 
     def _take(
         self, seat: _Seat, messages: list[Message], key: Partition, end: int
@@ -172,7 +172,9 @@ class RangeReader:
             oldest = self._connection.list_offsets({where: OffsetSpec.earliest()}, is_stable=True)[where]
             upcoming = self._connection.list_offsets({where: OffsetSpec.latest()}, is_stable=True)[where]
         except KafkaException as error:
-            raise StreamError(f"asking for the ends of {key[0]}: {describe(reason_of(error))}") from error
+            raise StreamUnreachable(
+                f"asking for the ends of {key[0]}: {describe(reason_of(error))}"
+            ) from error
         return oldest, upcoming
 
     def close(self) -> None:

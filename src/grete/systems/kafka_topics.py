@@ -16,7 +16,7 @@ from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, Resou
 from grete.clock import Clock
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
 from grete.config.streams import stream_property
-from grete.errors import ConfigError, StreamError, StreamNotFound
+from grete.errors import ConfigError, StreamError, StreamNotFound, StreamUnreachable
 from grete.keyed_log.kafka_client import KafkaConnection, describe, done, is_temporary, reason_of
 from grete.model.ids import JobId, SystemStream
 from grete.systems.base import StreamSpec
@@ -238,4 +238,5 @@ class Topics:
             self._clock.wait(never, _RETRY_S)
 
     def _failed(self, doing: str, error: KafkaException) -> StreamError:
-        return StreamError(f"{doing} in system {self._system!r}: {describe(reason_of(error))}")
+        kind = StreamUnreachable if is_temporary(reason_of(error)) else StreamError
+        return kind(f"{doing} in system {self._system!r}: {describe(reason_of(error))}")

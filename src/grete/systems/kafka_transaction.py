@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from grete.clock import Clock
-from grete.errors import StreamError
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.kafka_client import KafkaConnection, describe, is_final
 from grete.keyed_log.kafka_producer import NotWritten, TransactionalProducer, not_written
+from grete.systems.group import RecordTooLarge
 from grete.systems.kafka_fence import FenceReader
 
 OVERHEAD_BYTES = 128
@@ -28,18 +28,6 @@ _BATCH_BYTES = 512 * 1024
 _LARGEST_MESSAGE = 1_000_000_000
 
 Partition = tuple[str, int]
-
-
-class RecordTooLarge(StreamError):
-    """A record that its topic does not take; nothing was sent. `row` is its place among those that were given."""
-
-    def __init__(self, stream: str, partition: int, row: int, size: int, limit: int) -> None:
-        self.row = row
-        super().__init__(
-            f"a record of {size} bytes for {stream} partition {partition} is larger than the topic takes: its "
-            f"max.message.bytes leaves {limit} for key and value. Make it smaller, or raise max.message.bytes of "
-            f"topic {stream} (and of its readers)"
-        )
 
 
 def transaction_producer(
@@ -123,7 +111,12 @@ class GroupTransactions(TransactionalProducer):
         )
         largest = pc.max(sizes).as_py()
         if largest is not None and largest > limit:
-            raise RecordTooLarge(stream, partition, pc.index(sizes, largest).as_py(), largest, limit)
+            raise RecordTooLarge(
+                f"a record of {largest} bytes for {stream} partition {partition} is larger than the topic takes: its "
+                f"max.message.bytes leaves {limit} for key and value. Make it smaller, or raise max.message.bytes of "
+                f"topic {stream} (and of its readers)",
+                pc.index(sizes, largest).as_py(),
+            )
 
     def begin(self) -> None:
         """Begin a transaction.

@@ -94,7 +94,7 @@ class ContainerUnderTest:
         setup.create_outputs(assignment, system)
         spec = setup.runner_spec(assignment, system, home)
         lineage = f"{assignment.container_id}-{assignment.epoch}{opening}"
-        positions = setup.store_positions(spec, system)
+        positions = setup.store_positions(spec, system, commits)
         self._commits = BatchCommits(spec, target, lineage, resumed(commits, starting), positions)
         wanted = {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()}
         self._options = setup.source_options(assignment, home, wanted, by_task=True)

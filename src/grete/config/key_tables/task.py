@@ -173,7 +173,7 @@ COMMIT_GROUPS = Key(
 TRANSACTION_TIMEOUT = Key(
     "task.commit.transaction.timeout.ms",
     MILLISECONDS,
-    "60000",
+    "15000",
     _CONTAINER,
     "On Kafka: how long a transaction may take before the brokers abort it. An executor that stops in the middle of "
     "one holds readers of its outputs back for as long.",

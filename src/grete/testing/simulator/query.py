@@ -79,7 +79,7 @@ class QueryRun:
         lineage = self._choose_lineage({str(ssp): int(o) for ssp, o in starting.by_ssp.items()})
         yield Sleep()
         spec = setup.runner_spec(assignment, system, container.home)
-        positions = setup.store_positions(spec, system)
+        positions = setup.store_positions(spec, system, commits)
         batches = BatchCommits(spec, target, lineage.id, resumed(commits, starting), positions)
         options = setup.source_options(assignment, container.home, lineage.starting_offsets, by_task=True)
         self._workers = TaskWorkers(spec, _SharedAccess(self._world.system, self._clock))

@@ -1,0 +1,92 @@
+"""Systems whose transactions are the executors': what commits a share of a batch where it was processed.
+
+The embedded system has one file and one transaction for a whole batch, on the driver. A cluster of brokers takes a
+transaction from each executor; then the driver never sees a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from grete.errors import StreamError
+from grete.keyed_log.base import Entry, Fence, Record
+from grete.keyed_log.outcome import NotWritten as NotWritten
+from grete.keyed_log.outcome import OutcomeUnknown as OutcomeUnknown
+from grete.systems.access import Access
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class RecordTooLarge(StreamError):
+    """A record that its stream does not take; nothing was sent. `row` is its place among those that were given."""
+
+    def __init__(self, message: str, row: int) -> None:
+        self.row = row
+        super().__init__(message)
+
+
+class Transactions(Protocol):
+    """The transactions of one slot of a scope; only who opened it last can commit. Used by one thread.
+
+    The order is `begin`, `send`, `settle`, `send_entries`, `settle`, `commit`; `abort` instead after an error.
+    """
+
+    @property
+    def is_open(self) -> bool:
+        """Whether we hold the slot as far as we know."""
+
+    def open(self, deadline_s: float) -> None:
+        """Take the slot over. Afterwards no transaction of whoever had it is open, and none will be.
+
+        Raises:
+            Fenced: the scope has seen a higher epoch.
+            NotWritten: no answer in time.
+        """
+
+    def drop(self) -> None:
+        """Let the slot go; it is to be opened again before it is used."""
+
+    def fits(self, streams: Sequence[str]) -> None:
+        """Called before `open` with the streams that will be written; may drop the slot."""
+
+    def check_sizes(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
+        """Raises RecordTooLarge for the first record that the stream does not take."""
+
+    def begin(self) -> None:
+        """Begin a transaction, or raise NotWritten."""
+
+    def send(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
+        """Hand over records of one partition, in order, or raise NotWritten."""
+
+    def settle(self, deadline_s: float) -> Mapping[tuple[str, int], int]:
+        """Wait until everything is stored; the offset after the last record of each partition. Raises NotWritten."""
+
+    def send_entries(self, topic: str, entries: Sequence[Entry], now_ms: int) -> None:
+        """Hand over records of a keyed log, or raise NotWritten."""
+
+    def abort(self, deadline_s: float) -> None:
+        """Undo the transaction."""
+
+    def commit(self, deadline_s: float) -> None:
+        """Make it durable and visible.
+
+        Raises:
+            NotWritten: it never will be.
+            OutcomeUnknown: it may be; the slot must be opened again before anything else.
+        """
+
+
+class GroupAccess(Access, Protocol):
+    """An access whose executors commit."""
+
+    def group(self, fence: Fence, slot: int) -> Transactions:
+        """The transactions of one slot of the fence's scope, not opened yet."""
+
+    def settled_records(self, log: str, after: int) -> Iterator[Record]:
+        """The records of a keyed log above `after`, up to now: what was open when this was called is decided.
+
+        Raises:
+            NotWritten: it was not decided in time, or there was no answer.
+        """

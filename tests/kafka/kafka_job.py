@@ -1,0 +1,210 @@
+"""A StreamTask job on a broker without Spark: one container, its driver and as many workers as a test wants."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Producer, TopicPartition
+
+import grete
+from grete.checkpoint.offset_manager import resumed, starting_offsets
+from grete.clock import SystemClock
+from grete.keyed_log.kafka_client import KafkaConnection
+from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
+from grete.spark import setup
+from grete.spark.assignment import AssignedTask, Assignment
+from grete.spark.batch_commits import BatchCommits, BatchOutcome, sort_out
+from grete.spark.local_plan import LocalPlan, is_tick, range_rows, task_groups
+from grete.spark.plan import BatchPlan
+from grete.spark.rewind import apply_startpoints
+from grete.spark.task_runner import Share, run_share
+from grete.spark.task_worker import TaskWorkers
+from grete.systems.base import StreamSpec
+from grete.systems.factory import open_system
+from grete.systems.kafka import KafkaSystem
+
+KEYS = 7
+
+
+class Counter(grete.StreamTask):
+    """Counts each key; every output says which count it is, so loss and duplication show."""
+
+    def init(self, context: grete.TaskContext) -> None:
+        self.counts = context.store("counts")
+        self.out = context.config["test.out"]
+
+    def process(
+        self,
+        envelope: grete.IncomingMessageEnvelope,
+        collector: grete.MessageCollector,
+        coordinator: grete.TaskCoordinator,
+    ) -> None:
+        count = (self.counts.get(envelope.key) or 0) + 1
+        self.counts.put(envelope.key, count)
+        message = {"count": count} if envelope.message is None else {"count": count, **envelope.message}
+        collector.send(self.out, message, key=envelope.key)
+
+
+class Job:
+    """Streams of its own on a shared broker."""
+
+    def __init__(
+        self, bootstrap: str, home: Path, *, partitions: int = 2, config: Mapping[str, str] | None = None
+    ) -> None:
+        self.mark = uuid.uuid4().hex[:8]
+        self.home = home
+        self.partitions = partitions
+        self.input, self.output = f"in-{self.mark}", f"out-{self.mark}"
+        self.job = JobId(f"counter-{self.mark}", "1")
+        self.config = {
+            "job.name": self.job.name,
+            "systems.kafka.samza.factory": "kafka",
+            "systems.kafka.producer.bootstrap.servers": bootstrap,
+            "systems.kafka.default.stream.replication.factor": "1",
+            "systems.kafka.samza.offset.default": "oldest",
+            "systems.kafka.samza.key.serde": "string",
+            "systems.kafka.samza.msg.serde": "json",
+            "task.checkpoint.replication.factor": "1",
+            "task.class": f"{__name__}:Counter",
+            "task.outputs": f"kafka.{self.output}",
+            "task.commit.groups": "2",
+            "test.out": f"kafka.{self.output}",
+            "stores.counts.factory": "grete.store.sqlite",
+            **(config or {}),
+        }
+        self.system = self.open()
+        self.system.create_stream(StreamSpec(self.input, partitions))
+        self.system.create_stream(StreamSpec(self.changelog, partitions, compacted=True))
+        self._producer = Producer({"bootstrap.servers": bootstrap})
+        self._connection = KafkaConnection({"bootstrap.servers": bootstrap}, 20.0, SystemClock())
+        self.sent = 0
+
+    @property
+    def changelog(self) -> str:
+        return f"{self.job}-counts-changelog"
+
+    def open(self) -> KafkaSystem:
+        made = open_system(self.config, "kafka", self.home, SystemClock())
+        assert isinstance(made, KafkaSystem)
+        return made
+
+    def send(self, key: str, value: bytes = b"{}", partition: int | None = None) -> None:
+        self._producer.produce(
+            self.input, value, key, hash(key) % self.partitions if partition is None else partition
+        )
+        assert self._producer.flush(30) == 0
+
+    def fill(self, records: int) -> None:
+        for number in range(self.sent, self.sent + records):
+            key = number % KEYS
+            self._producer.produce(self.input, b"{}", f"key{key}", key % self.partitions)
+        assert self._producer.flush(30) == 0
+        self.sent += records
+
+    def records(self, stream: str) -> Iterator[dict[str, Any]]:
+        """Every committed one; a commit is durable when it returns, and its marks follow a moment later."""
+        partitions = [TopicPartition(stream, p) for p in range(self.system.partition_count(stream))]
+        ends = self._connection.ends(partitions, is_stable=False)
+        while any(
+            self._connection.ends(partitions, is_stable=True)[where] < end for where, end in ends.items()
+        ):
+            time.sleep(0.01)
+        for where, end in ends.items():
+            for _, batch in self.system.read(stream, where.partition, 0, end):
+                yield from batch.to_pylist()
+
+    def counts(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for record in self.records(self.output):
+            found.setdefault(record["key"].decode(), []).append(json.loads(record["value"])["count"])
+        return found
+
+    def assert_exactly_once(self) -> None:
+        expected = {
+            f"key{key}": list(range(1, len(range(key, self.sent, KEYS)) + 1))
+            for key in range(min(KEYS, self.sent))
+        }
+        assert self.counts() == expected
+
+    def assignment(self, epoch: int, **more: Any) -> Assignment:
+        tasks = tuple(
+            AssignedTask(TaskName(f"Partition {p}"), (SystemStreamPartition("kafka", self.input, p),), p)
+            for p in range(self.partitions)
+        )
+        return Assignment(self.job, ContainerId("0"), epoch, self.config, tasks, **more)
+
+    def container(self, epoch: int, lineage: str = "one", assignment: Assignment | None = None) -> Container:
+        return Container(self, assignment or self.assignment(epoch), lineage)
+
+    def close(self) -> None:
+        self.system.close()
+
+
+class Container:
+    """One incarnation of the driver."""
+
+    def __init__(self, job: Job, assignment: Assignment, lineage: str) -> None:
+        self.system = job.open()
+        self.system.raise_fence([assignment.fence])
+        target = setup.commit_target(assignment, self.system, SystemClock())
+        before = setup.committed(assignment, self.system)
+        commits = apply_startpoints(assignment, self.system, target, before)
+        starting = starting_offsets(
+            {task.name: task.ssps for task in assignment.tasks},
+            {task: commit.offsets for task, commit in commits.items()},
+            assignment.config,
+            {"kafka": self.system},
+        )
+        setup.create_outputs(assignment, self.system)
+        self.spec = setup.runner_spec(assignment, self.system, job.home)
+        positions = setup.store_positions(self.spec, self.system, commits)
+        self.commits = BatchCommits(self.spec, target, lineage, resumed(commits, starting), positions)
+        wanted = {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()}
+        self.options = setup.source_options(assignment, job.home, wanted, by_task=True)
+        self.source = LocalPlan(self.options, self.system, SystemClock())
+        self.start = self.source.initial()
+        self.batch_id = 0
+
+    def worker(self) -> TaskWorkers:
+        return TaskWorkers(self.spec)
+
+    def plan(self) -> PlannedBatch:
+        end = self.source.next(self.start, rows=None)
+        groups = list(task_groups(self.options, self.start, end))
+        rows = [range_rows(group, tick=is_tick(self.start, end)) for group in groups]
+        return PlannedBatch(self, self.commits.plan(self.batch_id), rows, end)
+
+    def run(self, worker: TaskWorkers) -> BatchOutcome:
+        """One batch, every slot by the same worker."""
+        batch = self.plan()
+        return batch.commit([row for slot in range(len(batch.shares)) for row in batch.attempt(worker, slot)])
+
+    def close(self) -> None:
+        self.system.close()
+
+
+class PlannedBatch:
+    """A batch on its way; `attempt` is what Spark starts, as often and wherever it likes."""
+
+    def __init__(self, container: Container, plan: BatchPlan, shares: list[pa.RecordBatch], end: Any) -> None:
+        self.container = container
+        self.plan = plan
+        self.shares = shares
+        self._end = end
+
+    def attempt(self, worker: TaskWorkers, slot: int, *, is_repeated: bool = False) -> list[dict[str, Any]]:
+        made = run_share(worker, self.plan, Share(slot, is_repeated), [self.shares[slot]])
+        rows: list[dict[str, Any]] = made.to_pylist()
+        return rows
+
+    def commit(self, rows: list[dict[str, Any]]) -> BatchOutcome:
+        outcome = self.container.commits.commit(*sort_out(rows), self.container.batch_id)
+        self.container.start = self._end
+        self.container.batch_id += 1
+        return outcome

@@ -1,0 +1,240 @@
+"""Batches committed by the executors that ran them, one transaction a slot: exactly once, whatever Spark repeats."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.kafka.kafka_job import Job
+
+from grete import failpoints
+from grete.errors import Fenced, LogError, ProcessingError
+from grete.model.startpoint import PendingStart, Startpoint, StartpointKind, StateChoice, StateRequest
+from grete.spark import setup
+from grete.testing.kafka_broker import KafkaCluster
+
+MakeJob = Callable[..., Job]
+
+
+@pytest.fixture
+def make_job(kafka: KafkaCluster, tmp_path: Path) -> Iterator[MakeJob]:
+    with ExitStack() as stack:
+
+        def make(**options: object) -> Job:
+            job = Job(kafka.bootstrap, tmp_path, **options)  # type: ignore[arg-type]
+            stack.callback(job.close)
+            return job
+
+        yield make
+
+
+def test_batches_follow_each_other(make_job: MakeJob) -> None:
+    job = make_job()
+    container = job.container(1)
+    worker = container.worker()
+    for _ in range(3):
+        job.fill(20)
+        assert container.run(worker).records == 20
+    job.assert_exactly_once()
+
+
+def test_the_next_container_goes_on_and_the_one_before_is_refused(make_job: MakeJob) -> None:
+    job = make_job()
+    job.fill(20)
+    old = job.container(1)
+    old_worker = old.worker()
+    old.run(old_worker)
+    job.fill(10)
+    late = old.plan()
+    new = job.container(2, lineage="two")
+    with pytest.raises(Fenced):
+        late.attempt(old_worker, 0)  # its id is open, and the brokers refuse it
+    with pytest.raises(Fenced):
+        late.attempt(old.worker(), 1)  # a worker that opens the id only now
+    assert new.run(new.worker()).records == 10
+    job.assert_exactly_once()
+
+
+def test_a_share_that_was_committed_and_not_reported_is_not_committed_again(make_job: MakeJob) -> None:
+    job = make_job()
+    container = job.container(1)
+    one, two = container.worker(), container.worker()
+    job.fill(20)
+    batch = container.plan()
+    batch.attempt(one, 0)  # the report is lost on its way
+    again = batch.attempt(two, 0, is_repeated=True)
+    rest = batch.attempt(one, 1)
+    batch.commit(again + rest)
+    job.fill(20)
+    container.run(two)
+    job.assert_exactly_once()
+
+
+def test_the_worker_that_committed_a_share_may_be_asked_for_it_again(make_job: MakeJob) -> None:
+    job = make_job()
+    container = job.container(1)
+    worker = container.worker()
+    for _ in range(2):
+        job.fill(20)
+        batch = container.plan()
+        batch.attempt(worker, 0)
+        batch.commit(batch.attempt(worker, 0, is_repeated=True) + batch.attempt(worker, 1))
+    job.assert_exactly_once()
+
+
+def test_an_attempt_that_was_taken_for_lost_and_comes_late_commits_nothing(make_job: MakeJob) -> None:
+    """It has not opened its id yet when its second attempt commits; it is no repeated one, and looks all the same."""
+    job = make_job()
+    container = job.container(1)
+    lost, second = container.worker(), container.worker()
+    job.fill(20)
+    batch = container.plan()
+    rows = batch.attempt(second, 0, is_repeated=True)
+    batch.attempt(lost, 0)
+    batch.commit(rows + batch.attempt(second, 1))
+    job.assert_exactly_once()
+
+
+def test_two_attempts_take_the_id_from_each_other_until_one_has_committed(make_job: MakeJob) -> None:
+    job = make_job(config={"task.commit.groups": "1"})
+    container = job.container(1)
+    one, two = container.worker(), container.worker()
+    job.fill(20)
+    container.run(one)
+    job.fill(20)
+    batch = container.plan()
+    batch.attempt(two, 0, is_repeated=True)
+    rows = batch.attempt(one, 0)  # believes that it holds the id; is refused, looks, and finds the commit
+    batch.commit(rows)
+    job.fill(20)
+    container.run(two)
+    job.assert_exactly_once()
+
+
+@pytest.mark.parametrize(
+    "point", ["executor.before-produce", "executor.flushed", "executor.before-commit", "executor.committed"]
+)
+def test_an_attempt_that_fails_anywhere_is_made_up_for(
+    make_job: MakeJob, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    job = make_job()
+    container = job.container(1)
+    worker, other = container.worker(), container.worker()
+    job.fill(20)
+    container.run(worker)
+    job.fill(20)
+    batch = container.plan()
+    monkeypatch.setattr(failpoints, "_armed", failpoints._parse(f"{point}:raise"))
+    with pytest.raises(LogError, match=point):
+        batch.attempt(worker, 0)
+    rows = batch.attempt(other, 0, is_repeated=True)
+    batch.commit(rows + batch.attempt(worker, 1))
+    job.fill(20)
+    container.run(worker)
+    job.assert_exactly_once()
+
+
+def test_a_batch_that_is_committed_in_part_is_finished_after_a_restart(make_job: MakeJob) -> None:
+    """Spark plans it again in the same lineage; the tasks that have committed take no part."""
+    job = make_job()
+    job.fill(40)
+    first = job.container(1)
+    batch = first.plan()
+    batch.attempt(first.worker(), 0)
+    second = job.container(2)
+    second.start = first.start
+    worker = second.worker()
+    assert second.run(worker).records < 40
+    job.fill(20)
+    second.run(worker)
+    job.assert_exactly_once()
+
+
+def test_stores_come_back_from_their_changelogs(make_job: MakeJob) -> None:
+    job = make_job()
+    job.fill(40)
+    one = job.container(1)
+    one.run(one.worker())
+    shutil.rmtree(job.home / "jobs")
+    job.fill(20)
+    two = job.container(2, lineage="two")
+    two.run(two.worker())
+    job.assert_exactly_once()
+
+
+def test_an_output_larger_than_its_topic_takes_names_its_message(make_job: MakeJob) -> None:
+    job = make_job()
+    job.config[f"streams.{job.output}.max.message.bytes"] = "20000"
+    job.fill(10)
+    job.send("key0", json.dumps({"filler": "x" * 20_000}).encode(), partition=1)
+    container = job.container(1)
+    with pytest.raises(
+        ProcessingError, match=rf"kafka.{job.input}.1 offset 4: .*larger than kafka.{job.output}"
+    ):
+        container.run(container.worker())
+    assert "key1" not in job.counts()  # the other slot has committed its share
+
+
+def test_a_poison_message_goes_to_the_dead_letters_in_the_same_transaction(make_job: MakeJob) -> None:
+    job = make_job(
+        config={"task.poison.policy": "dead-letter", "task.poison.dead-letter.stream": "kafka.dead"}
+    )
+    job.fill(10)
+    job.send("key0", b"{not json", partition=0)
+    container = job.container(1)
+    assert container.run(container.worker()).dead_letters == 1
+    [letter] = [json.loads(one["value"]) for one in job.records("dead") if job.input in one["value"].decode()]
+    assert letter["ssp"] == f"kafka.{job.input}.0"
+    job.assert_exactly_once()
+
+
+def test_stores_come_back_from_a_compacted_changelog(make_job: MakeJob) -> None:
+    """Shadowed records are gone, their offsets are gaps, and a file that was behind them is rebuilt or caught up."""
+    compact_at_once = {
+        "stores.counts.changelog.kafka.min.cleanable.dirty.ratio": "0.01",
+        "stores.counts.changelog.kafka.segment.ms": "100",
+        "stores.counts.changelog.min.compaction.lag.ms": "0",
+    }
+    job = make_job(config=compact_at_once)
+    container = job.container(1)
+    worker = container.worker()
+    batches = 0
+    while batches < 3 or len(list(job.records(job.changelog))) >= 7 * batches:
+        job.fill(14)
+        container.run(worker)
+        batches += 1
+        assert batches < 200, "the broker does not compact"
+    shutil.rmtree(job.home / "jobs")
+    job.fill(14)
+    two = job.container(2, lineage="two")
+    two.run(two.worker())
+    job.assert_exactly_once()
+
+
+def test_a_rewind_brings_the_stores_back_with_the_offsets(make_job: MakeJob) -> None:
+    """From a batch on everything is done again: the same outputs once more, from the same state."""
+    job = make_job()
+    one = job.container(1)
+    worker = one.worker()
+    job.fill(14)
+    one.run(worker)
+    then = setup.committed(job.assignment(1), job.system)
+    job.fill(14)
+    one.run(worker)
+    tasks = []
+    for task in job.assignment(2).tasks:
+        commit = then[task.name]
+        starts = {
+            ssp: Startpoint(StartpointKind.SPECIFIC, 5, str(int(commit.offsets[ssp]) + 1))
+            for ssp in task.ssps
+        }
+        request = StateRequest(StateChoice.RESTORE, 5, commit.store_positions)
+        tasks.append(replace(task, pending=PendingStart(starts, request)))
+    two = job.container(2, lineage="two", assignment=replace(job.assignment(2), tasks=tuple(tasks)))
+    two.run(two.worker())
+    assert job.counts() == {f"key{key}": [1, 2, 3, 4, 3, 4] for key in range(7)}
