@@ -7,8 +7,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from grete.assembly.replaced_inputs import replaced_inputs
 from grete.checkpoint.legacy_changelog import legacy_mapping, note_migration
 from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock
 from grete.config.current import in_current_words
 from grete.config.fingerprint import digest, fingerprint
@@ -18,9 +20,11 @@ from grete.config.streams import commit_system
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Calculated, Remembered, calculate, input_streams
 from grete.coordinator.state import ContainerSpec
+from grete.errors import JobError
 from grete.failpoints import failpoint
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.input_streams import input_records
 from grete.metadata.locality import LocalityManager
 from grete.model.ids import ContainerId, JobId, SystemStream
 from grete.model.job import ContainerModel, JobModel, TaskMode
@@ -40,6 +44,7 @@ class Plan:
 @dataclass(frozen=True, slots=True)
 class _WorkedOut:
     partitions: Mapping[SystemStream, int]
+    uids: Mapping[SystemStream, str]
     remembered: Remembered
     calculated: Calculated
     took_legacy_mapping: bool
@@ -64,7 +69,8 @@ class Planner:
         Raises:
             ConfigError: the configuration makes no model that the job could follow; nothing was written.
             StreamError: an input does not exist.
-            JobError: Samza's old form of the changelog mapping is there and cannot be read.
+            JobError: Samza's old form of the changelog mapping is there and cannot be read; or an input was deleted
+                and made anew, and nobody has said where to go on in it.
         """
         worked_out = self._work_out(config)
         calculated = worked_out.calculated
@@ -73,7 +79,7 @@ class Planner:
         if worked_out.took_legacy_mapping:
             note_migration(self._stream)
         records = assignment_records(calculated.model, worked_out.remembered)
-        TaskAssignments(self._stream).write(records)
+        TaskAssignments(self._stream).write([*records, *input_records(worked_out.uids)])
         failpoint("coordinator.model-persisted")
         self._create_changelogs(config, calculated)
         return Plan(dict(config), calculated.model, worked_out.partitions)
@@ -89,8 +95,16 @@ class Planner:
     def _work_out(self, config: Mapping[str, str]) -> _WorkedOut:
         self._open_systems(config)
         partitions = {s: self.systems[s.system].partition_count(s.stream) for s in input_streams(config)}
+        uids = {s: self.systems[s.system].stream_uid(s.stream) for s in partitions}
         assignments, mapping = TaskAssignments(self._stream), ChangelogMapping(self._stream)
         checkpoints = self.commit_system(config).checkpoint_log(checkpoint_log_name(self._job))
+        problems = list(
+            replaced_inputs(
+                self._stream, uids, config, lambda: read_commits(checkpoints.read()), self._clock.wall_ms()
+            )
+        )
+        if problems:
+            raise JobError("\n".join(problems))
         legacy = legacy_mapping(self._stream, checkpoints.read(), config, self._job)
         remembered = Remembered(
             assignments.read(),
@@ -100,7 +114,7 @@ class Planner:
             LocalityManager(self._stream).read_locality(),
         )
         calculated = calculate(config, partitions, remembered)
-        return _WorkedOut(partitions, remembered, calculated, bool(legacy))
+        return _WorkedOut(partitions, uids, remembered, calculated, bool(legacy))
 
     def _open_systems(self, config: Mapping[str, str]) -> None:
         for stream in input_streams(config):

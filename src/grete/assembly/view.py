@@ -29,6 +29,7 @@ from grete.keyed_log.base import KeyedLog
 from grete.metadata.container_requests import CONTAINER_REQUESTS, ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
+from grete.metadata.input_streams import read_input_uids
 from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
 from grete.metadata.startpoint_hand_over import AppliedTimes, StartpointHandOver
 from grete.model.ids import ContainerId, JobId, TaskName
@@ -116,6 +117,7 @@ class View:
             "run_id": self._run_id,
             "until_drained": self.until_drained,
             "config": dict(config),
+            "input_uids": {str(one): uid for one, uid in read_input_uids(self._stream).items()},
             "tasks": [
                 {
                     "name": task.name,

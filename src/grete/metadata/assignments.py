@@ -68,7 +68,7 @@ class TaskAssignments:
         latest = {(message_type, key): values for message_type, key, values in records}
         known = {
             (kind, key): message.values
-            for kind in (SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PARTITION)
+            for kind in {kind for kind, _ in latest}
             for key, message in self._stream.messages(kind).items()
         }
         changed = [

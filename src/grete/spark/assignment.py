@@ -9,7 +9,7 @@ from typing import Any
 
 from grete.errors import WireError
 from grete.model.fence import Fence
-from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
+from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
 from grete.model.startpoint import PendingStart, StateChoice, StateRequest
 from grete.wire import startpoint_json
@@ -34,7 +34,8 @@ class Assignment:
     """The container's share of the job model, with the epoch that fences its commits.
 
     `serial` numbers what the container was told to run; a higher one in the answer to a heartbeat means: read anew.
-    `until_drained` ends the container when what is there is consumed.
+    `until_drained` ends the container when what is there is consumed. `input_uids` tell the inputs that the job model
+    was made of from later ones of the same name.
     """
 
     job: JobId
@@ -44,6 +45,7 @@ class Assignment:
     tasks: tuple[AssignedTask, ...]
     serial: int = 0
     until_drained: bool = False
+    input_uids: Mapping[SystemStream, str] = field(default_factory=dict)
 
     @property
     def ssps(self) -> tuple[SystemStreamPartition, ...]:
@@ -91,6 +93,7 @@ def parse_assignment(document: Mapping[str, Any]) -> Assignment:
             tasks=tuple(sorted(tasks, key=lambda task: task.name)),
             serial=int(document.get("serial", 0)),
             until_drained=bool(document.get("until_drained", False)),
+            input_uids={SystemStream.parse(k): str(v) for k, v in document.get("input_uids", {}).items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise WireError(f"the coordinator's assignment is not understood: {error!r}") from error

@@ -67,6 +67,7 @@ class JobRun:
         assignment = self._assignment
         self._system.raise_fence([assignment.fence])
         failpoint("container.fence-raised")
+        setup.check_inputs(assignment, self._system)
         self._checkpoints = setup.checkpoint_store(assignment, self._clock, self._home)
         target = self._target()
         commits = apply_startpoints(

@@ -17,7 +17,7 @@ from grete.config.eventhubs import keys_of_system, name_within
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
 from grete.config.streams import EMBEDDED_SYSTEM, stream_property, system_kind
 from grete.diagnostics.streams import container_name, telling_of
-from grete.errors import ConfigError, StreamNotFound
+from grete.errors import ConfigError, StreamError, StreamNotFound
 from grete.model.ids import SystemStream, TaskName
 from grete.spark.assignment import Assignment
 from grete.spark.batch_commits import CommitTarget
@@ -45,6 +45,22 @@ def single_system(assignment: Assignment) -> str:
             f"task.inputs names {', '.join(systems) or 'none'}"
         )
     return systems[0]
+
+
+def check_inputs(assignment: Assignment, system: System) -> None:
+    """Whether the inputs are still those that the job model was made of.
+
+    Raises:
+        StreamError: one was deleted and made anew. Checkpoints are offsets of the old one.
+    """
+    for stream in sorted({ssp.system_stream for ssp in assignment.ssps}):
+        known = assignment.input_uids.get(stream)
+        now = system.stream_uid(stream.stream) if known else ""
+        if now and now != known:
+            raise StreamError(
+                f"{stream} was deleted and made anew while the job ran (id {known}, now {now}); its checkpoints are "
+                f"offsets of the old one. Stop the job and run it again: it says how to go on"
+            )
 
 
 def committed(assignment: Assignment, system: System) -> dict[TaskName, TaskCommit]:

@@ -82,6 +82,7 @@ class KafkaSystem(System):
         self._raised: dict[Fence, float] = {}
         self._ranges = RangeReader(self._connection, clock)
         self._appender: Appender | None = None
+        self._uids: dict[str, str] = {}
 
     def checkpoint_log(self, name: str) -> KafkaKeyedLog:
         """See System. One object for each name, closed with the system."""
@@ -101,8 +102,14 @@ class KafkaSystem(System):
         return self._topics.get(stream).id
 
     def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
-        """See SystemAdmin. `newest` is the offset before the upcoming one, as in Samza, though it may be a gap."""
-        partitions = [TopicPartition(stream, p) for p in range(self.partition_count(stream))]
+        """See SystemAdmin. `newest` is the offset before the upcoming one, as in Samza, though it may be a gap.
+
+        Raises:
+            StreamError: also when the topic was deleted and made anew since this object was first asked.
+        """
+        found = self._topics.get(stream)
+        self._check_same(stream, found.id)
+        partitions = [TopicPartition(stream, p) for p in range(found.partitions)]
         oldest = self._list(stream, dict.fromkeys(partitions, OffsetSpec.earliest()))
         with self._asking(stream):
             upcoming = self._connection.ends(partitions, is_stable=True)
@@ -110,6 +117,15 @@ class KafkaSystem(System):
             where.partition: _partition_offsets(oldest[where], max(upcoming[where], oldest[where]))
             for where in partitions
         }
+
+    def _check_same(self, stream: str, uid: str) -> None:
+        with self._lock:
+            known = self._uids.setdefault(stream, uid)
+        if known != uid:
+            raise StreamError(
+                f"topic {stream} of system {self.name!r} was deleted and made anew (id {known}, now {uid}): offsets "
+                f"that were read belong to the old one. Stop the job and run it again: it says how to go on"
+            )
 
     def _list(self, stream: str, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
         with self._asking(stream):

@@ -82,6 +82,7 @@ class ContainerUnderTest:
         self.assignment = assignment
         self._system = system
         system.raise_fence([assignment.fence])
+        setup.check_inputs(assignment, system)
         target = setup.commit_target(assignment, system, clock)
         commits = apply_startpoints(assignment, system, target, setup.committed(assignment, system))
         name = setup.single_system(assignment)

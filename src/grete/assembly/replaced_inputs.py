@@ -1,0 +1,72 @@
+"""Inputs that were deleted and made anew: the job's checkpoints are offsets of a stream that is no more.
+
+Where the new stream holds fewer records an offset is out of range and shows; where it holds more, the job would go on
+in the middle of it and nobody would know what it left out. So a stream's id is remembered with the job model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from grete.checkpoint.task_commit import TaskCommit
+from grete.config.streams import stream_property
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.input_streams import read_input_uids
+from grete.metadata.startpoints import (
+    FAN_OUT_NAMESPACE,
+    NAMESPACE,
+    decoded_fan_outs,
+    live_startpoints,
+    startpoint_key,
+)
+from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
+
+Commits = Mapping[TaskName, TaskCommit]
+
+
+def replaced_inputs(
+    stream: CoordinatorStream,
+    uids: Mapping[SystemStream, str],
+    config: Mapping[str, str],
+    read_commits: Callable[[], Commits],
+    now_ms: int,
+) -> Iterator[str]:
+    """A problem, with the way out, for each input that is not the stream which the checkpoints are of.
+
+    It is none when the job reads the new one from where an operator said: `samza.reset.offset`, or a startpoint for
+    every SSP that has a checkpoint.
+    """
+    known = read_input_uids(stream)
+    changed = [one for one, uid in sorted(uids.items()) if uid and known.get(one, uid) != uid]
+    if not changed:
+        return
+    commits = read_commits()
+    for one in changed:
+        is_reset = (stream_property(config, one, "samza.reset.offset") or "").lower() == "true"
+        stale = [] if is_reset else list(_without_startpoint(stream, one, commits, now_ms))
+        if stale:
+            yield (
+                f"{one} was deleted and made anew since this job read it (id {known[one]}, now {uids[one]}), and the "
+                f"job's checkpoints are offsets of the old one: nobody can tell what of the new one they would leave "
+                f"out. Say where to go on, with the job stopped: grete checkpoint rewind --job NAME "
+                f"{' '.join(f'--ssp {ssp}' for ssp in stale[:20])} --to oldest --execute (or --to upcoming), or set "
+                f"streams.{one.stream}.samza.reset.offset=true for one run"
+            )
+
+
+def _without_startpoint(
+    stream: CoordinatorStream, one: SystemStream, commits: Commits, now_ms: int
+) -> list[SystemStreamPartition]:
+    live = live_startpoints(stream.raw(NAMESPACE), now_ms)
+    fanned_out = decoded_fan_outs(stream.raw(FAN_OUT_NAMESPACE))
+    return sorted(
+        {
+            ssp
+            for task, commit in commits.items()
+            for ssp in commit.offsets
+            if ssp.system_stream == one
+            and startpoint_key(ssp, None) not in live
+            and startpoint_key(ssp, task) not in live
+            and ssp not in fanned_out.get(task, {})
+        }
+    )

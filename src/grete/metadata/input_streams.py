@@ -1,0 +1,26 @@
+"""Which streams the job's checkpoints are offsets of, as grete's own records: a stream's name may outlive it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grete.metadata.assignments import Record
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.model.ids import SystemStream
+
+INPUT = "grete-input-stream"
+
+
+def read_input_uids(stream: CoordinatorStream) -> dict[SystemStream, str]:
+    """What told each input from others of its name when the job model was last made of it."""
+    found = {}
+    for key, message in stream.messages(INPUT).items():
+        uid = (message.values or {}).get("uid")
+        if uid:
+            found[SystemStream.parse(key)] = uid
+    return found
+
+
+def input_records(uids: Mapping[SystemStream, str]) -> list[Record]:
+    """The records that remember the inputs, for the append that makes the model; an empty uid tells nothing."""
+    return [(INPUT, str(one), {"uid": uid}) for one, uid in sorted(uids.items()) if uid]
