@@ -2,7 +2,8 @@
 
 Bootstrap of 1M distinct set-config records: Samza's `CoordinatorStreamSystemConsumer` from register to `getConfig`,
 and grete's coordinator stream from opening to `config()`; processes of their own, taking turns. Memory is the highest
-resident set; of Samza also what is alive on its heap after a collection. And the time of one append under a fence.
+resident set; of Samza also what is alive on its heap after a collection. And the time of one append under a fence,
+and what commits of StreamTasks cost (`kafka_commits`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks import kafka_commits
 from benchmarks.run import RESULTS
 from grete.clock import SystemClock
 from grete.keyed_log.base import Entry, Fence
@@ -132,6 +134,8 @@ def main() -> None:
                 "when": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
                 "append": appends(cluster, 1_000),
+                "stream_tasks": kafka_commits.tasks(cluster.bootstrap),
+                "commits": kafka_commits.commits(cluster.bootstrap),
                 "bootstrap": bootstrap(cluster, given.records, given.rounds),
             }
         finally:

@@ -198,7 +198,15 @@ def test_a_job_starts_at_a_time(topics: Topics, home: Path, system: KafkaSystem)
     assert system.offset_at(ssp, 1_700_000_030_000) == "2"
     job = Echo(topics, home, f"task.inputs=kafka.{topics.named('in')}")
     job.runs()
-    words = ["checkpoint", "rewind", "--job", job.job.name, "--to", "timestamp:2023-11-14T22:13:50Z", "--execute"]
+    words = [
+        "checkpoint",
+        "rewind",
+        "--job",
+        job.job.name,
+        "--to",
+        "timestamp:2023-11-14T22:13:50Z",
+        "--execute",
+    ]
     assert main(words) == 0
     job.runs()
     assert job.sent(system) == [1, 2, 3, 4, 3, 4]

@@ -52,6 +52,11 @@ class ExecutorCommits:
         self._access = access
         self._clock = clock
         self._worker = uuid.uuid4().hex
+        self._streams = [
+            commit.checkpoint_log,
+            *commit.outputs,
+            *(one.changelog_stream for one in spec.stores),
+        ]
         self._slots: dict[int, _Slot] = {}
 
     def begin(
@@ -143,7 +148,7 @@ class ExecutorCommits:
 
     def _held(self, slot: int) -> _Slot:
         if slot not in self._slots:
-            self._slots[slot] = _Slot(self._access.group(self._commit.fence, slot))
+            self._slots[slot] = _Slot(self._access.group(self._commit.fence, slot, self._streams))
         return self._slots[slot]
 
     # --- looking ---

@@ -38,12 +38,16 @@ class StoreSpec:
 
 @dataclass(frozen=True, slots=True)
 class CommitSpec:
-    """How executors commit what they processed, on systems where they do. `log_end` is that of the checkpoint log."""
+    """How executors commit what they processed, on systems where they do. `log_end` is that of the checkpoint log.
+
+    `outputs` are the declared ones; a task may send to others.
+    """
 
     fence: Fence
     checkpoint_log: str
     grouper: str
     log_end: int
+    outputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

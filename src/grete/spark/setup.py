@@ -177,7 +177,10 @@ def _commit_spec(assignment: Assignment, system: System) -> CommitSpec | None:
     if not system.commits_on_executors:
         return None
     name = checkpoint_log_name(assignment.job)
-    return CommitSpec(assignment.fence, name, _grouper(assignment), system.checkpoint_log(name).end())
+    outputs = tuple(SystemStream.parse(text).stream for text in _declared_outputs(assignment.config))
+    return CommitSpec(
+        assignment.fence, name, _grouper(assignment), system.checkpoint_log(name).end(), outputs
+    )
 
 
 def _grouper(assignment: Assignment) -> str:

@@ -81,8 +81,8 @@ class Transactions(Protocol):
 class GroupAccess(Access, Protocol):
     """An access whose executors commit."""
 
-    def group(self, fence: Fence, slot: int) -> Transactions:
-        """The transactions of one slot of the fence's scope, not opened yet."""
+    def group(self, fence: Fence, slot: int, streams: Sequence[str]) -> Transactions:
+        """The transactions of one slot of the fence's scope, not opened yet. They write to `streams`, mostly."""
 
     def settled_records(self, log: str, after: int) -> Iterator[Record]:
         """The records of a keyed log above `after`, up to now: what was open when this was called is decided.

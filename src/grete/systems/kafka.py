@@ -7,8 +7,9 @@ and `upcoming` is the end of what no open transaction holds back.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pyarrow as pa
 from confluent_kafka import KafkaException, Producer, TopicPartition
@@ -313,27 +314,12 @@ class KafkaSystem(System):
                 writer.send(*batch)
             ends = dict(writer.settle(deadline_s))
             writer.send_entries(group.checkpoint_log, group.checkpoint_entries, self._clock.wall_ms())
-            written = dict(writer.settle(deadline_s))
+            writer.settle(deadline_s)
         except BaseException:
             writer.abort(deadline_s)
             raise
         writer.commit(deadline_s)
-        self._await_readable(written, deadline_s)
         return ends
-
-    def _await_readable(self, ends: Mapping[tuple[str, int], int], deadline_s: float) -> None:
-        """The transaction is durable; its markers, and with them readers, follow within milliseconds."""
-        wanted = {TopicPartition(*where): end for where, end in ends.items()}
-        pause_s, never = 0.001, threading.Event()
-        while self._clock.monotonic_s() < deadline_s:
-            try:
-                found = self._connection.ends(list(wanted), is_stable=True)
-            except KafkaException:
-                return  # committed all the same: whoever reads next finds out by himself whether there are brokers
-            if all(found[where] >= end for where, end in wanted.items()):
-                return
-            self._clock.wait(never, pause_s)
-            pause_s = min(2 * pause_s, 0.05)
 
     def _check_fences(self, fences: Sequence[Fence]) -> None:
         """Refuse what is stale before anything is raised, then raise what is new."""
@@ -363,7 +349,7 @@ class KafkaSystem(System):
                 transactional_id(fence.scope, DRIVER),
                 fence,
                 self._reader(fence.scope),
-                self._limit,
+                _Facts(self._limit),
                 self._clock,
                 self._transaction_timeout_s,
             )
@@ -374,6 +360,17 @@ class KafkaSystem(System):
 
     def _producer(self, id_: str) -> Producer:
         return transaction_producer(self._connection, id_, self._transaction_timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """See TopicFacts. What the driver left open of a partition, its next transaction there ends."""
+
+    largest: Callable[[str], int]
+
+    def partitions(self) -> Sequence[tuple[str, int]]:
+        """None: its transactions are single ones, between batches."""
+        return []
 
 
 def _partition_offsets(oldest: int, upcoming: int) -> PartitionOffsets:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -35,6 +36,14 @@ def open_kafka_access(context: SystemContext) -> KafkaAccess:
         MissingExtra: confluent-kafka is not installed.
     """
     return KafkaAccess(context.config, context.name, context.clock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """See TopicFacts."""
+
+    largest: Callable[[str], int]
+    partitions: Callable[[], Sequence[tuple[str, int]]]
 
 
 class KafkaAccess:
@@ -72,6 +81,11 @@ class KafkaAccess:
 
     def _limit(self, stream: str) -> int:
         return int(self._topic_config(stream)["max.message.bytes"])
+
+    def _partitions_of(self, streams: Sequence[str]) -> list[tuple[str, int]]:
+        return [
+            (stream, partition) for stream in streams for partition in range(self.partition_count(stream))
+        ]
 
     def _topic_config(self, stream: str) -> Mapping[str, str]:
         if stream not in self._configs:
@@ -120,8 +134,8 @@ class KafkaAccess:
         """See Access."""
         return self._clock.wall_ms()
 
-    def group(self, fence: Fence, slot: int) -> GroupTransactions:
-        """The transactions of one slot of the fence's scope, not opened yet."""
+    def group(self, fence: Fence, slot: int, streams: Sequence[str]) -> GroupTransactions:
+        """See GroupAccess."""
         if fence.scope not in self._fences:
             self._fences[fence.scope] = FenceReader(fence.scope, self._settings, self._clock)
         return GroupTransactions(
@@ -129,7 +143,7 @@ class KafkaAccess:
             transactional_id(fence.scope, str(slot)),
             fence,
             self._fences[fence.scope],
-            self._limit,
+            _Facts(self._limit, lambda: self._partitions_of(streams)),
             self._clock,
             self._transaction_timeout_s,
         )

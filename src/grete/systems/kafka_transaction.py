@@ -7,18 +7,20 @@ opened again by the caller, who then looks whether somebody else has done the wo
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from grete.clock import Clock
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry, Fence
-from grete.keyed_log.kafka_client import KafkaConnection, describe, is_final
-from grete.keyed_log.kafka_producer import NotWritten, TransactionalProducer, not_written
+from grete.keyed_log.kafka_client import KafkaConnection, describe, is_final, reason_of
+from grete.keyed_log.kafka_producer import NotWritten, OutcomeUnknown, TransactionalProducer, not_written
 from grete.systems.group import RecordTooLarge
 from grete.systems.kafka_fence import FenceReader
 
@@ -26,6 +28,7 @@ OVERHEAD_BYTES = 128
 """What a record's batch takes beside key and value, and a little."""
 _BATCH_BYTES = 512 * 1024
 _LARGEST_MESSAGE = 1_000_000_000
+_NOTHING = b"grete-nothing"
 
 Partition = tuple[str, int]
 
@@ -50,10 +53,21 @@ def transaction_producer(
     )
 
 
+class TopicFacts(Protocol):
+    """What a slot's transactions need to know of topics."""
+
+    def largest(self, stream: str) -> int:
+        """How many bytes a record may have."""
+
+    def partitions(self) -> Sequence[Partition]:
+        """Every partition that transactions of the scope may write to."""
+
+
 class GroupTransactions(TransactionalProducer):
     """The transactions of one slot. Used by one thread.
 
-    `limit(stream)` is how many bytes a record of the stream's topic may have.
+    A commit is acknowledged when its records can be read, and an id that was opened aborts what may be left of it:
+    for the reason see `grete.keyed_log.kafka_writer`.
     """
 
     def __init__(
@@ -62,7 +76,7 @@ class GroupTransactions(TransactionalProducer):
         id_: str,
         fence: Fence,
         reader: FenceReader,
-        limit: Callable[[str], int],
+        topics: TopicFacts,
         clock: Clock,
         transaction_timeout_s: float,
     ) -> None:
@@ -72,7 +86,9 @@ class GroupTransactions(TransactionalProducer):
         self._batch_bytes = _BATCH_BYTES
         self._fence = fence
         self._reader = reader
-        self._limit = limit
+        self._topics = topics
+        self._connection = connection
+        self._patience_s = 2 * transaction_timeout_s
         self._error: KafkaError | None = None
         self._ends: dict[Partition, int] = {}
 
@@ -87,13 +103,57 @@ class GroupTransactions(TransactionalProducer):
         super().open(deadline_s)
         try:
             self._reader.check(self._fence.epoch)
+            self._end_what_is_left(deadline_s)
         except BaseException:
             self.drop()
             raise
 
+    def _end_what_is_left(self, deadline_s: float) -> None:
+        """Abort a transaction over every partition where one is open, by whomever: of others it ends nothing."""
+        partitions = [TopicPartition(*where) for where in self._topics.partitions()]
+        try:
+            stable = self._connection.ends(partitions, is_stable=True)
+            ends = self._connection.ends(partitions, is_stable=False)
+            stuck = [where for where in partitions if stable[where] < ends[where]]
+            if not stuck:
+                return
+            self.producer.begin_transaction()
+            for where in stuck:
+                self.producer.produce(where.topic, b"", _NOTHING, where.partition)
+        except KafkaException as error:
+            raise not_written(error) from error
+        self.flush(deadline_s)
+        self.abort(deadline_s)
+        if not self.is_open:
+            raise NotWritten("a transaction could not be aborted")
+
+    def commit(self, deadline_s: float) -> None:
+        """Make the transaction's records visible, and wait until they are.
+
+        Raises:
+            NotWritten: they never will be.
+            OutcomeUnknown: they may be; also when they are committed and cannot be read for long.
+        """
+        super().commit(deadline_s)
+        wanted = {TopicPartition(*where): end for where, end in self._ends.items()}
+        until_s, pause_s, never = self._clock.monotonic_s() + self._patience_s, 0.001, threading.Event()
+        while True:
+            try:
+                found = self._connection.ends(list(wanted), is_stable=True)
+                if all(found[where] >= end for where, end in wanted.items()):
+                    return
+                reason = "a transaction stays open"
+            except KafkaException as error:
+                reason = describe(reason_of(error))
+            if self._clock.monotonic_s() >= until_s:
+                self.give_up()
+                raise OutcomeUnknown(f"committed, and cannot be read: {reason}")
+            self._clock.wait(never, pause_s)
+            pause_s = min(2 * pause_s, 0.05)
+
     def fits(self, streams: Sequence[str]) -> None:
         """Let batches be as small as the topics want; an open producer with larger ones is given up."""
-        wanted = min([_BATCH_BYTES, *(self._limit(stream) for stream in streams)])
+        wanted = min([_BATCH_BYTES, *(self._topics.largest(stream) for stream in streams)])
         if wanted < self._batch_bytes:
             self._batch_bytes = wanted
             self.drop()
@@ -104,7 +164,7 @@ class GroupTransactions(TransactionalProducer):
         Raises:
             RecordTooLarge: naming the first that it does not.
         """
-        limit = self._limit(stream) - OVERHEAD_BYTES
+        limit = self._topics.largest(stream) - OVERHEAD_BYTES
         sizes = pc.add(
             pc.coalesce(pc.binary_length(records.column(0)), pa.scalar(0, pa.int32())),
             pc.coalesce(pc.binary_length(records.column(1)), pa.scalar(0, pa.int32())),

@@ -165,10 +165,10 @@ SKIP_TIMEOUTS = Key(
 COMMIT_GROUPS = Key(
     "task.commit.groups",
     COUNT,
-    "8",
+    "4",
     _CONTAINER,
     "On Kafka: so many transactions commit a container's batch, each by the executor that ran its tasks. No more "
-    "Spark tasks than this run at once, and tasks share them. A new number takes effect when the container starts.",
+    "Spark tasks than this run at once, and tasks share them: as many as the executors have cores is best.",
 )
 TRANSACTION_TIMEOUT = Key(
     "task.commit.transaction.timeout.ms",

@@ -1,0 +1,229 @@
+"""What commits on Kafka cost, and how fast StreamTasks are there: for `python -m benchmarks.kafka`.
+
+Commits: a batch of so many tasks, each with a checkpoint and an output, in so many groups; two threads stand for two
+executors. Tasks: one worker without Spark, from records in a topic to committed outputs.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+import grete
+from grete.checkpoint.task_commit import TaskCommit, commit_entries
+from grete.clock import SystemClock
+from grete.keyed_log.base import Entry, Fence
+from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
+from grete.spark import setup
+from grete.spark.assignment import AssignedTask, Assignment
+from grete.spark.batch_commits import BatchCommits, sort_out
+from grete.spark.local_plan import LocalPlan, is_tick, range_rows, task_groups
+from grete.spark.task_runner import Share, run_share
+from grete.spark.task_worker import TaskWorkers
+from grete.systems.base import StreamSpec
+from grete.systems.kafka import KafkaSystem
+from grete.systems.kafka_access import KafkaAccess
+from grete.systems.local_segments import records
+from grete.testing.kafka_broker import KafkaCluster
+
+TASKS = (1, 10, 100, 1_000)
+GROUPS = (1, 2, 4, 8, 16)
+_ROUNDS = 8
+BATCH = 100_000
+Figures = dict[str, float]
+
+
+def _config(bootstrap: str, **more: str) -> dict[str, str]:
+    return {
+        "job.name": f"bench-{uuid.uuid4().hex[:6]}",
+        "systems.kafka.samza.factory": "kafka",
+        "systems.kafka.producer.bootstrap.servers": bootstrap,
+        "systems.kafka.default.stream.replication.factor": "1",
+        "systems.kafka.samza.offset.default": "oldest",
+        "systems.kafka.samza.key.serde": "string",
+        "systems.kafka.samza.msg.serde": "bytes",
+        "task.checkpoint.replication.factor": "1",
+        **more,
+    }
+
+
+def commits(bootstrap: str) -> list[Figures]:
+    """Time of a batch's commits, and transactions a second, by tasks and groups."""
+    return [_commits(bootstrap, tasks, groups) for tasks in TASKS for groups in GROUPS if groups <= tasks]
+
+
+def _commits(bootstrap: str, tasks: int, groups: int) -> Figures:
+    config, clock, mark = (
+        _config(bootstrap, **{"task.commit.groups": str(groups)}),
+        SystemClock(),
+        uuid.uuid4().hex[:6],
+    )
+    system = KafkaSystem(config, "kafka", clock)
+    out, log, fence = f"out-{mark}", f"log-{mark}", Fence(f"container/{mark}", 1)
+    system.create_stream(StreamSpec(out, min(tasks, 32)))
+    system.checkpoint_log(log)
+    system.raise_fence([fence])
+    spans_ms: list[float] = []
+
+    def executor(own: range) -> None:
+        access = KafkaAccess(config, "kafka", clock)
+        slots = {slot: access.group(fence, slot, [log, out]) for slot in own}
+        for number in range(_ROUNDS + 1):
+            for slot, group in slots.items():
+                started = time.monotonic()
+                deadline_s = started + 60
+                mine = range(slot, tasks, groups)
+                if not group.is_open:
+                    group.open(deadline_s)
+                group.begin()
+                for task in mine:
+                    group.send(out, task % min(tasks, 32), records([b"k"], [b"v" * 50], [number]))
+                group.settle(deadline_s)
+                group.send_entries(log, _entries(mine, number), number)
+                group.settle(deadline_s)
+                group.commit(deadline_s)
+                if number > 0:  # the first opens the id
+                    spans_ms.append((time.monotonic() - started) * 1000)
+        access.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        started = time.monotonic()
+        list(pool.map(executor, (range(0, groups, 2), range(1, groups, 2))))
+    total_s = sum(spans_ms) / 1000 / min(2, groups)
+    system.close()
+    found = {
+        "tasks": tasks,
+        "groups": groups,
+        "batch_ms": round(total_s * 1000 / _ROUNDS, 1),
+        "commit_p50_ms": round(statistics.median(spans_ms), 1),
+        "transactions_per_s": round(len(spans_ms) / total_s, 1),
+        "with_opening_s": round(time.monotonic() - started, 1),
+    }
+    print(found, file=sys.stderr, flush=True)
+    return found
+
+
+def _entries(tasks: range, number: int) -> list[Entry]:
+    made = {
+        TaskName(f"Partition {task}"): TaskCommit(
+            {SystemStreamPartition("kafka", "in", task): str(number)},
+            "lineage",
+            number,
+            "token",
+            {"s": number},
+        )
+        for task in tasks
+    }
+    return commit_entries(made, grouper="grouper")
+
+
+class Through(grete.StreamTask):
+    """Sends what it gets."""
+
+    def process(
+        self,
+        envelope: grete.IncomingMessageEnvelope,
+        collector: grete.MessageCollector,
+        coordinator: grete.TaskCoordinator,
+    ) -> None:
+        """See StreamTask."""
+        collector.send("kafka.through", envelope.message, key=envelope.key)
+
+
+class Count(grete.StreamTask):
+    """Counts by key in a store, and sends each count."""
+
+    def init(self, context: grete.TaskContext) -> None:
+        """See StreamTask."""
+        self._counts = context.store("counts")
+
+    def process(
+        self,
+        envelope: grete.IncomingMessageEnvelope,
+        collector: grete.MessageCollector,
+        coordinator: grete.TaskCoordinator,
+    ) -> None:
+        """See StreamTask."""
+        count = (self._counts.get(envelope.key) or 0) + 1
+        self._counts.put(envelope.key, count)
+        collector.send("kafka.through", b"%d" % count, key=envelope.key)
+
+
+def tasks(bootstrap: str) -> dict[str, Figures]:
+    """Records a second of one worker, reading and committing included."""
+    settings: dict[str, Mapping[str, str]] = {
+        "pass-through": {"task.class": f"{__name__}:Through"},
+        "stateful": {"task.class": f"{__name__}:Count", "stores.counts.factory": "grete.store.sqlite"},
+    }
+    return {name: _tasks(bootstrap, more) for name, more in settings.items()}
+
+
+def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
+    config = _config(bootstrap, **{"task.outputs": "kafka.through", "task.commit.groups": "2", **more})
+    job, clock, batches = JobId(config["job.name"], "1"), SystemClock(), 4
+    system = KafkaSystem(config, "kafka", clock)
+    name = f"in-{uuid.uuid4().hex[:6]}"
+    system.create_stream(StreamSpec(name, 2))
+    for store in setup.store_names(config):
+        system.create_stream(StreamSpec(setup.changelog_stream(store, job, config), 2, compacted=True))
+    producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 0})
+    for number in range(BATCH * batches):
+        producer.produce(name, b'{"origin": "JFK", "delay": 12}', b"key%d" % (number % 1_000), number % 2)
+    producer.flush()
+    inputs = (
+        AssignedTask(TaskName(f"Partition {p}"), (SystemStreamPartition("kafka", name, p),), p)
+        for p in range(2)
+    )
+    assignment = Assignment(job, ContainerId("0"), 1, config, tuple(inputs))
+    with tempfile.TemporaryDirectory() as home:
+        system.raise_fence([assignment.fence])
+        setup.create_outputs(assignment, system)
+        spec = setup.runner_spec(assignment, system, Path(home))
+        target = setup.commit_target(assignment, system, clock)
+        driver = BatchCommits(spec, target, "lineage", {}, setup.store_positions(spec, system, {}))
+        start = {f"kafka.{name}.{p}": 0 for p in range(2)}
+        options = setup.source_options(assignment, Path(home), start, by_task=True)
+        source, worker = LocalPlan(options, system, clock), TaskWorkers(spec)
+        offset, spans_s = source.initial(), []
+        for batch in range(batches):
+            end, started = source.next(offset, rows=BATCH), time.monotonic()
+            plan, rows = driver.plan(batch), []
+            for slot, group in enumerate(task_groups(options, offset, end)):
+                ranges = range_rows(group, tick=is_tick(offset, end))
+                rows += run_share(worker, plan, Share(slot), [ranges]).to_pylist()
+            driver.commit(*sort_out(rows), batch)
+            spans_s.append(time.monotonic() - started)
+            offset = end
+        worker.close()
+    system.close()
+    found = {
+        "records_per_s": round(BATCH / statistics.median(spans_s[1:])),
+        "first_batch_s": round(spans_s[0], 2),
+    }
+    print(found, file=sys.stderr, flush=True)
+    return found
+
+
+def main() -> None:
+    """Measure these alone, on a broker of their own, and print."""
+    with tempfile.TemporaryDirectory() as directory:
+        cluster = KafkaCluster(Path(directory))
+        cluster.start()
+        try:
+            figures = {"stream_tasks": tasks(cluster.bootstrap), "commits": commits(cluster.bootstrap)}
+        finally:
+            cluster.stop()
+    print(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main()
