@@ -100,7 +100,7 @@ class Bench:
             JobId("bench"), ContainerId("0"), 1, {**base, **config}, tasks, until_drained=True
         )
         run = JobRun(assignment, home, stop=threading.Event())
-        measured = _measure(run.execute)
+        measured = measure(run.execute)
         run.close()
         return measured
 
@@ -116,7 +116,7 @@ class Bench:
 
         writer = frame.writeStream.foreachBatch(collect).outputMode(mode).trigger(availableNow=True)
         writer = writer.option("checkpointLocation", str(home / "ck"))
-        return _measure(lambda: writer.start().awaitTermination())
+        return measure(lambda: writer.start().awaitTermination())
 
     def pass_through_by_hand(self) -> Cost:
         return self.by_hand(
@@ -138,7 +138,7 @@ def _message(i: int) -> Message:
     return Message(b"key%d" % (i % 5_000), value, i)
 
 
-def _measure(work_: Callable[[], object]) -> Cost:
+def measure(work_: Callable[[], object]) -> Cost:
     cpu, started = _cpu_s(), time.monotonic()
     work_()
     return Cost(time.monotonic() - started, _cpu_s() - cpu)
@@ -159,8 +159,8 @@ def _cpu_s() -> float:
     return sum(found[process][1] for process in ours) / os.sysconf("SC_CLK_TCK")
 
 
-def _compare(
-    bench: Bench, pairs: int, ours: Callable[[], Cost], theirs: Callable[[], Cost]
+def compare(
+    records: int, pairs: int, ours: Callable[[], Cost], theirs: Callable[[], Cost]
 ) -> dict[str, object]:
     ours(), theirs()  # warm up
     measured = []
@@ -171,9 +171,9 @@ def _compare(
             grete, by_hand = ours(), theirs()
         measured.append((grete, by_hand))
     return {
-        "records": bench.records,
-        "grete_records_per_s": round(statistics.median(bench.records / g.seconds for g, _ in measured)),
-        "by_hand_records_per_s": round(statistics.median(bench.records / h.seconds for _, h in measured)),
+        "records": records,
+        "grete_records_per_s": round(statistics.median(records / g.seconds for g, _ in measured)),
+        "by_hand_records_per_s": round(statistics.median(records / h.seconds for _, h in measured)),
         "ratio": round(statistics.median(h.seconds / g.seconds for g, h in measured), 2),
         "ratios": [round(h.seconds / g.seconds, 2) for g, h in measured],
         "cpu_ratio": round(statistics.median(h.cpu_s / g.cpu_s for g, h in measured), 2),
@@ -186,14 +186,14 @@ def stateless(records: int = 1_000_000, pairs: int = 5) -> dict[str, object]:
     bench = Bench(records)
     try:
         return {
-            "pass_through_vs_map_in_arrow": _compare(
-                bench,
+            "pass_through_vs_map_in_arrow": compare(
+                bench.records,
                 pairs,
                 lambda: bench.grete(**{"task.class": f"{_NAME}:PassThrough"}),
                 bench.pass_through_by_hand,
             ),
-            "data_frame_pipeline_vs_pyspark": _compare(
-                bench,
+            "data_frame_pipeline_vs_pyspark": compare(
+                bench.records,
                 pairs,
                 lambda: bench.grete(**{"app.class": f"{_NAME}:Aggregate"}),
                 lambda: bench.by_hand(work.aggregate, "update"),
@@ -208,7 +208,7 @@ def stateful(records: int = 400_000, pairs: int = 3) -> dict[str, object]:
     bench = Bench(records)
     counts = {"task.class": f"{_NAME}:Count", "stores.counts.factory": "grete.store.sqlite"}
     try:
-        compared = _compare(bench, pairs, lambda: bench.grete(**counts), bench.count_by_hand)
+        compared = compare(bench.records, pairs, lambda: bench.grete(**counts), bench.count_by_hand)
         return {"stateful_vs_transform_with_state": compared}
     finally:
         bench.close()

@@ -76,7 +76,7 @@ def rows_of(spark: SparkSession, config: Mapping[str, str], topic: str) -> DataF
 
 
 def write(config: Mapping[str, str], topic: str, rows: DataFrame, batch: int, attempt: Attempt) -> None:
-    written = kafka_sink.records(rows, "l1", batch, attempt, PARTITIONS)
+    written = kafka_sink.records(rows, batch, attempt, PARTITIONS)
     kafka_sink.write(written, sink_settings(config, "kafka"), topic)
 
 
@@ -153,16 +153,12 @@ def test_keys_headers_and_partitions_of_a_record(
     assert (bytes(found[2].key), found[2].partition) == (b"k2", 2)
     assert found[3].key is None
     headers = {header.key: bytes(header.value) for header in found[2].headers}
-    sequence = headers.pop("grete-sequence")
+    prefix, sequence = headers.pop("grete-stamp").rsplit(b".", 1)
+    assert prefix == b"words-1/0.1.1.4"
     assert sequence.isdigit()
-    assert headers == {
-        "own": b"h",
-        "grete-lineage": b"l1",
-        "grete-batch": b"4",
-        "grete-attempt": b"words-1/0.1.1",
-    }
+    assert headers == {"own": b"h"}
     with pytest.raises(ConfigError, match="column 'value' must be string or binary, it is int"):
-        kafka_sink.records(spark.createDataFrame([(1,)], "value int"), "l1", 0, FIRST, PARTITIONS)
+        kafka_sink.records(spark.createDataFrame([(1,)], "value int"), 0, FIRST, PARTITIONS)
 
 
 def test_of_what_is_in_a_topic_the_rows_of_committed_batches_count_once(

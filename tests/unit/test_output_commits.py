@@ -20,8 +20,8 @@ FIRST, SECOND, THIRD = (Attempt("words-1", "0", epoch, 1) for epoch in (3, 4, 7)
 GROUPER = "grouper"
 
 
-def stamp(batch: int, attempt: Attempt, sequence: int = 0, lineage: str = "l1") -> Stamp:
-    return Stamp(lineage, batch, attempt, sequence)
+def stamp(batch: int, attempt: Attempt, sequence: int = 0) -> Stamp:
+    return Stamp(attempt, batch, sequence)
 
 
 def test_of_a_batch_that_two_attempts_wrote_the_records_of_the_one_that_committed_count() -> None:
@@ -47,6 +47,8 @@ def test_what_is_not_in_the_log_yet_is_pending_until_a_later_attempt_of_the_cont
 def test_attempts_grow_within_an_epoch_too_and_are_read_as_they_are_written() -> None:
     again = Attempt("a.b/c-1", "0", 3, 2)
     assert Attempt.parse(str(again)) == again
+    assert Stamp.of([("grete-stamp", str(stamp(4, again, 17)).encode())]) == stamp(4, again, 17)
+    assert Stamp.of([("grete-stamp", b"damaged")]) is None
     assert Attempt("words-1", "0", 3, 2) > FIRST
     assert Attempt("words-1", "0", 10, 1) > Attempt("words-1", "0", 9, 2)
 
@@ -84,9 +86,7 @@ class Message:
     def headers(self) -> list[tuple[str, bytes]] | None:
         if self._stamp is None:
             return None
-        names = ("grete-lineage", "grete-batch", "grete-attempt", "grete-sequence")
-        values = (self._stamp.lineage, self._stamp.batch, self._stamp.attempt, self._stamp.sequence)
-        return [(name, str(value).encode()) for name, value in zip(names, values, strict=True)]
+        return [("own", b"x"), ("grete-stamp", str(self._stamp).encode())]
 
 
 class Partition:

@@ -1,20 +1,19 @@
 """Which of the records that a pipeline has sent to Kafka count, and which are of an attempt that never committed.
 
 A pipeline's batch is first written to the output topic and then committed in the checkpoint log, so a container that
-dies in between leaves records of a batch that is written again. Every record says by headers where it is from: its
+dies in between leaves records of a batch that is written again. Every record says by a header where it is from: its
 `Stamp`. With each commit the log says, under one key for each lineage, which attempt's records of which batches
 count: all batches up to the last, each by the attempt that was at work then. A lineage grows by one entry for each
 start of a container, so the log stays small, and compaction takes nothing away from it.
 
     committed   the log names this attempt for this batch
-    void        the log names another one, or a later attempt of its container has committed: it never will
+    void        it does not, and a later attempt of the same container has committed: this one never will
     pending     neither: the batch is being written, or its container has died and nothing has succeeded it yet
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -27,8 +26,8 @@ from grete.keyed_log.base import Entry, Record
 from grete.model.ids import TaskName
 from grete.wire import compact_json
 
-LINEAGE, BATCH, ATTEMPT, SEQUENCE = "grete-lineage", "grete-batch", "grete-attempt", "grete-sequence"
-"""The headers, all of them text. The sequence numbers the rows of a batch, with gaps."""
+HEADER = "grete-stamp"
+"""One header, since each costs as much as a short record."""
 _KIND = "grete-output-commit"
 
 
@@ -72,12 +71,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Where a record is from."""
+    """Where a record is from: `<attempt>.<batch>.<sequence>`. The sequence numbers the rows of a batch, with gaps."""
 
-    lineage: str
-    batch: int
     attempt: Attempt
+    batch: int
     sequence: int
+
+    def __str__(self) -> str:
+        return f"{stamp_prefix(self.attempt, self.batch)}{self.sequence}"
 
     @classmethod
     def of(cls, headers: Any) -> Stamp | None:
@@ -85,18 +86,19 @@ class Stamp:
 
         None when it has none that can be read, as records of other writers.
         """
-        found = {name: value or b"" for name, value in headers or () if name.startswith("grete-")}
-        if not {LINEAGE, BATCH, ATTEMPT, SEQUENCE} <= found.keys():
+        found = next((value for name, value in headers or () if name == HEADER), None)
+        if found is None:
             return None
         try:
-            return cls(
-                found[LINEAGE].decode(),
-                int(found[BATCH]),
-                Attempt.parse(found[ATTEMPT].decode()),
-                int(found[SEQUENCE]),
-            )
+            attempt, batch, sequence = found.decode().rsplit(".", 2)
+            return cls(Attempt.parse(attempt), int(batch), int(sequence))
         except (ValueError, WireError):
             return None
+
+
+def stamp_prefix(attempt: Attempt, batch: int) -> str:
+    """What the stamps of a batch have in common."""
+    return f"{attempt}.{batch}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +116,11 @@ class LineageCommits:
             return replace(self, last=batch)
         return replace(self, last=batch, attempts=(*self.attempts, (batch, attempt)))
 
-    def attempt_of(self, batch: int) -> Attempt | None:
-        """Whose records of a batch count."""
-        place = bisect_right([first for first, _ in self.attempts], batch)
-        return self.attempts[place - 1][1] if place and batch <= self.last else None
+    def ranges(self) -> Iterator[tuple[Attempt, int, int]]:
+        """Each attempt with the first and the last of its batches that count."""
+        ends = [first - 1 for first, _ in self.attempts[1:]] + [self.last]
+        for (first, attempt), until in zip(self.attempts, ends, strict=True):
+            yield attempt, first, until
 
     def entry(self, grouper: str) -> Entry:
         """As the checkpoint log has it."""
@@ -134,6 +137,7 @@ class OutputCommits:
 
     def __init__(self, lineages: Iterable[LineageCommits] = ()) -> None:
         self._lineages: dict[str, LineageCommits] = {}
+        self._batches: dict[Attempt, tuple[int, int]] = {}
         self._newest: dict[tuple[str, str], Attempt] = {}
         for commits in lineages:
             self._add(commits)
@@ -155,16 +159,16 @@ class OutputCommits:
 
     def _add(self, commits: LineageCommits) -> None:
         self._lineages[commits.lineage] = commits
-        for _, attempt in commits.attempts:
+        for attempt, first, until in commits.ranges():
+            self._batches[attempt] = (first, until)
             container = (attempt.job, attempt.container)
             self._newest[container] = max(self._newest.get(container, attempt), attempt)
 
     def verdict(self, stamp: Stamp) -> Verdict:
         """Whether a record counts."""
-        commits = self._lineages.get(stamp.lineage)
-        if commits is not None and stamp.batch <= commits.last:
-            is_it = commits.attempt_of(stamp.batch) == stamp.attempt
-            return Verdict.COMMITTED if is_it else Verdict.VOID
+        first, until = self._batches.get(stamp.attempt, (0, -1))
+        if first <= stamp.batch <= until:
+            return Verdict.COMMITTED
         newest = self._newest.get((stamp.attempt.job, stamp.attempt.container))
         is_over = newest is not None and newest > stamp.attempt
         return Verdict.VOID if is_over else Verdict.PENDING

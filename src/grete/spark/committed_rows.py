@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from grete.checkpoint.output_commits import ATTEMPT, BATCH, LINEAGE, SEQUENCE, OutputCommits
+from grete.checkpoint.output_commits import HEADER, OutputCommits
 from grete.errors import IllegalStateError
 
-_RANGES = "lineage string, attempt string, first long, until long"
+_RANGES = "attempt string, first long, until long"
 
 
 def committed_rows(frame: DataFrame, commits: OutputCommits) -> DataFrame:
@@ -32,31 +32,23 @@ def committed_rows(frame: DataFrame, commits: OutputCommits) -> DataFrame:
     if frame.isStreaming or "headers" not in frame.columns:
         raise IllegalStateError("committed_rows takes a batch read of Kafka with includeHeaders=true")
     ranges = F.broadcast(frame.sparkSession.createDataFrame(list(_ranges(commits)), _RANGES))
-    stamped = frame.withColumns(
+    stamp = F.filter(F.col("headers"), lambda header: header["key"] == HEADER)
+    stamped = frame.withColumn("__stamp", F.get(stamp, 0)["value"].cast("string")).withColumns(
         {
-            "__lineage": _header(LINEAGE),
-            "__attempt": _header(ATTEMPT),
-            "__batch": _header(BATCH).cast("long"),
-            "__sequence": _header(SEQUENCE),
+            "__attempt": F.regexp_extract("__stamp", r"^(.*)\.\d+\.\d+$", 1),
+            "__batch": F.regexp_extract("__stamp", r"\.(\d+)\.\d+$", 1).cast("long"),
         }
     )
-    counts = (
-        (F.col("__lineage") == F.col("lineage"))
-        & (F.col("__attempt") == F.col("attempt"))
-        & F.col("__batch").between(F.col("first"), F.col("until"))
+    counts = (F.col("__attempt") == F.col("attempt")) & F.col("__batch").between(
+        F.col("first"), F.col("until")
     )
-    stamps = ("__lineage", "__attempt", "__batch", "__sequence")
-    ours = stamped.join(ranges, counts, "left_semi").dropDuplicates([*stamps, "topic", "partition"])
-    return ours.unionByName(stamped.where(F.col("__sequence").isNull())).drop(*stamps)
+    counted = stamped.join(ranges, counts, "left_semi").dropDuplicates(["__stamp", "topic", "partition"])
+    return counted.unionByName(stamped.where(F.col("__stamp").isNull())).drop(
+        "__stamp", "__attempt", "__batch"
+    )
 
 
-def _header(name: str) -> Column:
-    found = F.filter(F.col("headers"), lambda header: header["key"] == name)
-    return F.get(found, 0)["value"].cast("string")
-
-
-def _ranges(commits: OutputCommits) -> Iterator[tuple[str, str, int, int]]:
+def _ranges(commits: OutputCommits) -> Iterator[tuple[str, int, int]]:
     for lineage in commits.lineages.values():
-        ends = [first - 1 for first, _ in lineage.attempts[1:]] + [lineage.last]
-        for (first, attempt), until in zip(lineage.attempts, ends, strict=True):
-            yield lineage.lineage, str(attempt), first, until
+        for attempt, first, until in lineage.ranges():
+            yield str(attempt), first, until

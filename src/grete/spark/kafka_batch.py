@@ -93,9 +93,7 @@ class KafkaPipelineBatch:
 
     def _write(self, batch: DataFrame, batch_id: int) -> None:
         rows = batch.localCheckpoint(eager=False) if may_be_reordered(batch) else batch
-        written = kafka_sink.records(
-            rows, self._outputs.lineage, batch_id, self._attempt, self._output.partitions
-        )
+        written = kafka_sink.records(rows, batch_id, self._attempt, self._output.partitions)
         kafka_sink.write(written, self._output.settings, self._output.stream.stream)
 
     def _task_commit(self, task: TaskName, end: SourceOffsets, batch_id: int) -> TaskCommit:

@@ -19,8 +19,8 @@ from grete.config.redact import is_reference
 from grete.config.secrets import has_reference, resolve_secrets
 from grete.errors import ConfigError
 
-REDACTED_OPTIONS = r"(?i)^kafka\.(sasl|ssl)\.|secret|passw|token|credential|jaas"
-"""For `spark.sql.redaction.options.regex`: whatever the connector is told about how to get in."""
+REDACTED_OPTIONS = r"(?i)url|^kafka\.(sasl|ssl)\.|secret|passw|token|credential|jaas"
+"""For `spark.sql.redaction.options.regex`: Spark's default, and all that tells the connector how to get in."""
 _ACCESS = re.compile(r"(security|sasl|ssl)\..+|bootstrap\.servers")
 _NOT_PASSED = re.compile(
     r"(key|value)\.(de)?serializer|auto\.offset\.reset|enable\.auto\.commit|auto\.commit\..*|interceptor\.classes"

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from grete.checkpoint.output_commits import ATTEMPT, BATCH, LINEAGE, SEQUENCE, Attempt
+from grete.checkpoint.output_commits import HEADER, Attempt, stamp_prefix
 from grete.errors import ConfigError
 
 _OWN = ("key", "value", "headers", "partition")
 _HEADERS = "array<struct<key:string,value:binary>>"
 
 
-def records(rows: DataFrame, lineage: str, batch: int, attempt: Attempt, partitions: int) -> DataFrame:
+def records(rows: DataFrame, batch: int, attempt: Attempt, partitions: int) -> DataFrame:
     """The rows as the connector writes them: see `grete.DataFramePipeline.build` for the columns' meaning.
 
     The partition is the column `partition` where it is set, else the key's by Kafka's murmur2; records without key
@@ -30,11 +30,8 @@ def records(rows: DataFrame, lineage: str, batch: int, attempt: Attempt, partiti
     types = dict(rows.dtypes)
     _check_types(types)
     numbered = rows.withColumn("__sequence", F.monotonically_increasing_id())
-    stamp = [(LINEAGE, lineage), (BATCH, str(batch)), (ATTEMPT, str(attempt))]
-    headers = F.array(
-        *(_header(name, F.lit(text)) for name, text in stamp),
-        _header(SEQUENCE, F.col("__sequence").cast("string")),
-    )
+    stamp = F.concat(F.lit(stamp_prefix(attempt, batch)), F.col("__sequence").cast("string"))
+    headers = F.array(F.struct(F.lit(HEADER).alias("key"), stamp.cast("binary").alias("value")))
     if "headers" in types:
         own = F.coalesce(F.col("headers").cast(_HEADERS), F.array().cast(_HEADERS))
         headers = F.concat(own, headers)
@@ -58,10 +55,6 @@ def write(written: DataFrame, settings: Mapping[str, str], topic: str) -> None:
 def compute_only(rows: DataFrame) -> None:
     """Compute the rows for the sake of Spark's state, and write nothing."""
     rows.write.format("noop").mode("overwrite").save()
-
-
-def _header(name: str, text: Column) -> Column:
-    return F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value"))
 
 
 def _value(types: Mapping[str, str]) -> Column:

@@ -1,0 +1,196 @@
+"""`make bench-kafka BENCH=kafka_pipeline`: a DataFrame pipeline on Kafka against the same PySpark by hand.
+
+One broker, one Spark session, one topic of JSON; both sides read it with Spark's connector until nothing is left and
+write to a topic of their own, turn by turn, the order changing. What grete does more is: headers on every record, and
+after every batch a checkpoint in a transaction under a fence. By hand means `writeStream.format("kafka")`, whose
+records tell nobody which batch they are of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import grete
+from benchmarks import applications as work
+from benchmarks.data_plane import Cost, compare, measure
+from benchmarks.run import RESULTS
+from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
+from grete.spark.assignment import AssignedTask, Assignment
+from grete.spark.job_run import JobRun
+from grete.spark.session import build_session
+from grete.testing.kafka_broker import KafkaCluster
+
+PARTITIONS = 4
+BATCH = 200_000
+_NAME = "benchmarks.kafka_pipeline"
+
+
+class PassThrough(grete.DataFramePipeline):
+    """Key and value as they came."""
+
+    output = "kafka.out"
+
+    def __init__(self) -> None:
+        self.output = f"kafka.{os.environ['BENCH_TARGET']}"
+
+    def build(self, inputs: dict[str, DataFrame]) -> DataFrame:
+        [records] = inputs.values()
+        return records.select("key", "value")
+
+
+class Aggregate(PassThrough):
+    """Count, mean and maximum per carrier, in Spark's state."""
+
+    output_mode = "update"
+
+    def build(self, inputs: dict[str, DataFrame]) -> DataFrame:
+        [records] = inputs.values()
+        return work.aggregate(records)
+
+
+class Bench:
+    """A broker, a topic that is filled once, a session."""
+
+    def __init__(self, broker: KafkaCluster, records: int, directory: Path) -> None:
+        self.records = records
+        self._directory = directory
+        self._bootstrap = broker.bootstrap
+        self._admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        self._runs = 0
+        self.config = {
+            "systems.kafka.samza.factory": "kafka",
+            "systems.kafka.samza.offset.default": "oldest",
+            "systems.kafka.producer.bootstrap.servers": broker.bootstrap,
+            "systems.kafka.default.stream.replication.factor": "1",
+            "task.checkpoint.replication.factor": "1",
+            "task.inputs": "kafka.in",
+            "task.max.records.per.batch": str(BATCH),
+            "spark.master": "local[2]",
+            "spark.driver.memory": "2g",
+        }
+        self.spark: SparkSession = build_session("bench", self.config, kafka_system="kafka")
+        self._topic("in")
+        self._fill()
+
+    def _topic(self, name: str) -> None:
+        self._admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+
+    def _fill(self) -> None:
+        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 50})
+        for i in range(self.records):
+            value = b'{"n":%d,"carrier":"C%d","delay":%d,"pad":"%s"}' % (i, i % 16, i % 300, b"x" * 100)
+            producer.produce("in", value, b"key%d" % (i % 5_000), i % PARTITIONS)
+            if i % 10_000 == 0:
+                producer.flush()
+        producer.flush()
+
+    def _next(self) -> str:
+        """A fresh output topic, which names the run."""
+        self._runs += 1
+        name = f"out-{self._runs}"
+        self._topic(name)
+        return name
+
+    def grete(self, pipeline: str) -> Cost:
+        """A grete job over all records."""
+        target = os.environ["BENCH_TARGET"] = self._next()
+        tasks = tuple(
+            AssignedTask(TaskName(f"Partition {p}"), (SystemStreamPartition("kafka", "in", p),), p)
+            for p in range(PARTITIONS)
+        )
+        config = {**self.config, "task.outputs": f"kafka.{target}", "app.class": f"{_NAME}:{pipeline}"}
+        assignment = Assignment(JobId(target), ContainerId("0"), 1, config, tasks, until_drained=True)
+        run = JobRun(assignment, self._directory / target, stop=threading.Event())
+        try:
+            return measure(run.execute)
+        finally:
+            run.close()
+
+    def by_hand(self, query: Callable[[DataFrame], DataFrame], mode: str) -> Cost:
+        """The query between the connector's source and its sink."""
+        target = self._next()
+
+        def run() -> None:
+            frame = self.spark.readStream.format("kafka").options(
+                **{
+                    "kafka.bootstrap.servers": self._bootstrap,
+                    "kafka.isolation.level": "read_committed",
+                    "subscribe": "in",
+                    "startingOffsets": "earliest",
+                    "maxOffsetsPerTrigger": str(BATCH),
+                }
+            )
+            writer = query(frame.load()).writeStream.format("kafka").outputMode(mode)
+            writer = writer.option("kafka.bootstrap.servers", self._bootstrap).option("topic", target)
+            writer = writer.option("checkpointLocation", str(self._directory / target))
+            writer.trigger(availableNow=True).start().awaitTermination()
+
+        return measure(run)
+
+
+def aggregate_by_hand(records: DataFrame) -> DataFrame:
+    """As a pipeline's rows become records."""
+    rows = work.aggregate(records)
+    names = [name for name in rows.columns if name != "key"]
+    return rows.select("key", F.to_json(F.struct(*names)).alias("value"))
+
+
+def run(records: int, pairs: int) -> dict[str, object]:
+    """Both comparisons."""
+    with tempfile.TemporaryDirectory(prefix="grete-bench-") as folder:
+        broker = KafkaCluster(Path(folder) / "broker")
+        broker.start()
+        try:
+            bench = Bench(broker, records, Path(folder))
+            return {
+                "pass_through": compare(
+                    records,
+                    pairs,
+                    lambda: bench.grete("PassThrough"),
+                    lambda: bench.by_hand(lambda frame: frame.select("key", "value"), "append"),
+                ),
+                "aggregate": compare(
+                    records,
+                    pairs,
+                    lambda: bench.grete("Aggregate"),
+                    lambda: bench.by_hand(aggregate_by_hand, "update"),
+                ),
+            }
+        finally:
+            broker.stop()
+
+
+def main() -> None:
+    """Measure, print, keep."""
+    parser = argparse.ArgumentParser(description="A DataFrame pipeline on Kafka against PySpark by hand.")
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--pairs", type=int, default=5)
+    given = parser.parse_args()
+    when = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
+    figures = {
+        "when": when,
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "load_average_before": round(os.getloadavg()[0], 1),  # far above 1: something else ran beside it
+        "batch": BATCH,
+        **run(given.records, given.pairs),
+    }
+    text = json.dumps(figures, indent=2)
+    print(text)
+    (RESULTS / f"kafka-pipeline-{when}.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
