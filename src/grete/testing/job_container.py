@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from grete.checkpoint.offset_manager import resumed, starting_offsets
 from grete.clock import Clock
 from grete.model.ids import TaskName
@@ -13,9 +15,10 @@ from grete.spark import setup
 from grete.spark.assignment import Assignment
 from grete.spark.batch_commits import BatchCommits, BatchOutcome, sort_out
 from grete.spark.local_plan import LocalPlan, Offset, is_tick, range_rows, task_groups
+from grete.spark.plan import BatchPlan
 from grete.spark.rewind import apply_startpoints
 from grete.spark.task_rows import rows_of
-from grete.spark.task_runner import run_tasks
+from grete.spark.task_runner import Share, run_share, run_tasks
 from grete.spark.task_worker import TaskWorkers
 from grete.systems.base import PartitionOffsets, System
 from grete.systems.local import LocalSystem
@@ -130,10 +133,8 @@ class ContainerUnderTest:
             return None
         plan, tick = self._commits.plan(self._batch.id), is_tick(start, end)
         rows = []
-        for group in task_groups(self._options, start, end):
-            ranges = [range_rows(group, tick=tick)]
-            batches = rows_of(self._workers.access, self._workers.spec.ssps, ranges, plan.skip)
-            rows += run_tasks(self._workers, plan, batches).to_pylist()
+        for slot, group in enumerate(task_groups(self._options, start, end)):
+            rows += self._run_share(plan, slot, range_rows(group, tick=tick)).to_pylist()
         if not commit:
             return BatchOutcome()
         outcome = self._commits.commit(*sort_out(rows), self._batch.id)
@@ -142,6 +143,13 @@ class ContainerUnderTest:
         self._shut_down |= outcome.shutdown_tasks
         self.all_shut_down = outcome.shutdown_all
         return outcome
+
+    def _run_share(self, plan: BatchPlan, slot: int, ranges: pa.RecordBatch) -> pa.RecordBatch:
+        """What an executor does with a Spark partition; where executors commit, it has committed."""
+        if self._workers.spec.commit is not None:
+            return run_share(self._workers, plan, Share(slot), [ranges])
+        batches = rows_of(self._workers.access, self._workers.spec.ssps, [ranges], plan.skip)
+        return run_tasks(self._workers, plan, batches)
 
     def close(self) -> None:
         """Let the tasks close."""
