@@ -29,7 +29,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from benchmarks.run import RESULTS
@@ -46,6 +46,12 @@ BATCH = 100_000
 """Records of a micro-batch, of those that have batches."""
 WARM_UP = 100_000
 _PATIENCE_S = 300.0
+_NO_LEADER_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._TIMED_OUT,
+)
 _JVM = ("-Xmx1g", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 
 
@@ -222,7 +228,7 @@ class Watched:
         try:
             return sum(future.result(30).offset for future in found.values())
         except KafkaException as error:
-            if not error.args[0].retriable():
+            if error.args[0].code() not in _NO_LEADER_YET:
                 raise
             return 0
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.cli.doctor_kafka import kafka_findings
+from grete.cli.main import main
 from grete.clock import SystemClock
-from grete.keyed_log.kafka import open_coordinator_log
+from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.model.ids import JobId
 from grete.testing.kafka_broker import KafkaCluster
@@ -48,7 +51,7 @@ def test_more_copies_than_brokers_and_a_topic_that_deletes_are_told(kafka: Kafka
 def test_a_stream_whose_readers_believe_aborted_records_is_told(kafka: KafkaCluster, job: JobId) -> None:
     config = samza_config(kafka.bootstrap, job.name)
     key = "systems.kafka.consumer.isolation.level"
-    with closing(open_coordinator_log(config, "kafka", stream_name(job), SystemClock())) as log:
+    with closing(open_coordinator_log(config, stream_name(job), Path(), SystemClock())) as log:
         stream = CoordinatorStream(log, SystemClock(), source="test")
         stream.write_config({k: v for k, v in config.items() if k != key}, run_id="first")
         assert [f.check for f in kafka_findings(config, job) if not f.ok] == ["isolation.level"]
@@ -60,3 +63,17 @@ def test_brokers_that_do_not_answer_are_one_finding(job: JobId) -> None:
     (finding,) = kafka_findings(samza_config("127.0.0.1:1", job.name), job)
     assert not finding.ok
     assert "no broker can be reached" in finding.found
+
+
+def test_a_configuration_whose_brokers_are_away_is_findings_and_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GRETE_HOME", str(tmp_path))
+    path = tmp_path / "job.properties"
+    config = {**samza_config("127.0.0.1:1", "away"), "task.class": "json:JSONDecoder"}
+    path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+    assert main(["doctor", "--config", str(path), "-o", "json"]) == 1
+    shown = capfd.readouterr()
+    failed = {finding["check"] for finding in json.loads(shown.out) if not finding["ok"]}
+    assert "kafka kafka" in failed
+    assert "rdkafka" not in shown.err

@@ -11,15 +11,19 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grete.cli.doctor_connector import connector
 from grete.cli.doctor_finding import Finding as Finding
 from grete.cli.doctor_kafka import kafka_findings
 from grete.errors import ConfigError, GreteError, StreamError
-from grete.model.ids import JobId
+from grete.model.ids import JobId, SystemStream
+
+if TYPE_CHECKING:
+    from grete.systems.base import System
 
 _FIRST_SAFE_SQLITE = (3, 51, 3)
 _FREE_MB = 200
@@ -148,9 +152,12 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
     yield Finding("config", True, f"{len(config)} keys are valid")
     for warning in warnings:
         yield Finding("config", True, f"warning: {warning}")
-    yield from _inputs(config)
     yield _application(config)
-    yield from kafka_findings(config, JobId(config["job.name"], config.get("job.id", "1")))
+    of_kafka = list(kafka_findings(config, JobId(config["job.name"], config.get("job.id", "1"))))
+    yield from of_kafka
+    yield from _inputs(
+        config, {finding.check.removeprefix("kafka ") for finding in of_kafka if not finding.ok}
+    )
     yield from connector(config)
     if config.get("job.http.port", "0") != "0":
         yield _port(int(config["job.http.port"]))
@@ -166,19 +173,31 @@ def _port(port: int) -> Finding:
     return Finding("job.http.port", True, f"{port} is free")
 
 
-def _inputs(config: Mapping[str, str]) -> Iterator[Finding]:
+def _inputs(config: Mapping[str, str], away: Collection[str]) -> Iterator[Finding]:
+    """Whether the inputs are there; a system that cannot be opened is one finding, however many inputs it has.
+
+    Systems in `away` are known not to answer, and not asked again.
+    """
     from grete.assembly import grete_home
     from grete.clock import SystemClock
     from grete.config.streams import task_inputs
     from grete.systems.factory import open_system
 
-    for stream in task_inputs(config):
-        with closing(open_system(config, stream.system, grete_home(), SystemClock())) as system:
-            try:
-                count = system.partition_count(stream.stream)
-                yield Finding("input", True, f"{stream} has {count} partitions")
-            except StreamError as error:
-                yield Finding("input", False, str(error), f"grete stream create {stream} --partitions N")
+    inputs = task_inputs(config)
+    for name in sorted({stream.system for stream in inputs} - set(away)):
+        try:
+            with closing(open_system(config, name, grete_home(), SystemClock())) as system:
+                for stream in (each for each in inputs if each.system == name):
+                    yield _input(system, stream)
+        except GreteError as error:
+            yield Finding(f"system {name}", False, str(error), f"check systems.{name}.*, and that it runs")
+
+
+def _input(system: System, stream: SystemStream) -> Finding:
+    try:
+        return Finding("input", True, f"{stream} has {system.partition_count(stream.stream)} partitions")
+    except StreamError as error:
+        return Finding("input", False, str(error), f"grete stream create {stream} --partitions N")
 
 
 def _application(config: Mapping[str, str]) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from dataclasses import asdict
 
 from grete.cli.doctor_checks import MACHINE, Finding, job_findings
@@ -18,6 +19,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run every check; exit 1 when one fails."""
+    logging.getLogger("grete").addHandler(
+        logging.NullHandler()
+    )  # findings say what clients would say as well
     findings = [check() for check in MACHINE]
     if options.config or options.job:
         findings += job_findings(_config(options))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
     from grete.migration.check import check
     from grete.migration.write import written_properties
 
+    logging.getLogger("grete").addHandler(logging.NullHandler())  # errors say what clients would say as well
     migration = check(_loaded(options.check))
     found = _take_over(migration) if options.coordinator_stream else None
     if options.write:
