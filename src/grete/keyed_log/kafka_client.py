@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from grete.clock import Clock
@@ -87,6 +87,8 @@ def is_final(reason: KafkaError) -> bool:
     return reason.code() in _FINAL
 
 
+_STALE = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
+"""The admin client knows an older leader than the broker, and does not look for the new one by itself."""
 _TEMPORARY = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -95,6 +97,7 @@ _TEMPORARY = frozenset(
         KafkaError._RESOLVE,
         KafkaError._NOENT,  # no partition leader known, as while brokers come back
         KafkaError.LEADER_NOT_AVAILABLE,
+        *_STALE,
         KafkaError.NOT_LEADER_FOR_PARTITION,  # also a leader that does not know yet that it is one
         KafkaError.REPLICA_NOT_AVAILABLE,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -239,7 +242,14 @@ class KafkaConnection:
             except KafkaException as error:
                 if not is_temporary(reason_of(error)) or self._clock.monotonic_s() >= deadline_s:
                     raise
+                if reason_of(error).code() in _STALE:
+                    self._learn_leaders(wait_s)
             self._clock.wait(never, _RETRY_S)
+
+    def _learn_leaders(self, wait_s: float) -> None:
+        """Ask for the metadata of every topic, which the client keeps; without an answer it is asked again."""
+        with suppress(KafkaException):
+            self.admin.list_topics(timeout=wait_s)
 
 
 class KafkaClients(KafkaConnection):

@@ -13,6 +13,7 @@ An id is kept from batch to batch by the worker that used it last, as the driver
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,6 +31,7 @@ from grete.spark.plan import BatchPlan, CommitSpec, RunnerSpec, TaskProgress, Ta
 from grete.spark.task_result import TaskResult
 from grete.systems.group import GroupAccess, NotWritten, OutcomeUnknown, RecordTooLarge, Transactions
 
+_log = logging.getLogger("grete.container")
 _PATIENCE_S = 120.0
 """Brokers may restart, and somebody's transaction may have to time out, before a share can be committed."""
 _PAUSES_S = (0.05, 2.0)
@@ -143,6 +145,7 @@ class ExecutorCommits:
         if refusal.is_final or self._clock.monotonic_s() >= deadline_s:
             kind = LogError if refusal.is_final else LogUnreachable
             raise kind(f"nothing of this share of the batch was committed: {refusal}") from refusal
+        _log.warning("a share of the batch is not committed yet, trying again: %s", refusal)
         self._clock.wait(threading.Event(), pause_s)
         return min(2 * pause_s, _PAUSES_S[1])
 
