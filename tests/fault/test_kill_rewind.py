@@ -22,24 +22,14 @@ POINTS_AROUND = [name for name in POINTS if name.startswith("startpoint.")]
 APPLICATION = """
 import sys
 from pathlib import Path
-import grete
 from grete.clock import SystemClock
 from grete.keyed_log.sqlite import SqliteKeyedLog
 from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId
 from grete.sqlite_file import open_file
+from grete.testing.counting import Counter
 from grete.testing.job import JobUnderTest
-
-
-class Counter(grete.StreamTask):
-    def init(self, context):
-        self.counts = context.store("counts")
-
-    def process(self, envelope, collector, coordinator):
-        count = (self.counts.get(envelope.key) or 0) + 1
-        self.counts.put(envelope.key, count)
-        collector.send("local.out", count, key=envelope.key)
 
 
 home = Path(sys.argv[1])

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import pytest
 
-import grete
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
@@ -25,6 +24,7 @@ from grete.spark.assignment import Assignment, parse_assignment, pending_documen
 from grete.systems.local import LocalSystem
 from grete.systems.local_compactor import CompactionLimits
 from grete.systems.local_housekeeping import Housekeeper, StreamPolicy
+from grete.testing.counting import Counter
 from grete.testing.job import JobUnderTest
 from grete.testing.job_model import assignments_of
 from grete.testing.pytest_fixtures import StartJob
@@ -39,21 +39,6 @@ CONFIG = {
     "stores.counts.factory": "grete.store.sqlite",
 }
 SSP, TASK = SystemStreamPartition("local", "in", 0), TaskName("Partition 0")
-
-
-class Counter(grete.StreamTask):
-    def init(self, context: grete.TaskContext) -> None:
-        self.counts = context.store("counts")
-
-    def process(
-        self,
-        envelope: grete.IncomingMessageEnvelope,
-        collector: grete.MessageCollector,
-        coordinator: grete.TaskCoordinator,
-    ) -> None:
-        count = (self.counts.get(envelope.key) or 0) + 1
-        self.counts.put(envelope.key, count)
-        collector.send("local.out", count, key=envelope.key)
 
 
 def ask(

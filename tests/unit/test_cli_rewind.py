@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import grete
 from grete.assembly import open_job
 from grete.cli.main import main
 from grete.clock import SystemClock
@@ -21,6 +20,7 @@ from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId
 from grete.sqlite_file import open_file
+from grete.testing.counting import Counter
 from grete.testing.job import JobUnderTest
 
 JOB = JobId("test")
@@ -34,23 +34,6 @@ CONFIG = {
 }
 FIRST, SECOND = "local.in.0", "local.in.1"
 Output = pytest.CaptureFixture[str]
-
-
-class Counter(grete.StreamTask):
-    """Counts keys and sends every count."""
-
-    def init(self, context: grete.TaskContext) -> None:
-        self.counts = context.store("counts")
-
-    def process(
-        self,
-        envelope: grete.IncomingMessageEnvelope,
-        collector: grete.MessageCollector,
-        coordinator: grete.TaskCoordinator,
-    ) -> None:
-        count = (self.counts.get(envelope.key) or 0) + 1
-        self.counts.put(envelope.key, count)
-        collector.send("local.out", count, key=envelope.key)
 
 
 def batch(job: JobUnderTest, first: str, second: str) -> None:

@@ -7,12 +7,10 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import apsw
 import pytest
 
-import grete
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import SystemClock
 from grete.config.validate import check
@@ -23,6 +21,7 @@ from grete.spark.control import Control, Ended
 from grete.spark.standby import StandbyRun
 from grete.spark.store_file import StoreFile
 from grete.systems.local import LocalSystem
+from grete.testing.counting import Counter
 from grete.testing.job import JobUnderTest
 from grete.testing.job_model import assignments_of
 
@@ -36,16 +35,6 @@ CONFIG = {
     "stores.counts.factory": "grete.store.sqlite",
     "job.standbytasks.replication.factor": "2",
 }
-
-
-class Counter(grete.StreamTask):
-    def init(self, context: grete.TaskContext) -> None:
-        self.counts = context.store("counts")
-
-    def process(self, envelope: grete.IncomingMessageEnvelope, collector: Any, coordinator: Any) -> None:
-        count = (self.counts.get(envelope.key) or 0) + 1
-        self.counts.put(envelope.key, count)
-        collector.send("local.out", count, key=envelope.key)
 
 
 @pytest.fixture

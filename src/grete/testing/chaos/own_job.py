@@ -12,7 +12,6 @@ from pathlib import Path
 
 import orjson
 
-import grete
 from grete.clock import SystemClock
 from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.access import open_coordinator_stream
@@ -25,7 +24,7 @@ JOB = "chaos"
 KEYS = 50
 _PROPERTIES = f"""
 job.name={JOB}
-task.class=grete.testing.chaos.own_job:Count
+task.class=grete.testing.counting:Counter
 task.inputs=local.chaos-in
 task.outputs=local.chaos-out
 job.container.count=2
@@ -40,25 +39,6 @@ cluster-manager.container.retry.count=-1
 spark.master=local[1]
 spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
-
-
-class Count(grete.StreamTask):
-    """Counts each key in its store; every output says which count it is."""
-
-    def init(self, context: grete.TaskContext) -> None:
-        """See StreamTask."""
-        self._counts = context.store("counts")
-
-    def process(
-        self,
-        envelope: grete.IncomingMessageEnvelope,
-        collector: grete.MessageCollector,
-        coordinator: grete.TaskCoordinator,
-    ) -> None:
-        """See StreamTask."""
-        count = (self._counts.get(envelope.key) or 0) + 1
-        self._counts.put(envelope.key, count)
-        collector.send("local.chaos-out", count, key=envelope.key)
 
 
 class OwnJob:
