@@ -33,6 +33,7 @@ def make_hub(secure: KafkaCluster, partitions: int = 2, **config: str) -> str:
     name = f"hub-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": secure.bootstrap})
     settings = {key.replace("_", "."): value for key, value in config.items()}
+    settings["retention.ms"] = "-1"  # the records of these tests are old
     admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
     return name
 

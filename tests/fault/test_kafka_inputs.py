@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from grete.assembly import open_job
 from grete.cli.main import main
@@ -67,12 +67,19 @@ class Topics:
         for done in self._admin.delete_records([TopicPartition(self.named(name), 0, before)]).values():
             done.result(30)
 
-    def fill(self, name: str, count: int, timestamp_ms: int = 1_000) -> None:
+    def grow(self, name: str, partitions: int) -> None:
+        new = NewPartitions(self.named(name), partitions)
+        self._admin.create_partitions([new])[self.named(name)].result(30)
+
+    def fill(self, name: str, count: int, timestamp_ms: int = 0, partition: int = 0) -> None:
+        """Without a time it is now: brokers delete what is older than a week."""
         producer = Producer({"bootstrap.servers": self.bootstrap})
         for _ in range(count):
             self._n += 1
             value = json.dumps({"n": self._n})
-            producer.produce(self.named(name), value, b"k", 0, timestamp=timestamp_ms)
+            producer.produce(
+                self.named(name), value, b"k", partition, timestamp=timestamp_ms or round(time.time() * 1000)
+            )
         assert producer.flush(30) == 0
 
 
@@ -192,10 +199,11 @@ def test_retention_that_passes_a_checkpoint_stops_the_job_with_what_is_lost(
 
 def test_a_job_starts_at_a_time(topics: Topics, home: Path, system: KafkaSystem) -> None:
     topics.make("in")
-    topics.fill("in", 2, timestamp_ms=1_700_000_000_000)
-    topics.fill("in", 2, timestamp_ms=1_700_000_060_000)
+    an_hour_ago_ms = round(time.time()) * 1000 - 3_600_000
+    topics.fill("in", 2, timestamp_ms=an_hour_ago_ms - 60_000)
+    topics.fill("in", 2, timestamp_ms=an_hour_ago_ms + 60_000)
     ssp = SystemStreamPartition("kafka", topics.named("in"), 0)
-    assert system.offset_at(ssp, 1_700_000_030_000) == "2"
+    assert system.offset_at(ssp, an_hour_ago_ms) == "2"
     job = Echo(topics, home, f"task.inputs=kafka.{topics.named('in')}")
     job.runs()
     words = [
@@ -204,12 +212,31 @@ def test_a_job_starts_at_a_time(topics: Topics, home: Path, system: KafkaSystem)
         "--job",
         job.job.name,
         "--to",
-        "timestamp:2023-11-14T22:13:50Z",
+        f"timestamp:{an_hour_ago_ms}",
         "--execute",
     ]
     assert main(words) == 0
     job.runs()
     assert job.sent(system) == [1, 2, 3, 4, 3, 4]
+
+
+def test_when_a_topic_grows_a_key_keeps_its_task_and_its_order(
+    topics: Topics, home: Path, system: KafkaSystem
+) -> None:
+    """Two partitions are read side by side; not what is in the new one with what the key left in the old one."""
+    topics.make("in")
+    topics.fill("in", 1)
+    stores = "stores.s.factory=grete.store.sqlite\nstores.s.changelog.replication.factor=1"
+    inputs = f"task.inputs=kafka.{topics.named('in')}\ntask.max.records.per.batch=2\n{stores}"
+    job = Echo(topics, home, inputs)
+    job.runs()
+    topics.fill("in", 3)
+    topics.grow("in", 2)
+    topics.fill("in", 3, partition=1)
+    job.runs()
+    assert job.sent(system) == [1, 2, 3, 4, 5, 6, 7]
+    with open_job(job.job) as handle:
+        assert sorted(handle.checkpoints()) == ["Partition 0"]
 
 
 def test_topics_that_a_pattern_chooses_become_inputs_and_what_jobs_remember_does_not(

@@ -11,8 +11,8 @@ task that reads it. For StreamTasks the ranges themselves are the rows; the Task
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -38,7 +38,10 @@ class SourceOptions:
     `tasks` lists, per task index, indexes into `ssps`; None plans one partition an SSP.
 
     `partitions_at_most`: with more tasks than this, several whole tasks share a Spark partition one after another.
-    `bootstrap` streams are read to the end they had at the start before any other stream moves.
+    `bootstrap` streams are read to the end they had at the start before any other stream moves. `later` names, for an
+    SSP, the lower partitions of its stream in the same task: nothing of it is read before these have come to the end
+    they had when reading began, as long as it stands at its own beginning. So keys keep their order on systems that
+    do not remember where the keys of an added partition were before.
     """
 
     system: str
@@ -51,6 +54,7 @@ class SourceOptions:
     tick_ms: int = 0
     partitions_at_most: int = 64
     bootstrap: tuple[str, ...] = ()
+    later: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """As one data source option."""
@@ -97,7 +101,7 @@ class LocalPlan:
         self._ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
         self._target: Offset | None = None
         self._bootstrap_target: dict[str, int] | None = None
-        self._origins: dict[str, tuple[str, int]] | None = None
+        self._origins: dict[str, list[tuple[str, int]]] | None = None
 
     def initial(self) -> Offset:
         """Where a new lineage starts."""
@@ -157,26 +161,29 @@ class LocalPlan:
         So each key's records stay in their order when a stream grows.
         """
         if self._origins is None:
-            self._origins = self._find_origins()
+            self._origins = self._find_origins(start)
         origins = self._origins
 
         def must_wait(ssp: str) -> bool:
-            if ssp not in origins:
-                return False
-            origin, end = origins[ssp]
-            return start.get(origin, end) < end or must_wait(origin)
+            return any(
+                start.get(origin, end) < end or must_wait(origin) for origin, end in origins.get(ssp, ())
+            )
 
         return {ssp: 0 if must_wait(ssp) else count for ssp, count in available.items()}
 
-    def _find_origins(self) -> dict[str, tuple[str, int]]:
-        """The origin of each added partition that we read, and up to where its keys are there."""
+    def _find_origins(self, start: Mapping[str, int]) -> dict[str, list[tuple[str, int]]]:
+        """Where the keys of each added partition that we read were before, and up to which offset there."""
         held = {stream: self._system.offsets(stream) for stream in {ssp.stream for ssp in self._ssps}}
-        found: dict[str, tuple[str, int]] = {}
-        for text, ssp in zip(self._spec.ssps, self._ssps, strict=True):
-            origin = held[ssp.stream][ssp.partition].origin
-            if origin is not None:
-                before = SystemStreamPartition(ssp.system, ssp.stream, origin.partition)
-                found[text] = (str(before), int(origin.upcoming))
+        by_text = dict(zip(self._spec.ssps, self._ssps, strict=True))
+        found: dict[str, list[tuple[str, int]]] = {}
+        for text, ssp in by_text.items():
+            mine = held[ssp.stream][ssp.partition]
+            if mine.origin is not None:
+                before = SystemStreamPartition(ssp.system, ssp.stream, mine.origin.partition)
+                found[text] = [(str(before), int(mine.origin.upcoming))]
+            elif start[text] <= int(mine.upcoming if mine.oldest is None else mine.oldest):
+                lower = self._spec.later.get(text, ())
+                found[text] = [(o, int(held[ssp.stream][by_text[o].partition].upcoming)) for o in lower]
         return found
 
 

@@ -18,6 +18,7 @@ from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
 from grete.config.streams import EMBEDDED_SYSTEM, stream_property, system_kind
 from grete.diagnostics.streams import container_name, telling_of
 from grete.errors import ConfigError, StreamError, StreamNotFound
+from grete.grouping import ssp as grouping
 from grete.model.ids import SystemStream, TaskName
 from grete.spark.assignment import Assignment
 from grete.spark.batch_commits import CommitTarget
@@ -280,7 +281,27 @@ def source_options(
         bootstrap=tuple(
             sorted({str(s.system_stream) for s in ssps if is_bootstrap(s.system_stream, config)})
         ),
+        later=_later(assignment) if by_task and commits_there else {},
     )
+
+
+def _later(assignment: Assignment) -> dict[str, list[str]]:
+    """The lower partitions of its stream in the same task, for each SSP that has some: those it was added to.
+
+    A task gets a second partition of a stream when the stream grows, unless the partition is broadcast or the grouper
+    gives the task all of them.
+    """
+    if assignment.config.get(grouping.KEY, "").endswith("AllSspToSingleTaskGrouperFactory"):
+        return {}
+    shared = set(grouping.broadcast_ssps(assignment.config))
+    found: dict[str, list[str]] = {}
+    for task in assignment.tasks:
+        own = [ssp for ssp in sorted(task.ssps) if ssp not in shared]
+        for ssp in own:
+            lower = [o for o in own if o.system_stream == ssp.system_stream and o.partition < ssp.partition]
+            if lower:
+                found[str(ssp)] = [str(one) for one in lower]
+    return found
 
 
 def max_records(config: Mapping[str, str]) -> int:
