@@ -14,7 +14,7 @@ from grete.clock import SystemClock
 from grete.coordination.kafka import KafkaCoordination
 from grete.errors import ConfigError, Fenced, LogError, LoginRefused
 from grete.keyed_log.base import Entry, Fence
-from grete.keyed_log.kafka import KafkaKeyedLog, open_coordinator_log
+from grete.keyed_log.kafka import KafkaKeyedLog
 from grete.keyed_log.kafka_settings import coordinator_log_settings
 from grete.testing.certificates import make_authority
 from grete.testing.kafka_broker import KafkaCluster
@@ -53,7 +53,9 @@ def _password(secure_kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def open_log(config: Mapping[str, str]) -> KafkaKeyedLog:
-    return open_coordinator_log(config, "kafka", f"secured-{uuid.uuid4().hex[:8]}", SystemClock())
+    return KafkaKeyedLog(
+        f"secured-{uuid.uuid4().hex[:8]}", coordinator_log_settings(config, "kafka"), SystemClock()
+    )
 
 
 def as_bob(secure: KafkaCluster) -> dict[str, str]:
