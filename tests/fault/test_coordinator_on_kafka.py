@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.tcp_proxy import TcpProxy
+from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.fault
 
@@ -130,13 +131,6 @@ def job(
     yield made
     proxy.restore()
     made.end()
-
-
-def eventually(condition: Callable[[], bool], what: str, within_s: float = 60) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"after {within_s:.0f} s still not: {what}"
-        time.sleep(0.1)
 
 
 def test_a_coordinator_that_is_killed_is_succeeded_by_the_next_start(job: Job) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.fault
 CANARY = "wonderland-4f1c"
@@ -62,13 +61,6 @@ systems.kafka.producer.sasl.jaas.config=PlainLoginModule required username="ann"
 systems.kafka.producer.ssl.truststore.type=PEM
 systems.kafka.producer.ssl.truststore.location={secure.login.authority.ca_pem}
 """
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.1)
 
 
 def test_a_password_behind_a_reference_occurs_nowhere(

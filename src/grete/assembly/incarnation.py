@@ -32,7 +32,6 @@ from grete.keyed_log.base import Fence
 from grete.launch.base import Launcher
 from grete.launch.process import ProcessLauncher
 from grete.launch.thread import ThreadLauncher
-from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.job_state import JobState, read_state, write_state
 from grete.model.ids import JobId
@@ -80,9 +79,8 @@ class Incarnation:
         leadership = self.led = submission.campaign(self._after)
         self._stack.callback(self._let_go, leadership)
         self._keep(leadership)
-        self._stream = CoordinatorStream(
-            submission.log, self._clock, source="job-runner", fence=Fence(job_scope(job), leadership.epoch)
-        )
+        self._stream = submission.stream  # read once: a million records take ten seconds on Kafka
+        self._stream.write_under(Fence(job_scope(job), leadership.epoch))
         ended = self._has_ended()
         if ended is not None:
             return ended

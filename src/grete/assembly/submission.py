@@ -103,7 +103,8 @@ class Submission:
         except LogNotFound as error:
             raise self._not_there() from error
         self._stack.callback(self.log.close)
-        found = CoordinatorStream(self.log, self._clock, source="job-runner").config()
+        self.stream = CoordinatorStream(self.log, self._clock, source="job-runner")
+        found = self.stream.config()
         if config:
             self._claim(config, found)
         elif not found:

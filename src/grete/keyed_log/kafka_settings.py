@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from grete.config.key import Key
 from grete.config.key_tables import coordinator, task
-from grete.errors import ConfigError
+from grete.config.numbers import number_of
 from grete.keyed_log.kafka_login import SettingsOrigin, settings_origin
 from grete.keyed_log.kafka_login import client_settings as client_settings
 
@@ -58,24 +58,10 @@ def _settings(
 ) -> KafkaLogSettings:
     return KafkaLogSettings(
         client_settings(config, system),
-        replication_factor=_number(config, copies),
-        segment_bytes=_number(config, segment),
-        max_message_bytes=_number(config, largest),
+        replication_factor=number_of(config, copies),
+        segment_bytes=number_of(config, segment),
+        max_message_bytes=number_of(config, largest),
         size_key=largest.name,
         replication_key=copies.name,
         origin=settings_origin(config, system),
     )
-
-
-def _number(config: Mapping[str, str], key: Key[int]) -> int:
-    """The key's value, else that of the key that stands in for it, else its default (S2-54: in this order)."""
-    name = next((name for name in (key.name, *key.fallbacks) if name in config), None)
-    text = key.default if name is None else config[name]
-    assert text is not None
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise ConfigError(f"{name}={text!r} must be a whole number of one or more")
-    return number

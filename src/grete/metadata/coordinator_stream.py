@@ -70,6 +70,10 @@ class CoordinatorStream:
         """The log below."""
         return self._log
 
+    def write_under(self, fence: Fence) -> None:
+        """Append under this fence from now on; what was read stays known."""
+        self._fence = fence
+
     @property
     def quarantined(self) -> list[Quarantined]:
         """What was not understood so far."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as Delivered
@@ -24,7 +24,6 @@ class Appender(TransactionalProducer):
 
     def __init__(self, connection: KafkaConnection, clock: Clock, transaction_timeout_s: float) -> None:
         self._id = f"grete-tool-{uuid.uuid4().hex}"
-        self._wall: Callable[[], float] = clock.monotonic_s
         self._error: KafkaError | None = None
         super().__init__(lambda: transaction_producer(connection, self._id, transaction_timeout_s), clock)
 
@@ -37,7 +36,7 @@ class Appender(TransactionalProducer):
             StreamError: a partition that is not there, or the brokers refuse; nothing was written.
             InDoubt: the answer to the commit was lost.
         """
-        deadline_s = self._wall() + _TIMEOUT_S
+        deadline_s = self._clock.monotonic_s() + _TIMEOUT_S
         placed = [(message, _partition(stream, message, partitions, partition_of)) for message in messages]
         try:
             if not self.is_open:

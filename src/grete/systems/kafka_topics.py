@@ -14,9 +14,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from grete.clock import Clock
+from grete.config.numbers import at_least_one
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
 from grete.config.streams import stream_property
-from grete.errors import ConfigError, StreamError, StreamNotFound, StreamUnreachable
+from grete.errors import StreamError, StreamNotFound, StreamUnreachable
 from grete.keyed_log.kafka_client import KafkaConnection, describe, done, is_temporary, reason_of
 from grete.model.ids import JobId, SystemStream
 from grete.systems.base import StreamSpec
@@ -69,7 +70,7 @@ class StreamSettings:
             config["cleanup.policy"] = "compact"
         key = f"systems.{self._system}.default.stream.replication.factor"
         copies = stream_property(self._config, stream, "replication.factor")
-        return TopicSettings(_number(key, copies or "3"), key, config)
+        return TopicSettings(at_least_one(key, copies or "3"), key, config)
 
     def may_be_deleted_by_age(self, stream: str) -> bool:
         """Whether the configuration itself wants a changelog's records deleted by age."""
@@ -104,17 +105,7 @@ class StreamSettings:
             "min.compaction.lag.ms": str(compaction_lag_ms(store, self._config)),
             **{key[len(own) :]: value for key, value in self._config.items() if key.startswith(own)},
         }
-        return TopicSettings(_number(keys[0], copies), keys[0], config)
-
-
-def _number(key: str, text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise ConfigError(f"{key}={text!r} must be a whole number of one or more")
-    return number
+        return TopicSettings(at_least_one(keys[0], copies), keys[0], config)
 
 
 class Topics:
