@@ -53,6 +53,30 @@ def transaction_producer(
     )
 
 
+def await_readable(
+    connection: KafkaConnection, ends: Mapping[Partition, int], clock: Clock, patience_s: float
+) -> None:
+    """Wait until readers of what is committed get everything before these ends.
+
+    Raises:
+        OutcomeUnknown: they do not for so long, though the brokers have said that it is committed.
+    """
+    wanted = {TopicPartition(*where): end for where, end in ends.items()}
+    until_s, pause_s, never = clock.monotonic_s() + patience_s, 0.001, threading.Event()
+    while True:
+        try:
+            found = connection.ends(list(wanted), is_stable=True)
+            if all(found[where] >= end for where, end in wanted.items()):
+                return
+            reason = "a transaction stays open"
+        except KafkaException as error:
+            reason = describe(reason_of(error))
+        if clock.monotonic_s() >= until_s:
+            raise OutcomeUnknown(f"committed, and cannot be read: {reason}")
+        clock.wait(never, pause_s)
+        pause_s = min(2 * pause_s, 0.05)
+
+
 class TopicFacts(Protocol):
     """What a slot's transactions need to know of topics."""
 
@@ -135,21 +159,11 @@ class GroupTransactions(TransactionalProducer):
             OutcomeUnknown: they may be; also when they are committed and cannot be read for long.
         """
         super().commit(deadline_s)
-        wanted = {TopicPartition(*where): end for where, end in self._ends.items()}
-        until_s, pause_s, never = self._clock.monotonic_s() + self._patience_s, 0.001, threading.Event()
-        while True:
-            try:
-                found = self._connection.ends(list(wanted), is_stable=True)
-                if all(found[where] >= end for where, end in wanted.items()):
-                    return
-                reason = "a transaction stays open"
-            except KafkaException as error:
-                reason = describe(reason_of(error))
-            if self._clock.monotonic_s() >= until_s:
-                self.give_up()
-                raise OutcomeUnknown(f"committed, and cannot be read: {reason}")
-            self._clock.wait(never, pause_s)
-            pause_s = min(2 * pause_s, 0.05)
+        try:
+            await_readable(self._connection, self._ends, self._clock, self._patience_s)
+        except OutcomeUnknown:
+            self.give_up()
+            raise
 
     def fits(self, streams: Sequence[str]) -> None:
         """Let batches be as small as the topics want; an open producer with larger ones is given up."""

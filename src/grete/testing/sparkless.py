@@ -90,6 +90,7 @@ def main(arguments: Sequence[str]) -> int:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else heartbeats are all that a log's end shows
     if arguments:
         return _coordinate(arguments)
     stop = threading.Event()
