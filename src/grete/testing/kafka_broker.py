@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
+import random
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +54,10 @@ _SETTINGS = {
 20 ms, so that a broker that comes back does so before its partitions have leaders, which it does not do well."""
 
 
+_PORTS_GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST_PORT, _LAST_PORT = 10_000, 65_535
+
+
 class BrokerFailed(GreteError):
     """A broker did not start or stop in time. The message ends with the last lines of its log."""
 
@@ -63,15 +69,23 @@ def jars_directory() -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports of loopback that nobody listens on now, and that the kernel gives to no connection of its own accord.
+
+    From the range that it gives from, a broker's port is taken by some client while the broker is down.
+    """
+    low, high = map(int, _PORTS_GIVEN.read_text().split())
+    outside = [*range(_FIRST_PORT, low), *range(high + 1, _LAST_PORT + 1)]
+    random.shuffle(outside)
+    sockets: list[socket.socket] = []
+    with ExitStack() as stack:
+        for port in outside:
+            each = stack.enter_context(socket.socket())
+            with suppress(OSError):
+                each.bind(("127.0.0.1", port))
+                sockets.append(each)
+            if len(sockets) == count:
+                return [found.getsockname()[1] for found in sockets]
+    raise BrokerFailed(f"there are not {count} free ports on 127.0.0.1 outside {low} to {high}")
 
 
 def _die_with_parent() -> None:
