@@ -1,0 +1,297 @@
+"""A whole job on Kafka without Spark, for tests of what befalls it: everything it keeps and writes is topics.
+
+Coordinator stream, election, inputs, outputs, changelog and checkpoints are topics. Everything is real but Spark, so
+that a restart costs seconds; what Spark adds is in `tests/kafka`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections import Counter as Tally
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from grete.assembly import open_job
+from grete.clock import SystemClock
+from grete.errors import GreteError, StreamUnreachable
+from grete.metadata.history import HistoryRow
+from grete.model.ids import JobId
+from grete.systems.base import Message, StreamSpec, System
+from grete.systems.factory import open_system
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually, reaches
+
+COUNTING = """
+import grete
+
+class Application(grete.StreamTask):
+    def init(self, context):
+        self.counts = context.store("counts")
+
+    def process(self, envelope, collector, coordinator):
+        count = (self.counts.get(envelope.key) or 0) + 1
+        self.counts.put(envelope.key, count)
+        collector.send("kafka.NAME-out", {"count": count}, key=envelope.key)
+"""
+COPYING = """
+import grete
+
+class Application(grete.StreamTask):
+    def process(self, envelope, collector, coordinator):
+        collector.send("kafka.NAME-out", envelope.message, key=envelope.key)
+"""
+KEYS = 20
+
+
+@contextlib.contextmanager
+def job_on(
+    cluster: KafkaCluster, directory: Path, monkeypatch: pytest.MonkeyPatch, **more: Any
+) -> Iterator[Job]:
+    """A `Job` with a GRETE_HOME of its own, of which nothing runs afterwards."""
+    directory.mkdir(exist_ok=True)
+    monkeypatch.setenv("GRETE_HOME", str(directory / "home"))
+    job = Job(directory, cluster, **more)
+    try:
+        yield job
+    finally:
+        job.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One record that the job wrote."""
+
+    key: bytes
+    value: Mapping[str, int]
+
+
+def place(cluster: KafkaCluster, topic: str, placed: Sequence[Sequence[int]]) -> None:
+    """Make a topic whose partitions are on these nodes, and can be written as long as one of them is there."""
+    new = NewTopic(
+        topic,
+        len(placed),
+        replica_assignment=[list(nodes) for nodes in placed],
+        config={"min.insync.replicas": "1"},
+    )
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([new])[topic].result(30)
+
+
+class Job:
+    """The job, its topics and the processes of its coordinators. It counts each key, unless told otherwise.
+
+    Record `n` has the key `n % KEYS`, which lives in the partition of that number modulo the partitions there are.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        cluster: KafkaCluster,
+        *,
+        copies: int = 1,
+        application: str = COUNTING,
+        brokers: str | None = None,
+        placed: Sequence[Sequence[int]] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`brokers` are those that the job is told of, when it is not to come to them directly.
+
+        `placed` are the nodes that hold each partition of the input, when brokers are not to decide.
+        """
+        self.id = JobId(f"counting-{uuid.uuid4().hex[:8]}")
+        self.partitions = 2
+        self._directory = directory
+        self._sent = self._number = self._last = 0
+        self._processes: list[subprocess.Popen[str]] = []
+        (directory / "application.py").write_text(application.replace("NAME", self.id.name))
+        stores = {
+            "stores.counts.factory": "grete.store.sqlite",
+            "stores.counts.changelog.replication.factor": str(copies),
+        }
+        self._direct = {
+            "job.name": self.id.name,
+            "systems.kafka.consumer.bootstrap.servers": cluster.bootstrap,
+            "systems.kafka.default.stream.replication.factor": str(copies),
+            "systems.kafka.producer.bootstrap.servers": cluster.bootstrap,
+            "systems.kafka.samza.factory": "org.apache.samza.system.kafka.KafkaSystemFactory",
+        }
+        self._settings = {
+            **self._direct,
+            "job.application.path": str(directory),
+            "job.coordinator.lease.ttl.ms": "3000",
+            "job.coordinator.replication.factor": str(copies),
+            **(stores if application == COUNTING else {}),
+            "systems.kafka.consumer.bootstrap.servers": brokers or cluster.bootstrap,
+            "systems.kafka.producer.bootstrap.servers": brokers or cluster.bootstrap,
+            "systems.kafka.samza.key.serde": "string",
+            "systems.kafka.samza.msg.serde": "json",
+            "systems.kafka.samza.offset.default": "oldest",
+            "task.checkpoint.replication.factor": str(copies),
+            "task.class": "application:Application",
+            "task.inputs": f"kafka.{self.input}",
+            "task.max.records.per.batch": "40",
+            "task.outputs": f"kafka.{self.output}",
+            **(settings or {}),
+        }
+        if placed is not None:
+            place(cluster, self.input, placed)
+        with self._system() as system:
+            system.create_stream(StreamSpec(self.input, self.partitions))
+            system.create_stream(StreamSpec(self.output, 1))
+
+    @property
+    def input(self) -> str:
+        """The topic that it reads."""
+        return f"{self.id.name}-in"
+
+    @property
+    def output(self) -> str:
+        """The topic that it writes, of one partition."""
+        return f"{self.id.name}-out"
+
+    @contextlib.contextmanager
+    def _system(self) -> Iterator[System]:
+        with closing(open_system(self._direct, "kafka", Path(), SystemClock())) as system:
+            yield system
+
+    # --- processes ---
+
+    def submit(self) -> subprocess.Popen[str]:
+        """Start a coordinator with the job's configuration."""
+        path = self._directory / "job.properties"
+        path.write_text("\n".join(f"{key}={value}" for key, value in self._settings.items()))
+        return self._coordinate("--config", str(path))
+
+    def run_again(self) -> subprocess.Popen[str]:
+        """Start a coordinator by the job's name alone."""
+        return self._coordinate("--job", self.id.name)
+
+    def _coordinate(self, *which: str) -> subprocess.Popen[str]:
+        with (self._directory / "coordinator.log").open("a") as log:
+            command = [sys.executable, "-m", "grete.testing.sparkless", *which]
+            process = subprocess.Popen(command, stderr=log, text=True)
+        self._processes.append(process)
+        return process
+
+    def stop(self) -> None:
+        """Let the job end; its coordinators have nothing to complain of."""
+        with open_job(self.id) as handle:
+            handle.request_stop(10, "the test is over")
+        assert [process.wait(60) for process in self._processes] == [0] * len(self._processes), self.tell()
+
+    def forget(self, process: subprocess.Popen[str]) -> None:
+        """This coordinator is killed, and nobody minds how it ended."""
+        process.kill()
+        process.wait()
+        self._processes.remove(process)
+
+    def container_pids(self) -> list[int]:
+        """Of the containers as they were launched last."""
+        with open_job(self.id) as handle:
+            return [int(one.handle.split("/")[1]) for one in handle.launches().values() if one.handle]
+
+    def kill(self) -> None:
+        """Leave no process behind."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        with contextlib.suppress(GreteError):
+            for pid in self.container_pids():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    # --- records ---
+
+    def send(self, count: int, only: int | None = None) -> None:
+        """Append the next records, or those of them that belong into one partition."""
+        now_ms = SystemClock().wall_ms()  # what is stamped 1970 is older than its topic's retention
+        messages: list[Message] = []
+        while len(messages) < count:
+            key = self._number % KEYS
+            if only in (None, key % self.partitions):
+                value = json.dumps({"n": self._number}).encode()
+                messages.append(Message(b"k%d" % key, value, now_ms, key % self.partitions))
+            self._number += 1
+        with self._system() as system:
+            system.append(self.input, messages)
+        self._sent += count
+
+    def grow(self, partitions: int) -> None:
+        """Give the input more partitions; what is sent from now on goes into all of them."""
+        with self._system() as system:
+            system.add_partitions(self.input, partitions)
+        self.partitions = partitions
+
+    def written(self) -> list[Output]:
+        """What the job has written and committed, in order."""
+        with self._system() as system:
+            return [
+                Output(key, json.loads(value))
+                for _, batch in system.read(self.output, 0, 0)
+                for key, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+            ]
+
+    def await_counted(self, *, still_s: float = 60.0) -> None:
+        """Until the job has written as many records as were sent."""
+        reaches(self.count, self._sent, "records counted", still_s=still_s, tell=self.tell)
+
+    def count(self) -> int:
+        """How many records the job has written; as before while the brokers cannot be asked."""
+        with contextlib.suppress(StreamUnreachable):  # our own look falls into the outage
+            self._last = len(self.written())
+        return self._last
+
+    def assert_each_counted_once(self) -> None:
+        """Counts of a key rise by one with each of its records, so a lost or repeated one shows in some count."""
+        counted = [(output.key, output.value["count"]) for output in self.written()]
+        of_key = Tally(key for key, _ in counted)
+        for key, times in of_key.items():
+            assert [count for other, count in counted if other == key] == list(range(1, times + 1))
+        assert len(counted) == self._sent
+
+    def assert_each_copied_once(self) -> None:
+        """For a job that copies."""
+        assert sorted(output.value["n"] for output in self.written()) == list(range(self._sent))
+
+    # --- what it says of itself ---
+
+    def epoch(self) -> int:
+        """Of the coordinator that leads or led last."""
+        with open_job(self.id) as handle:
+            state = handle.state()
+        return 0 if state is None else state.epoch
+
+    def history(self) -> list[HistoryRow]:
+        """What has happened to the job."""
+        with open_job(self.id) as handle:
+            return handle.history()
+
+    def events(self) -> list[str]:
+        """The names of what has happened."""
+        return [row.event for row in self.history()]
+
+    def await_event(self, event: str) -> None:
+        """Until the history has one of them."""
+        eventually(lambda: event in self.events(), f"the event {event}", tell=self.tell)
+
+    def tasks(self) -> list[str]:
+        """Those of the job model in force."""
+        with open_job(self.id) as handle:
+            return [str(task) for task in handle.active_tasks()]
+
+    def tell(self) -> str:
+        """The ends of its logs."""
+        logs = [self._directory / "coordinator.log", *self._directory.rglob("container*.log*")]
+        return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in logs if log.is_file())
