@@ -21,6 +21,8 @@ import pytest
 
 from grete.assembly import open_job
 from grete.clock import SystemClock
+from grete.metadata.access import open_coordinator_stream
+from grete.metadata.job_state import StopRequest, write_stop_request
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
@@ -54,7 +56,7 @@ class Job:
             system.create_stream(StreamSpec("out", 1))
         self._sent = 0
         broker = f"127.0.0.1:{proxy_port}"
-        settings = {
+        self.settings = {
             "job.name": self.id.name,
             "job.application.path": str(directory),
             "job.coordinator.lease.ttl.ms": str(round(TTL_S * 1000)),
@@ -69,7 +71,7 @@ class Job:
             "task.inputs": "local.in",
         }
         self._config = directory / "copy.properties"
-        self._config.write_text("\n".join(f"{key}={value}" for key, value in settings.items()))
+        self._config.write_text("\n".join(f"{key}={value}" for key, value in self.settings.items()))
 
     def submit(self) -> subprocess.Popen[str]:
         return self._coordinate("--config", str(self._config))
@@ -181,6 +183,27 @@ def test_brokers_that_are_away_longer_than_the_lease_cost_an_incarnation_and_not
         handle.request_stop(5, "enough")
     assert process.wait(30) == 0
     assert job.copied_once()
+
+
+def test_a_stop_that_was_asked_for_while_nobody_led_is_obeyed_by_the_incarnation_that_follows(
+    job: Job, kafka: KafkaCluster, proxy: TcpProxy, tmp_path: Path
+) -> None:
+    """It names the epoch that the operator saw, and that one is over."""
+    process = job.submit()
+    job.send(100)
+    eventually(job.copied_once, "the first records are copied")
+    with open_job(job.id) as handle:
+        before = handle.state()
+    assert before is not None
+    proxy.cut()
+    time.sleep(2 * TTL_S)
+    direct = {**job.settings, "systems.kafka.producer.bootstrap.servers": kafka.bootstrap}
+    with open_coordinator_stream(direct, job.id, tmp_path / "home") as stream:
+        write_stop_request(stream, StopRequest(before.epoch, 5, "enough"))
+    assert process.poll() is None
+    proxy.restore()
+    assert process.wait(60) == 0
+    assert "stopped" in job.events()
 
 
 def test_a_coordinator_that_was_cut_off_and_succeeded_leaves_the_job_to_its_successor(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grete.assembly.plan import Plan, Planner, container_specs
@@ -76,7 +76,11 @@ def shutdown_s(config: Mapping[str, str]) -> float:
 
 
 class CoordinatedJob:
-    """Implements `coordinator.loop.Job`. Called by the loop's thread only, but for what monitors find."""
+    """Implements `coordinator.loop.Job`. Called by the loop's thread only, but for what monitors find.
+
+    Who asks it to stop or to drain names the epoch that he saw lead: `first_epoch` or a later one, of incarnations
+    that this one goes on for. An earlier one was another run, which has ended.
+    """
 
     def __init__(
         self,
@@ -90,6 +94,7 @@ class CoordinatedJob:
         on_change: Callable[[Plan], None],
         on_problem: Callable[[str], None],
         post: Callable[[Event], None],
+        first_epoch: int | None = None,
     ) -> None:
         self._job = job
         self._stream = stream
@@ -97,6 +102,7 @@ class CoordinatedJob:
         self._view = view
         self._surroundings = surroundings
         self._epoch = epoch
+        self._first_epoch = epoch if first_epoch is None else first_epoch
         self._clock = clock
         self._post = post
         self._on_change = on_change
@@ -111,6 +117,8 @@ class CoordinatedJob:
         self._problem = ""
         self._obeyed: set[str] = set()
         self._seen = _Counts.of(stream)
+        if self._first_epoch < epoch:
+            self._seen = replace(self._seen, requests=-1)  # written while nobody led
         self._looked_s = 0.0
         self._startpoints = -1  # containers that are adopted may not have been told of any
 
@@ -240,10 +248,10 @@ class CoordinatedJob:
 
     def _requests(self) -> Iterator[Event]:
         stop = read_stop_request(self._stream)
-        if stop is not None and stop.epoch == self._epoch:
+        if stop is not None and stop.epoch >= self._first_epoch:
             yield StopRequested(stop.deadline_s, stop.reason)
         drain = read_drain_request(self._stream)
-        if drain is not None and drain.epoch == self._epoch and not self._view.until_drained:
+        if drain is not None and drain.epoch >= self._first_epoch and not self._view.until_drained:
             self._view.until_drained = True
             History(self._stream).append("drain-requested", reason=drain.reason)
             self._has_to_follow = True  # the same model again, in another mode

@@ -45,7 +45,8 @@ _LOOP_PATIENCE_S = 120.0
 class Incarnation:
     """Submits, campaigns, coordinates. What it opens is closed with `stack`; used once.
 
-    `after` is the leadership of an earlier incarnation of this process, which has ended without knowing why.
+    `after` is the leadership of an earlier incarnation of this process, which has ended without knowing why, and
+    `first_epoch` that of the first of them: what was asked of any of them is asked of this one.
     """
 
     def __init__(
@@ -54,11 +55,13 @@ class Incarnation:
         stack: ExitStack,
         on_view: Callable[[View], None] | None,
         after: Leadership | None = None,
+        first_epoch: int | None = None,
     ) -> None:
         self._options = options
         self._stack = stack
         self._on_view = on_view
         self._after = after
+        self._first_epoch = first_epoch
         self._home = grete_home()
         self._clock = SystemClock()
         self._submission = Submission(options, self._home, self._clock, stack)
@@ -194,6 +197,7 @@ class Incarnation:
             on_change=lambda changed: self._note_change(changed, metadata, run_id),
             on_problem=show,
             post=lambda event: loop.post(event),
+            first_epoch=self._first_epoch,
         )
         self._stack.callback(job.close)
         first = job.begin(plan)

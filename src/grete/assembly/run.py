@@ -35,11 +35,12 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
         LogUnreachable: the stores did not answer when the job was to be started.
     """
     led: Leadership | None = None
+    first_epoch: int | None = None
     cause: GreteError | None = None
     pause_s = _PAUSE_S[0]
     while True:
         with ExitStack() as stack:
-            one = Incarnation(options, stack, on_view, led)
+            one = Incarnation(options, stack, on_view, led, first_epoch)
             try:
                 return one.execute()
             except HeldByOther as error:
@@ -49,6 +50,7 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
                     raise
                 if one.led is not None and one.can_be_followed:
                     led, pause_s = one.led, _PAUSE_S[0]
+                    first_epoch = led.epoch if first_epoch is None else first_epoch
                     options = replace(options, config_paths=(), overrides={}, job=one.job, take_over=False)
                     _log.warning(
                         "coordinator of epoch %d has ended, another will follow: %s", led.epoch, error
