@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grete.coordinator.board import Board, Directive, Seat, Told
-from grete.errors import CoordinatorUnavailable, Fenced
+from grete.errors import CoordinatorUnavailable, Fenced, LogUnreachable
 from grete.model.ids import ContainerId
 from grete.spark.control import Control
 from grete.spark.heartbeat import ContainerProgress, Heartbeat, Reactions
@@ -94,13 +94,21 @@ class Client:
         return self.answer
 
 
-def heartbeat(client: Client, successor: Client | None = None) -> tuple[Heartbeat, list[Any], ManualClock]:
+def heartbeat(
+    client: Client, successor: Client | Exception | None = None
+) -> tuple[Heartbeat, list[Any], ManualClock]:
     clock, seen = ManualClock(), []
+
+    def found() -> Client | None:
+        if isinstance(successor, Exception):
+            raise successor
+        return successor
+
     reactions = Reactions(
         lambda told, number: seen.append((told, number)),
         lambda: seen.append("fenced"),
         lambda: seen.append("orphaned"),
-        lambda: successor,
+        found,
     )
     return Heartbeat(client, "0", 11, reactions, now_s=clock.monotonic_s), seen, clock
 
@@ -141,3 +149,13 @@ def test_without_any_coordinator_a_container_becomes_an_orphan_in_its_time(
     clock.advance(2)
     beat.send()
     assert seen == expected
+
+
+def test_while_the_coordinator_stream_does_not_answer_no_container_becomes_an_orphan() -> None:
+    """Nobody can lead then: whoever ended would have to be started again when the brokers are back."""
+    beat, seen, clock = heartbeat(Client(CoordinatorUnavailable("gone")), LogUnreachable("no broker"))
+    beat.orphan_s = 50.0
+    for _ in range(10):
+        clock.advance(40)
+        beat.send()
+    assert seen == []

@@ -168,6 +168,8 @@ class ContainerLife:
             with open_coordinator_stream(self._coordinator_config, self._job, self._home) as stream:
                 state = read_state(stream)
         except GreteError as error:
+            if error.may_pass:
+                raise
             _log.warning("the coordinator stream can not be read: %s", error)
             return None
         if state is None or not state.url or (state.url, state.epoch) == self._found:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from grete.errors import CoordinatorUnavailable, Fenced
+from grete.errors import CoordinatorUnavailable, Fenced, GreteError
 
 _log = logging.getLogger(__name__)
 _INTERVAL_S = 0.5
@@ -53,7 +53,10 @@ class CoordinatorClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reactions:
-    """What to do with the answers. Called from the heartbeat's thread."""
+    """What to do with the answers. Called from the heartbeat's thread.
+
+    `find_coordinator` raises an error that may pass when nobody can be asked where one is.
+    """
 
     on_told: Callable[[str, int], None]
     on_fenced: Callable[[], None]
@@ -65,7 +68,8 @@ class Heartbeat:
     """Sends two heartbeats a second from a thread of its own until closed.
 
     Processing goes on while the coordinator does not answer: the commit's fence, not this thread, decides who may
-    write. After `orphan_s` without an answer from any coordinator (negative: never) the container is an orphan.
+    write. After `orphan_s` without an answer from any coordinator (negative: never) the container is an orphan. While
+    the coordinator stream does not answer, no coordinator can lead either, and that time does not count.
     """
 
     def __init__(
@@ -122,7 +126,14 @@ class Heartbeat:
         if self._closed.is_set():
             return
         if self._unanswered >= _LOOK_AFTER:
-            found = self._reactions.find_coordinator()
+            try:
+                found = self._reactions.find_coordinator()
+            except GreteError as error:
+                if not error.may_pass:
+                    raise
+                _log.warning("nobody can be asked for the coordinator: %s", error)
+                self._answered_s = self._now_s()
+                return
             if found is not None:
                 self.client, self._unanswered = found, 0
                 return
