@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -89,6 +89,9 @@ def is_final(reason: KafkaError) -> bool:
 
 _STALE = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
 """The admin client knows an older leader than the broker, and does not look for the new one by itself."""
+_NOT_THERE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
+_NEW_S = 3.0
+"""The leader of a partition that was just made hears of it last, and until then says that there is none."""
 _TEMPORARY = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -208,20 +211,52 @@ class KafkaConnection:
         with translated(doing):
             return Producer({**self._common, "acks": "all", **more})
 
+    def answer(self, ask: Callable[[float], Future[Any]]) -> Any:
+        """The answer to a request of the admin client; `ask` sends it, with the time that it is given, and may again.
+
+        The client sends it to the node that it holds for the controller, and waits for that one when it has died.
+
+        Raises:
+            KafkaException: refused, or no answer for the whole timeout.
+        """
+        deadline_s, never = self._clock.monotonic_s() + self.timeout_s, threading.Event()
+        wait_s = min(self.timeout_s, _REQUEST_S)
+        while True:
+            try:
+                return done(ask(wait_s), wait_s + 1)
+            except KafkaException as error:
+                if not is_temporary(reason_of(error)) or self._clock.monotonic_s() >= deadline_s:
+                    raise
+            self.learn_leaders()
+            self._clock.wait(never, _RETRY_S)
+
     def ends(self, partitions: Sequence[TopicPartition], *, is_stable: bool) -> dict[TopicPartition, int]:
         """The offset after the last one of each; with `is_stable` only as far as no transaction is open.
 
         Raises:
             KafkaException: no answer for the whole timeout, or no such partition.
         """
+        return self.known_offsets(dict.fromkeys(partitions, OffsetSpec.latest()), is_stable=is_stable)
+
+    def known_offsets(
+        self, wanted: Mapping[TopicPartition, OffsetSpec], *, is_stable: bool
+    ) -> dict[TopicPartition, int]:
+        """As `list_offsets`, of partitions that all have a leader who knows.
+
+        Raises:
+            KafkaException: no answer for the whole timeout, or no such partition.
+        """
         deadline_s, never = self._clock.monotonic_s() + self.timeout_s, threading.Event()
         while True:
-            ends = self.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest()), is_stable=is_stable)
-            if all(end >= 0 for end in ends.values()):
-                return ends
-            # a leader that has just begun does not know yet, and says so without an error
+            found = self.list_offsets(wanted, is_stable=is_stable)
+            unknown = sorted(where.partition for where, offset in found.items() if offset < 0)
+            if not unknown:
+                return found
+            # no leader, or one that has just begun and does not know yet: said without an error
             if self._clock.monotonic_s() >= deadline_s:
-                raise KafkaException(KafkaError(KafkaError._NOENT, "the end is not known yet"))
+                which = ", ".join(map(str, unknown))
+                raise KafkaException(KafkaError(KafkaError._NOENT, f"nobody answers for partition {which}"))
+            self.learn_leaders()
             self._clock.wait(never, _RETRY_S)
 
     def list_offsets(
@@ -229,27 +264,35 @@ class KafkaConnection:
     ) -> dict[TopicPartition, int]:
         """What the brokers answer for each partition; with `is_stable`, ends only as far as no transaction is open.
 
+        Below zero: there is no such offset, or nobody answers for the partition: it has no leader, or the client asks
+        one that has died (see `learn_leaders`).
+
         Raises:
             KafkaException: no answer for the whole timeout, or no such partition.
         """
         level = IsolationLevel.READ_COMMITTED if is_stable else IsolationLevel.READ_UNCOMMITTED
         deadline_s, never = self._clock.monotonic_s() + self.timeout_s, threading.Event()
         wait_s = min(self.timeout_s, _REQUEST_S)  # a dead leader does not answer: ask who leads now
+        new_until_s = self._clock.monotonic_s() + _NEW_S
         while True:
             futures = self.admin.list_offsets(dict(wanted), isolation_level=level, request_timeout=wait_s)
             try:
                 return {where: int(done(futures[where], wait_s + 1).offset) for where in wanted}
             except KafkaException as error:
-                if not is_temporary(reason_of(error)) or self._clock.monotonic_s() >= deadline_s:
+                is_new = reason_of(error).code() in _NOT_THERE and self._clock.monotonic_s() < new_until_s
+                if not (is_new or is_temporary(reason_of(error))) or self._clock.monotonic_s() >= deadline_s:
                     raise
                 if reason_of(error).code() in _STALE:
-                    self._learn_leaders(wait_s)
+                    self.learn_leaders()
             self._clock.wait(never, _RETRY_S)
 
-    def _learn_leaders(self, wait_s: float) -> None:
-        """Ask for the metadata of every topic, which the client keeps; without an answer it is asked again."""
+    def learn_leaders(self) -> None:
+        """Ask for the metadata of every topic, which the client keeps; without an answer it is asked again.
+
+        The client goes on asking a leader or controller that has died until it does so by itself, every five minutes.
+        """
         with suppress(KafkaException):
-            self.admin.list_topics(timeout=wait_s)
+            self.admin.list_topics(timeout=min(self.timeout_s, _REQUEST_S))
 
 
 class KafkaClients(KafkaConnection):

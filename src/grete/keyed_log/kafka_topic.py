@@ -108,10 +108,12 @@ def find(clients: KafkaClients) -> Topic | None:
         UnsafeStorage: it cannot keep a log.
         KafkaException: no answer, or not yet.
     """
-    wait_s = clients.settings.timeout_s
-    futures = clients.admin.describe_topics(TopicCollection([clients.topic]), request_timeout=wait_s)
+    wanted = TopicCollection([clients.topic])
     try:
-        found = done(futures[clients.topic], wait_s + 1)
+        found = clients.answer(
+            lambda wait_s: clients.admin.describe_topics(wanted, request_timeout=wait_s)[clients.topic]
+        )
+        config = topic_config(clients)  # answered by another node, which may hear of a new topic later
     except KafkaException as error:
         if reason_of(error).code() in _GONE:
             return None
@@ -121,7 +123,6 @@ def find(clients: KafkaClients) -> Topic | None:
             f"topic {clients.topic} has {len(found.partitions)} partitions: a log has one order, so it needs exactly "
             "one partition. Partitions cannot be taken away; copy what it holds into a new topic with one"
         )
-    config = topic_config(clients)
     policy = config["cleanup.policy"]
     if {word.strip() for word in policy.split(",")} != {"compact"}:
         raise UnsafeStorage(
@@ -143,8 +144,9 @@ def topic_config(clients: KafkaClients, *, own_only: bool = False) -> dict[str, 
         KafkaException: no answer.
     """
     resource = _resource(clients)
-    futures = clients.admin.describe_configs([resource], request_timeout=clients.settings.timeout_s)
-    entries: dict[str, Any] = done(futures[resource], clients.settings.timeout_s + 1)
+    entries: dict[str, Any] = clients.answer(
+        lambda wait_s: clients.admin.describe_configs([resource], request_timeout=wait_s)[resource]
+    )
     dynamic_of_topic = 1
     return {
         name: entry.value

@@ -169,8 +169,8 @@ class RangeReader:
         """
         where = TopicPartition(*key)
         try:
-            oldest = self._connection.list_offsets({where: OffsetSpec.earliest()}, is_stable=True)[where]
-            upcoming = self._connection.list_offsets({where: OffsetSpec.latest()}, is_stable=True)[where]
+            oldest = self._connection.known_offsets({where: OffsetSpec.earliest()}, is_stable=True)[where]
+            upcoming = self._connection.ends([where], is_stable=True)[where]
         except KafkaException as error:
             raise StreamUnreachable(
                 f"asking for the ends of {key[0]}: {describe(reason_of(error))}"

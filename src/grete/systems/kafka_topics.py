@@ -32,10 +32,14 @@ _TOPIC_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "segment
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as the brokers describe it. `id` changes when it is deleted and made anew."""
+    """A topic as the brokers describe it. `id` changes when it is deleted and made anew.
+
+    `leaderless` are the partitions of which nothing can be read or written now.
+    """
 
     id: str
     partitions: int
+    leaderless: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +138,17 @@ class Topics:
         Raises:
             StreamError: no answer in time, or the name is none.
         """
-        deadline_s, never = self._clock.monotonic_s() + self._connection.timeout_s, threading.Event()
-        while True:
-            wait_s = self._connection.timeout_s
-            futures = self._connection.admin.describe_topics(TopicCollection([name]), request_timeout=wait_s)
-            try:
-                found = done(futures[name], wait_s + 1)
-                return TopicInfo(str(found.topic_id), len(found.partitions))
-            except KafkaException as error:
-                reason = reason_of(error)
-                if reason.code() in (*_GONE, *_NAME_REFUSED):
-                    return None
-                if not is_temporary(reason) or self._clock.monotonic_s() >= deadline_s:
-                    raise self._failed(f"describing {name}", error) from error
-            self._clock.wait(never, _RETRY_S)
+        wanted, admin = TopicCollection([name]), self._connection.admin
+        try:
+            found = self._connection.answer(
+                lambda wait_s: admin.describe_topics(wanted, request_timeout=wait_s)[name]
+            )
+        except KafkaException as error:
+            if reason_of(error).code() in (*_GONE, *_NAME_REFUSED):
+                return None
+            raise self._failed(f"describing {name}", error) from error
+        leaderless = frozenset(each.id for each in found.partitions if each.leader is None)
+        return TopicInfo(str(found.topic_id), len(found.partitions), leaderless)
 
     def get(self, name: str) -> TopicInfo:
         """The topic.
@@ -171,10 +172,11 @@ class Topics:
             StreamNotFound: no such topic.
             StreamError: no answer, or not allowed.
         """
-        resource, wait_s = ConfigResource(ResourceType.TOPIC, name), self._connection.timeout_s
-        futures = self._connection.admin.describe_configs([resource], request_timeout=wait_s)
+        resource, admin = ConfigResource(ResourceType.TOPIC, name), self._connection.admin
         try:
-            entries = done(futures[resource], wait_s + 1)
+            entries = self._connection.answer(
+                lambda wait_s: admin.describe_configs([resource], request_timeout=wait_s)[resource]
+            )
         except KafkaException as error:
             if reason_of(error).code() in _GONE:
                 self.get(name)
