@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.fault.job_on_kafka import job_on
+from tests.fault.job_on_kafka import PATIENT, job_on
 
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.fault
+
+AWAY_S = 300 if os.environ.get("GRETE_NIGHTLY") == "1" else 8
+"""The lease is 3 s; a call of the brokers waits 30 s for its answer, and a container 50 s for a coordinator."""
 
 
 @pytest.fixture
@@ -58,11 +62,37 @@ def test_a_broker_that_is_killed_in_the_middle_and_comes_back_costs_no_record(
         job.assert_each_counted_once()
 
 
+def test_brokers_that_are_away_for_longer_than_anybody_waits_cost_no_record_and_soon_are_made_use_of(
+    cluster: KafkaCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """How soon is recorded and decides nothing: `pytest -s` shows it, a JUnit report has it as a property."""
+    with job_on(cluster, tmp_path / "job", monkeypatch) as job:
+        process = job.submit()
+        job.send(200)
+        job.await_counted()
+        job.send(1_000)
+        cluster.kill()
+        time.sleep(AWAY_S)
+        cluster.restart()
+        took_s = job.seconds_until_more()
+        record_property("first_record_after_s", took_s)
+        print(
+            f"\nbrokers were away for {AWAY_S} s; the first record was counted {took_s:.1f} s after their return"
+        )
+        job.await_counted()
+        assert process.poll() is None
+        job.stop()
+        job.assert_each_counted_once()
+
+
 def test_one_of_three_brokers_dies_and_the_job_goes_on(
     three: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three copies, two in step: nothing waits for the one that is gone, and nothing is lost when it comes back."""
-    with job_on(three, tmp_path / "job", monkeypatch, copies=3) as job:
+    with job_on(three, tmp_path / "job", monkeypatch, copies=3, settings=PATIENT) as job:
         job.submit()
         job.send(200)
         job.await_counted()

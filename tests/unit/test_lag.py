@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from grete.checkpoint.lag import JobLag, measure_lag
@@ -24,7 +26,7 @@ def held(oldest: int, upcoming: int) -> PartitionOffsets:
 
 def lag(
     checkpoints: dict[TaskName, dict[SystemStreamPartition, str]],
-    partitions: dict[int, PartitionOffsets],
+    partitions: Mapping[int, PartitionOffsets | None],
     **config: str,
 ) -> JobLag:
     assigned = {task: (ssp(i),) for i, task in enumerate(TASKS)}
@@ -90,6 +92,11 @@ def test_offsets_that_are_no_numbers_and_missing_streams_leave_the_total_unknown
     assert (found.rows[0].records, found.total) == (None, None)
     gone = measure_lag({"task.inputs": "kafka.in"}, {}, {}, {})
     assert (gone.missing, gone.total) == ((IN,), None)
+
+
+def test_a_partition_that_nobody_answers_for_leaves_the_total_unknown_and_is_named() -> None:
+    found = lag({TASKS[0]: {ssp(0): "4"}, TASKS[1]: {ssp(1): "9"}}, {0: held(0, 8), 1: None})
+    assert (found.unreachable, found.total, found.by_task) == ([ssp(1)], None, {"Partition 0": 3})
 
 
 def test_as_a_document_it_names_system_stream_and_partition_apart() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +31,7 @@ from grete.coordinator.monitors.inputs import InputRegexMonitor, PartitionCountM
 from grete.coordinator.monitors.thread import MonitorThread, Poll
 from grete.coordinator.monitors.watch import Monitors, Watched
 from grete.model.ids import ContainerId, SystemStream, SystemStreamPartition, TaskName
-from grete.systems.base import StreamSpec
+from grete.systems.base import PartitionOffsets, StreamSpec
 from grete.systems.local import LocalSystem, Message
 from grete.testing.clock import ManualClock
 
@@ -290,6 +292,26 @@ def test_all_monitors_read_a_real_system_and_tell_what_changed(system: LocalSyst
     (stuck,) = step(1)
     assert stuck == QueryStuck(C0, 1, 600, batch_id=3, lag=8)
     assert monitors.problems == {}
+
+
+class OneAway(LocalSystem):
+    """Nobody answers for partition 1."""
+
+    def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
+        return {**self.offsets(stream), 1: None}
+
+
+def test_a_partition_that_nobody_answers_for_is_a_problem_that_names_it(tmp_path: Path) -> None:
+    with closing(OneAway(tmp_path, ManualClock())) as system:
+        system.create_stream(StreamSpec("in", 2))
+        config = {"task.inputs": "local.in"}
+        model = calculate(config, {IN: 2}, Remembered()).model
+        watched = Watched(lambda: config, model, {IN: 2}, {"local": system}, dict, dict)
+        monitors = Monitors(watched, ManualClock(), list[Finding]().append)
+        monitors.tick()
+        assert "nobody answers for local.in.1" in monitors.problems["lag"]
+        assert monitors.lag is not None
+        assert monitors.lag.total is None
 
 
 def test_a_stream_that_is_gone_is_a_problem_that_is_shown_and_the_others_are_watched(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from grete.checkpoint.offset_manager import StartingOffsets, starting_offsets
-from grete.errors import ConfigError, OffsetOutOfRange, StreamError
+from grete.errors import ConfigError, OffsetOutOfRange, StreamError, StreamUnreachable
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets
 
@@ -20,10 +20,10 @@ EMPTY = PartitionOffsets(None, None, "7")
 class Admin:
     """A system that holds what the test says."""
 
-    def __init__(self, streams: Mapping[str, Mapping[int, PartitionOffsets]] | None = None) -> None:
+    def __init__(self, streams: Mapping[str, Mapping[int, PartitionOffsets | None]] | None = None) -> None:
         self._streams = streams or {"in": {0: HELD}, "other": {0: EMPTY}}
 
-    def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
+    def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
         return self._streams[stream]
 
     def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
@@ -79,6 +79,14 @@ def test_an_empty_stream_has_no_oldest_offset_and_starts_at_upcoming() -> None:
 def test_a_reset_stream_forgets_its_checkpoint_and_takes_the_default() -> None:
     reset = {"streams__in__samza__reset__offset": "true", "systems__s__samza__offset__default": "oldest"}
     assert start({IN: "45"}, ssp=IN, **reset) == "10"
+
+
+def test_a_partition_that_nobody_answers_for_goes_on_after_its_checkpoint_and_waits_without_one() -> None:
+    admins = {"s": Admin({"in": {0: None}})}
+    found = starting_offsets({ONE: [IN]}, {ONE: {IN: "45"}}, {}, admins)
+    assert found.by_ssp == {IN: "46"}
+    with pytest.raises(StreamUnreachable, match=r"nobody answers for s\.in\.0"):
+        starting_offsets({ONE: [IN]}, {}, {}, admins)
 
 
 def test_a_default_that_is_none_is_named_with_its_key() -> None:

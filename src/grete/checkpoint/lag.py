@@ -16,8 +16,9 @@ from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
 from grete.systems.base import PartitionOffsets
 
-StreamOffsets = Mapping[SystemStream, Mapping[int, PartitionOffsets]]
-"""What each stream's partitions hold."""
+StreamOffsets = Mapping[SystemStream, Mapping[int, PartitionOffsets | None]]
+"""What each stream's partitions hold, None of one that nobody answers for."""
+_UNREACHABLE = PartitionOffsets(None, None, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class SspLag:
 
     `checkpointed` is the last offset processed, None without a checkpoint. `records` counts what is left to process:
     from the checkpoint, else from where the task would start; None where the system's offsets are no numbers.
+    `upcoming` is empty while nobody answers for the partition.
     """
 
     ssp: SystemStreamPartition
@@ -41,6 +43,11 @@ class JobLag:
 
     rows: tuple[SspLag, ...]
     missing: tuple[SystemStream, ...] = ()
+
+    @property
+    def unreachable(self) -> list[SystemStreamPartition]:
+        """The partitions that nobody answers for now, sorted."""
+        return sorted({row.ssp for row in self.rows if not row.upcoming})
 
     @property
     def by_ssp(self) -> dict[SystemStreamPartition, int]:
@@ -145,7 +152,7 @@ def _partitions(
         for partition, held in sorted(offsets.get(stream, {}).items()):
             ssp = SystemStreamPartition(stream.system, stream.stream, partition)
             if stream in inputs or ssp in broadcast:
-                yield ssp, held
+                yield ssp, _UNREACHABLE if held is None else held
 
 
 def _origin(ssp: SystemStreamPartition, held: PartitionOffsets) -> SystemStreamPartition | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from grete.checkpoint.task_commit import TaskCommit
-from grete.errors import ConfigError, OffsetOutOfRange, StreamError
+from grete.errors import ConfigError, OffsetOutOfRange, StreamError, StreamUnreachable
 from grete.grouping import ssp as grouping
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets
@@ -26,7 +26,7 @@ _DEFAULTS = ("oldest", "newest", "upcoming")
 class OffsetAdmin(Protocol):
     """What is asked of a system."""
 
-    def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
+    def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
         """See SystemAdmin."""
 
     def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
@@ -50,15 +50,16 @@ def starting_offsets(
     config: Mapping[str, str],
     admins: Mapping[str, OffsetAdmin],
 ) -> StartingOffsets:
-    """Decide for every task and SSP.
+    """Decide for every task and SSP. One that nobody answers for goes on after its checkpoint, if it has one.
 
     Raises:
         ConfigError: a default offset that is none of oldest, newest, upcoming; a system without admin.
         StreamError: a stream or partition does not exist.
         OffsetOutOfRange: the checkpoint points at what retention has removed, or past the end; names the missing
             range. A stream with `samza.reset.offset` is not asked for its checkpoint.
+        StreamUnreachable: nobody answers for a partition of which there is no checkpoint.
     """
-    known: dict[SystemStream, Mapping[int, PartitionOffsets]] = {}
+    known: dict[SystemStream, Mapping[int, PartitionOffsets | None]] = {}
     by_task: dict[TaskName, dict[SystemStreamPartition, str]] = {}
     for task, ssps in tasks.items():
         checkpoint = _still_inputs(task, checkpoints.get(task, {}), ssps)
@@ -70,6 +71,11 @@ def starting_offsets(
             last = None if is_reset else checkpoint.get(ssp)
             if last is not None:
                 by_task[task][ssp] = _after(task, ssp, last, offsets, admins[ssp.system])
+            elif offsets is None:
+                raise StreamUnreachable(
+                    f"nobody answers for {ssp}, of which task {task!r} has no checkpoint, so nobody knows where it "
+                    f"starts; check that the brokers that hold it run"
+                )
             elif ssp in added and not is_reset:
                 by_task[task][ssp] = offsets.upcoming if offsets.oldest is None else offsets.oldest
             else:
@@ -97,12 +103,12 @@ def _admin(system: str, admins: Mapping[str, OffsetAdmin]) -> OffsetAdmin:
 
 def _offsets_of(
     ssp: SystemStreamPartition,
-    known: dict[SystemStream, Mapping[int, PartitionOffsets]],
+    known: dict[SystemStream, Mapping[int, PartitionOffsets | None]],
     admins: Mapping[str, OffsetAdmin],
-) -> PartitionOffsets:
+) -> PartitionOffsets | None:
     stream = ssp.system_stream
     if stream not in known:
-        known[stream] = _admin(ssp.system, admins).offsets(stream.stream)
+        known[stream] = _admin(ssp.system, admins).reachable_offsets(stream.stream)
     if ssp.partition not in known[stream]:
         raise StreamError(f"{stream} has no partition {ssp.partition}")
     return known[stream][ssp.partition]
@@ -168,9 +174,15 @@ def default_start(ssp: SystemStreamPartition, offsets: PartitionOffsets, config:
 
 
 def _after(
-    task: TaskName, ssp: SystemStreamPartition, last: str, offsets: PartitionOffsets, admin: OffsetAdmin
+    task: TaskName,
+    ssp: SystemStreamPartition,
+    last: str,
+    offsets: PartitionOffsets | None,
+    admin: OffsetAdmin,
 ) -> str:
     next_offset = admin.offsets_after({ssp: last})[ssp]
+    if offsets is None:
+        return next_offset  # whether it is there shows when it is read
     check_in_range(
         next_offset,
         offsets,

@@ -11,7 +11,8 @@ task that reads it. For StreamTasks the ranges themselves are the rows; the Task
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ from grete.systems.base import PartitionOffsets, System
 RECORD_LAYOUT = "stream string, partition int, offset long, key binary, value binary, timestamp timestamp"
 """For DataFrame pipelines."""
 
+_log = logging.getLogger("grete.container")
 _ROWS_PER_BATCH = 20_000
 
 Offset = dict[str, Any]
@@ -90,9 +92,16 @@ class StreamEnds(Protocol):
     def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
         """See SystemAdmin."""
 
+    def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
+        """See SystemAdmin."""
+
 
 class LocalPlan:
-    """Decides, batch by batch, up to where to read, and reads it."""
+    """Decides, batch by batch, up to where to read, and reads it.
+
+    Of partitions that nobody answers for nothing is read, and the others go on; save where an order between them has
+    to be kept, or all that is there is to be read.
+    """
 
     def __init__(self, spec: SourceOptions, system: StreamEnds, clock: Clock) -> None:
         self._spec = spec
@@ -102,21 +111,32 @@ class LocalPlan:
         self._target: Offset | None = None
         self._bootstrap_target: dict[str, int] | None = None
         self._origins: dict[str, list[tuple[str, int]]] | None = None
+        self._unreachable: frozenset[str] = frozenset()
 
     def initial(self) -> Offset:
         """Where a new lineage starts."""
         return {"offsets": dict(self._spec.starting_offsets), "tick": self._tick()}
 
     def end(self) -> Offset:
-        """Where the streams end now."""
-        return {"offsets": self._upcoming(), "tick": self._tick()}
+        """Where the streams end now, without the partitions that nobody answers for."""
+        held = self._held()
+        self._tell({ssp for ssp, offsets in held.items() if offsets is None})
+        return {"offsets": _ends(held), "tick": self._tick()}
 
     def stop_at_the_end(self) -> None:
-        """From now on nothing is planned that is not there yet."""
-        self._target = self.end()
+        """From now on nothing is planned that is not there yet.
+
+        Raises:
+            StreamUnreachable: nobody answers for a partition, so nobody knows what is there.
+        """
+        self._target = {"offsets": self._all_ends(), "tick": self._tick()}
 
     def next(self, start: Offset, *, rows: int | None) -> Offset:
-        """Up to where the next batch reads: at most `rows` records, None for all there are."""
+        """Up to where the next batch reads: at most `rows` records, None for all there are.
+
+        Raises:
+            StreamUnreachable: nobody answers, or not for a partition that others have to wait for.
+        """
         target = self._target or self.end()
         available = {
             ssp: max(0, target["offsets"].get(ssp, 0) - start["offsets"][ssp]) for ssp in self._spec.ssps
@@ -132,12 +152,24 @@ class LocalPlan:
     def _tick(self) -> int:
         return self._clock.wall_ms() // self._spec.tick_ms if self._spec.tick_ms > 0 else 0
 
-    def _upcoming(self) -> dict[str, int]:
-        by_stream = {stream: self._system.offsets(stream) for stream in {ssp.stream for ssp in self._ssps}}
+    def _held(self, *, all_of_it: bool = False) -> dict[str, PartitionOffsets | None]:
+        ask = self._system.offsets if all_of_it else self._system.reachable_offsets
+        by_stream = {stream: ask(stream) for stream in {ssp.stream for ssp in self._ssps}}
         return {
-            text: int(by_stream[ssp.stream][ssp.partition].upcoming)
+            text: by_stream[ssp.stream][ssp.partition]
             for text, ssp in zip(self._spec.ssps, self._ssps, strict=True)
         }
+
+    def _all_ends(self) -> dict[str, int]:
+        return _ends(self._held(all_of_it=True))
+
+    def _tell(self, unreachable: Iterable[str]) -> None:
+        now = frozenset(unreachable)
+        for ssp in sorted(now - self._unreachable):
+            _log.warning("waiting for %s: nobody answers for it, do the brokers that hold it run?", ssp)
+        for ssp in sorted(self._unreachable - now):
+            _log.info("%s can be read again", ssp)
+        self._unreachable = now
 
     def _bootstrap_first(self, start: Mapping[str, int], available: dict[str, int]) -> dict[str, int]:
         """Only bootstrap streams, as long as one of them is behind the end it had when reading began."""
@@ -149,7 +181,10 @@ class LocalPlan:
             if str(ssp.system_stream) in self._spec.bootstrap
         }
         if self._bootstrap_target is None:
-            self._bootstrap_target = {ssp: start[ssp] + available[ssp] for ssp in first}
+            ends = self._all_ends() if first & self._unreachable else None
+            self._bootstrap_target = {
+                ssp: start[ssp] + available[ssp] if ends is None else ends[ssp] for ssp in first
+            }
         behind = {ssp for ssp, end in self._bootstrap_target.items() if start[ssp] < end}
         return (
             {ssp: count if ssp in first else 0 for ssp, count in available.items()} if behind else available
@@ -173,18 +208,23 @@ class LocalPlan:
 
     def _find_origins(self, start: Mapping[str, int]) -> dict[str, list[tuple[str, int]]]:
         """Where the keys of each added partition that we read were before, and up to which offset there."""
-        held = {stream: self._system.offsets(stream) for stream in {ssp.stream for ssp in self._ssps}}
-        by_text = dict(zip(self._spec.ssps, self._ssps, strict=True))
+        held = self._held(all_of_it=bool(self._spec.later))
         found: dict[str, list[tuple[str, int]]] = {}
-        for text, ssp in by_text.items():
-            mine = held[ssp.stream][ssp.partition]
+        for text, ssp in zip(self._spec.ssps, self._ssps, strict=True):
+            mine = held[text]
+            if mine is None:
+                continue
             if mine.origin is not None:
                 before = SystemStreamPartition(ssp.system, ssp.stream, mine.origin.partition)
                 found[text] = [(str(before), int(mine.origin.upcoming))]
             elif start[text] <= int(mine.upcoming if mine.oldest is None else mine.oldest):
-                lower = self._spec.later.get(text, ())
-                found[text] = [(o, int(held[ssp.stream][by_text[o].partition].upcoming)) for o in lower]
+                ends = _ends(held)
+                found[text] = [(lower, ends[lower]) for lower in self._spec.later.get(text, ())]
         return found
+
+
+def _ends(held: Mapping[str, PartitionOffsets | None]) -> dict[str, int]:
+    return {ssp: int(offsets.upcoming) for ssp, offsets in held.items() if offsets is not None}
 
 
 def task_groups(spec: SourceOptions, start: Offset, end: Offset) -> Iterator[TaskGroup]:

@@ -90,6 +90,15 @@ class SystemAdmin(ABC):
             StreamNotFound: no such stream.
         """
 
+    def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
+        """As `offsets`, with None for a partition that nobody answers for now, as one whose only broker is away.
+
+        Raises:
+            StreamNotFound: no such stream.
+            StreamUnreachable: nobody answers at all.
+        """
+        return self.offsets(stream)
+
     @abstractmethod
     def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
         """The starting offset that follows each last processed offset (S2-88: 45 -> 46)."""

@@ -111,13 +111,25 @@ class KafkaSystem(System):
         found = self._topics.get(stream)
         self._check_same(stream, found.id)
         partitions = [TopicPartition(stream, p) for p in range(found.partitions)]
-        oldest = self._list(stream, dict.fromkeys(partitions, OffsetSpec.earliest()))
         with self._asking(stream):
+            oldest = self._connection.known_offsets(
+                dict.fromkeys(partitions, OffsetSpec.earliest()), is_stable=True
+            )
             upcoming = self._connection.ends(partitions, is_stable=True)
-        return {
-            where.partition: _partition_offsets(oldest[where], max(upcoming[where], oldest[where]))
-            for where in partitions
-        }
+        return _by_partition(oldest, upcoming)
+
+    def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
+        """See SystemAdmin. Nobody answers for a partition without a leader."""
+        found = self._topics.get(stream)
+        self._check_same(stream, found.id)
+        partitions = [TopicPartition(stream, p) for p in range(found.partitions) if p not in found.leaderless]
+        oldest = self._list(stream, dict.fromkeys(partitions, OffsetSpec.earliest()))
+        known = [where for where in partitions if oldest[where] >= 0]
+        upcoming = self._list(stream, dict.fromkeys(known, OffsetSpec.latest()))
+        held = _by_partition(oldest, {where: end for where, end in upcoming.items() if end >= 0})
+        if len(held) < len(partitions):
+            self._connection.learn_leaders()  # for the next look
+        return {partition: held.get(partition) for partition in range(found.partitions)}
 
     def _check_same(self, stream: str, uid: str) -> None:
         with self._lock:
@@ -129,6 +141,8 @@ class KafkaSystem(System):
             )
 
     def _list(self, stream: str, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
+        if not wanted:
+            return {}
         with self._asking(stream):
             return self._connection.list_offsets(wanted, is_stable=True)
 
@@ -371,6 +385,15 @@ class _Facts:
     def partitions(self) -> Sequence[tuple[str, int]]:
         """None: its transactions are single ones, between batches."""
         return []
+
+
+def _by_partition(
+    oldest: Mapping[TopicPartition, int], upcoming: Mapping[TopicPartition, int]
+) -> dict[int, PartitionOffsets]:
+    return {
+        where.partition: _partition_offsets(oldest[where], max(end, oldest[where]))
+        for where, end in upcoming.items()
+    }
 
 
 def _partition_offsets(oldest: int, upcoming: int) -> PartitionOffsets:

@@ -39,6 +39,13 @@ class BlockedEnds:
             for partition, offsets in self._system.offsets(stream).items()
         }
 
+    def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
+        """See SystemAdmin."""
+        return {
+            partition: self._blocked.get((stream, partition), offsets)
+            for partition, offsets in self._system.reachable_offsets(stream).items()
+        }
+
     def block(self, stream: str, partition: int | None) -> None:
         """Let the job see nothing that arrives from now on; None is every partition."""
         for number, offsets in self._system.offsets(stream).items():

@@ -19,7 +19,7 @@ from grete.coordinator.monitors.containers import (
 from grete.coordinator.monitors.findings import Finding, LagMeasured
 from grete.coordinator.monitors.inputs import InputRegexMonitor, PartitionCountMonitor, input_regexes
 from grete.coordinator.monitors.thread import MonitorThread, Poll
-from grete.errors import ConfigError, StreamNotFound
+from grete.errors import ConfigError, StreamNotFound, StreamUnreachable
 from grete.model.ids import ContainerId, SystemStream, TaskName
 from grete.model.job import JobModel
 from grete.systems.base import PartitionOffsets, SystemAdmin
@@ -129,7 +129,14 @@ class Monitors:
         return self.lag
 
     def _look_at_lag(self, now_s: float) -> Sequence[Finding]:
-        return (LagMeasured(self.measure_lag()),)
+        lag = self.measure_lag()
+        if lag.unreachable:  # shown as a problem; the other partitions were looked at
+            waited_for = ", ".join(map(str, lag.unreachable))
+            raise StreamUnreachable(
+                f"nobody answers for {waited_for}: check that the brokers that hold it run. The job waits for it and "
+                f"reads its other partitions"
+            )
+        return (LagMeasured(lag),)
 
     def _look_at_containers(self, now_s: float) -> Sequence[Finding]:
         facts = {
@@ -153,12 +160,12 @@ class Monitors:
 
 def read_offsets(
     streams: Sequence[SystemStream], systems: Mapping[str, SystemAdmin]
-) -> dict[SystemStream, Mapping[int, PartitionOffsets]]:
+) -> dict[SystemStream, Mapping[int, PartitionOffsets | None]]:
     """What each stream's partitions hold; a stream that does not exist is left out."""
-    found: dict[SystemStream, Mapping[int, PartitionOffsets]] = {}
+    found: dict[SystemStream, Mapping[int, PartitionOffsets | None]] = {}
     for stream in streams:
         try:
-            found[stream] = systems[stream.system].offsets(stream.stream)
+            found[stream] = systems[stream.system].reachable_offsets(stream.stream)
         except StreamNotFound:
             continue
     return found

@@ -1,0 +1,72 @@
+"""A partition of an input has no leader: its one copy is on a node that is away. The job reads the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.fault.job_on_kafka import PATIENT, Job, job_on
+
+from grete.clock import SystemClock
+from grete.keyed_log.kafka_client import KafkaConnection
+from grete.systems.kafka_topics import Topics, TopicSettings
+from grete.testing.kafka_broker import KafkaCluster
+
+pytestmark = pytest.mark.fault
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[KafkaCluster]:
+    own = KafkaCluster(tmp_path / "kafka", nodes=3)
+    own.start()
+    yield own
+    own.stop()
+
+
+def test_a_client_whose_controller_died_gets_its_answers_from_another_node(three: KafkaCluster) -> None:
+    """librdkafka waits for that node until it asks for metadata by itself, which is every five minutes."""
+    clock = SystemClock()
+    connection = KafkaConnection({"bootstrap.servers": three.bootstrap}, 30.0, clock)
+    topics = Topics(connection, "kafka", clock)
+    assert topics.create("in", 1, TopicSettings(3, ""))
+    three.kill(connection.admin.list_topics(timeout=10).controller_id)
+    for _ in range(3):
+        assert topics.get("in").partitions == 1
+
+
+def assert_named(job: Job, partition: int) -> None:
+    """By the container's log and by the job's status."""
+    ssp = f"kafka.{job.input}.{partition}"
+    assert job.unreachable() == [ssp]
+    assert job.has_said(f"waiting for {ssp}")
+
+
+def test_a_partition_without_a_leader_is_named_and_waited_for_while_others_are_read(
+    three: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a container that starts then."""
+    with job_on(three, tmp_path / "job", monkeypatch, copies=3, placed=[[1], [2]], settings=PATIENT) as job:
+        job.submit()
+        job.send(200)
+        job.await_counted()
+        three.kill(2)
+        job.send(200, only=0)
+        job.await_counted()
+        assert_named(job, 1)
+        for pid in job.container_pids():
+            os.kill(pid, signal.SIGKILL)
+        job.send(200, only=0)
+        job.await_counted()
+        assert_named(job, 1)
+        three.restart(2)
+        returned_s = time.monotonic()
+        job.send(200, only=1)
+        job.await_counted()
+        print(f"counted {time.monotonic() - returned_s:.1f} s after the node's return")
+        assert job.events().count("container-exited") == 1
+        job.stop()
+        job.assert_each_counted_once()
