@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.consumer_group import group_lag
 
 from grete.assembly import open_job
 from grete.clock import SystemClock
@@ -73,6 +74,7 @@ task.inputs=hubs.flights
 task.outputs=hubs.counted,{self.beside}.counted
 task.checkpoint.system={self.beside}
 task.checkpoint.replication.factor=1
+task.checkpoint.consumer.group={self.job.name}
 task.commit.groups=1
 systems.hubs.samza.factory=org.apache.samza.system.eventhub.EventHubSystemFactory
 systems.hubs.samza.offset.default=oldest
@@ -145,3 +147,5 @@ def test_a_job_on_hubs_keeps_state_and_checkpoints_beside_them(
     with open_job(job.job) as handle:
         assert handle.lag().total == 0
         assert sorted(handle.checkpoints()) == ["Partition 0", "Partition 1"]
+    hub = job.hubs["flights"]
+    assert group_lag(secure_kafka.bootstrap, job.job.name) == {(hub, 0): 0, (hub, 1): 0}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.consumer_group import group_lag
 from tests.fault.job_on_kafka import PATIENT, job_on
 
 from grete.testing.kafka_broker import KafkaCluster
@@ -39,8 +40,12 @@ def three(tmp_path: Path) -> Iterator[KafkaCluster]:
 def test_a_broker_that_is_killed_in_the_middle_and_comes_back_costs_no_record(
     cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """First for a moment, then for longer than the lease: coordinator and containers go on by themselves."""
-    with job_on(cluster, tmp_path / "job", monkeypatch, copies=1) as job:
+    """First for a moment, then for longer than the lease: coordinator and containers go on by themselves.
+
+    The consumer group in which the job shows itself follows again, too.
+    """
+    group = {"task.checkpoint.consumer.group": "counting"}
+    with job_on(cluster, tmp_path / "job", monkeypatch, copies=1, settings=group) as job:
         process = job.submit()
         job.send(200)
         job.await_counted()
@@ -58,6 +63,8 @@ def test_a_broker_that_is_killed_in_the_middle_and_comes_back_costs_no_record(
         job.send(200)
         job.await_counted()
         assert process.poll() is None
+        shown = {(job.input, partition): 0 for partition in range(job.partitions)}
+        eventually(lambda: group_lag(cluster.bootstrap, "counting") == shown, "the group has no lag")
         job.stop()
         job.assert_each_counted_once()
 

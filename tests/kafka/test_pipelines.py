@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.consumer_group import group_lag
 
 from grete.checkpoint.committed_reader import CommittedReader
 from grete.checkpoint.names import checkpoint_log_name
@@ -47,6 +48,7 @@ task.inputs=kafka.{topic}
 task.outputs=kafka.{topic}-out
 task.max.records.per.batch=1000
 task.checkpoint.replication.factor=1
+task.checkpoint.consumer.group={topic}-group
 job.coordinator.system=local
 systems.local.samza.factory=local
 systems.kafka.samza.factory=kafka
@@ -73,12 +75,12 @@ class Topics:
 
     def __init__(self, bootstrap: str) -> None:
         self.name = f"pipe-{uuid.uuid4().hex[:8]}"
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.admin.create_topics([NewTopic(self.name, 2, 1)])[self.name].result(30)
 
     def fill(self, records: int) -> None:
-        producer = Producer({"bootstrap.servers": self._bootstrap})
+        producer = Producer({"bootstrap.servers": self.bootstrap})
         for i in range(records):
             producer.produce(self.name, b"{}", b"key%d" % (i % KEYS), i % 2)
         assert producer.flush(30) == 0
@@ -88,7 +90,7 @@ class Topics:
         return {p: consumer.get_watermark_offsets(TopicPartition(self.name, p), 30)[1] for p in range(2)}
 
     def consumer(self) -> Consumer:
-        return Consumer({"bootstrap.servers": self._bootstrap, "group.id": uuid.uuid4().hex})
+        return Consumer({"bootstrap.servers": self.bootstrap, "group.id": uuid.uuid4().hex})
 
     def delete_before(self, offset: int) -> None:
         where = TopicPartition(self.name, 0, offset)
@@ -170,6 +172,7 @@ def test_killed_between_sink_and_checkpoint_rows_are_twice_in_the_topic_and_once
     assert all(sent == sorted(set(sent)) and sent[-1] == RECORDS // KEYS for sent in found.values())
     assert len(committed) == 3 * KEYS  # each key once a batch
     check_what_was_committed(topics, log)
+    assert group_lag(topics.bootstrap, f"{topics.name}-group") == {(topics.name, p): 0 for p in range(2)}
     assert "continuing lineage" in job.log()
 
     check_that_nobody_saw_the_password(tmp_path, password)

@@ -165,3 +165,29 @@ def test_current_words_are_stable() -> None:
 def test_ten_thousand_keys_of_the_application_are_checked_without_comparing_each_to_the_table() -> None:
     config = changed(**{f"job.mine{i}": "x" for i in range(10_000)})
     assert check(config).errors == ()
+
+
+ON_KAFKA = {
+    "systems.kafka.samza.factory": "kafka",
+    "systems.kafka.producer.bootstrap.servers": "b:9092",
+    "job.coordinator.system": "kafka",
+}
+GROUP = "task.checkpoint.consumer.group"
+
+
+@pytest.mark.parametrize("group", ["words", "$Default", "team:words/1", "g" * 249])
+def test_a_job_on_kafka_may_show_itself_in_a_consumer_group(group: str) -> None:
+    assert errors(**ON_KAFKA, **{"task.inputs": "kafka.in", GROUP: group}) == ""
+
+
+@pytest.mark.parametrize("group", ["", "two words", "g" * 250, "gruppe-ä", "tab\there"])
+def test_a_consumer_group_has_a_name_that_tools_can_show(group: str) -> None:
+    found = errors(**ON_KAFKA, **{"task.inputs": "kafka.in", GROUP: group})
+    assert "no blanks, and at most 249 characters; write such a name, or remove the key" in found
+
+
+def test_a_consumer_group_without_an_input_on_kafka_is_refused() -> None:
+    found = errors(**ON_KAFKA, **{"task.inputs": "local.in", GROUP: "words"})
+    assert "no input of this job is on Kafka (its inputs are of the system local)" in found
+    broadcast = {"task.inputs": "local.in", "task.broadcast.inputs": "kafka.b#0", GROUP: "words"}
+    assert errors(**ON_KAFKA, **broadcast) == ""

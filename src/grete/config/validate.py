@@ -14,6 +14,7 @@ from grete.config import aliases, java_values
 from grete.config.changes import diff as diff
 from grete.config.changes import is_stateful as is_stateful
 from grete.config.changes import refused_changes as refused_changes
+from grete.config.consumer_group import consumer_group_problems
 from grete.config.eventhubs import eventhubs_problems
 from grete.config.java_regex import compile_java
 from grete.config.key import TEXT, Key
@@ -272,4 +273,5 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     _regexes,
     telling_problems,
     eventhubs_problems,
+    consumer_group_problems,
 )

@@ -22,6 +22,7 @@ from grete.model.startpoint import StateChoice
 from grete.spark import kafka_pipeline, setup
 from grete.spark.assignment import Assignment
 from grete.spark.control import Ended, Interruption
+from grete.spark.group_shadow import Follower, NoFollower, open_follower
 from grete.spark.lineage import Continue, LineageInfo, decide_lineage, refuse_to_lose_state
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.local_source import read_stream
@@ -56,6 +57,7 @@ class JobRun:
         self._system = open_system(self._config, self._system_name, home, self._clock)
         self._lineages = LineageDirectory(assignment.state_directory(home) / "lineages")
         self._checkpoints: CheckpointStore | None = None
+        self._follower: Follower = NoFollower()
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
 
     def execute(self) -> Ended:
@@ -90,10 +92,11 @@ class JobRun:
             kafka_system=self._connector_system,
         )
         failpoint("container.session-started")
-        if "app.class" in self._config:
-            ended = self._run_pipeline(spark, starting, commits)
-        else:
-            ended = self._run_stream_task(spark, starting, commits)
+        with open_follower(assignment, self._system, self._clock, next_offsets(starting)) as self._follower:
+            if "app.class" in self._config:
+                ended = self._run_pipeline(spark, starting, commits)
+            else:
+                ended = self._run_stream_task(spark, starting, commits)
         failpoint("container.drained")
         return ended
 
@@ -240,11 +243,12 @@ class JobRun:
         )
         tidy = setup.housekeeping(self._assignment, self._system, self._clock)
 
-        def run_and_tidy(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
+        def run_and_tell(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
             outcome = run_batch(batch, batch_id, end)
+            self._follower.follow(end.next_offsets, outcome.shutdown_tasks)
             tidy()
             return outcome
 
-        query = Query(run_and_tidy, settings, self._stop)
+        query = Query(run_and_tell, settings, self._stop)
         query.on_outcome = self.on_outcome
         return query.run(spark, frame)

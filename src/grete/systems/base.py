@@ -194,6 +194,28 @@ class TransactionalStore(ABC):
         """
 
 
+class GroupOffsets(ABC):
+    """Where a consumer group stands, for the system's own tools to show; nothing of ours reads it.
+
+    Made, used and closed by one thread. A system may be closed before what it has made of these.
+    """
+
+    @abstractmethod
+    def write(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
+        """Let the group's next record to read be these, forwards or backwards; other partitions stay as they are.
+
+        Of several partitions some may be written when an error is raised. Takes some seconds at most.
+
+        Raises:
+            Fenced: another incarnation has taken over. A system that cannot tell does not raise it.
+            GreteError: no answer, or refused, as when a consumer is a member of the group; says the way out.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release connections."""
+
+
 class System(SystemAdmin, TransactionalStore):
     """A system of a job: its streams, its commits and its checkpoint logs. Safe to use from several threads."""
 
@@ -267,3 +289,7 @@ class System(SystemAdmin, TransactionalStore):
         Raises:
             Fenced: the scope is above it.
         """
+
+    def group_offsets(self, group: str, fence: Fence) -> GroupOffsets | None:
+        """The offsets of a consumer group, written under the fence; None for a system without consumer groups."""
+        return None

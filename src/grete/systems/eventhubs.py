@@ -33,6 +33,7 @@ from grete.systems.base import (
     System,
     SystemContext,
 )
+from grete.systems.eventhubs_group import HubGroupOffsets
 from grete.systems.eventhubs_hash import hub_partitioner
 from grete.systems.eventhubs_hubs import Hub, Hubs, create_command
 from grete.systems.eventhubs_sender import HubSender
@@ -268,6 +269,10 @@ class EventHubsSystem(System):
     def intact_from(self, stream: str, partition: int) -> int:
         """See System. Only the job's own streams are compacted."""
         return self._other.intact_from(stream, partition)
+
+    def group_offsets(self, group: str, fence: Fence) -> HubGroupOffsets:
+        """See System. The fence is another system's and not looked at: who was succeeded may write once more."""
+        return HubGroupOffsets(self._hubs, self.name, group, self._context.clock)
 
     def close(self) -> None:
         """See SystemAdmin."""

@@ -35,6 +35,7 @@ from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.systems.base import CommitGroup, Message, PartitionOffsets, StreamSpec, System, SystemContext
 from grete.systems.kafka_append import Appender
 from grete.systems.kafka_fence import DRIVER, FenceReader, Fences, transactional_id
+from grete.systems.kafka_group import FenceWatch, KafkaGroupOffsets
 from grete.systems.kafka_ranges import RangeReader
 from grete.systems.kafka_topics import StreamSettings, Topics
 from grete.systems.kafka_transaction import GroupTransactions, transaction_producer
@@ -259,6 +260,13 @@ class KafkaSystem(System):
         lag_ms = int(self._topics.config(stream).get("min.compaction.lag.ms", "0"))
         ssp = SystemStreamPartition(self.name, stream, partition)
         return int(self.offset_at(ssp, self._clock.wall_ms() - lag_ms))
+
+    def group_offsets(self, group: str, fence: Fence) -> KafkaGroupOffsets:
+        """See System. The fence is looked at before each write."""
+        watch = FenceReader(fence.scope, self._log_settings, self._clock)
+        return KafkaGroupOffsets(
+            self._connection, self.name, group, self._clock, FenceWatch(watch, fence.epoch)
+        )
 
     def close(self) -> None:
         """See SystemAdmin."""

@@ -121,6 +121,12 @@ class ContainerUnderTest:
         """Tasks that asked to be shut down."""
         return [self.assignment.tasks[index].name for index in sorted(self._shut_down)]
 
+    @property
+    def next_offsets(self) -> Mapping[str, int]:
+        """The next offset to read of each SSP, by its text, after the last committed batch."""
+        offsets: Mapping[str, int] = self._batch.start["offsets"]
+        return offsets
+
     def stop_at_the_end(self) -> None:
         """Nothing is read that is not there now."""
         self._plan.stop_at_the_end()

@@ -31,6 +31,7 @@ from grete.spark import setup
 from grete.spark.assignment import Assignment
 from grete.spark.container_life import ContainerLife, OnBatch, leave_word
 from grete.spark.control import Control, Ended
+from grete.spark.group_shadow import open_follower
 from grete.spark.standby import follow
 from grete.systems.factory import open_system
 from grete.testing.job_container import BlockedEnds, ContainerUnderTest
@@ -66,12 +67,14 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
             assignment, system, BlockedEnds(system), clock, home, opening=f"-{uuid.uuid4().hex}"
         )
         stack.callback(container.close)
+        follower = stack.enter_context(open_follower(assignment, system, clock, container.next_offsets))
         if assignment.until_drained:
             container.stop_at_the_end()
         batch = 0
         while not control.is_set():
             outcome = container.run_batch(commit=True)
             if outcome is not None:
+                follower.follow(container.next_offsets, outcome.shutdown_tasks)
                 on_batch(batch, outcome)
                 batch += 1
             elif container.all_shut_down:

@@ -114,6 +114,15 @@ CHECKPOINT_PATH = Key(
     "The folder of checkpoints in files; it must exist. Needed by `grete.checkpoint.file-system`, without effect for "
     "the others.",
 )
+CONSUMER_GROUP = Key(
+    f"{_CP}.consumer.group",
+    TEXT,
+    None,
+    _QUERY,
+    "On Kafka and Event Hubs: a consumer group that is told the next offset of every input as well, at most once a "
+    "second, so that tools which show the lag of groups show the job's. grete never reads it: checkpoints are in the "
+    "checkpoint log. The group has to be the job's own, and without members.",
+)
 WRITE_VERSIONS = Key(
     f"{_CP}.write.versions",
     CHECKPOINT_VERSIONS,

@@ -1,0 +1,250 @@
+"""A consumer group follows a container: which offsets, when, and what is said when it cannot."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from queue import Queue
+from threading import Event
+
+import pytest
+
+from grete.clock import SystemClock
+from grete.errors import Fenced, GreteError, StreamError
+from grete.model.fence import Fence
+from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
+from grete.spark.assignment import AssignedTask, Assignment
+from grete.spark.group_offsets import INTERVAL_S, REFRESH_S, RETRY_S, GroupProgress
+from grete.spark.group_shadow import Follower, GroupShadow, NoFollower, open_follower
+from grete.systems.base import GroupOffsets
+from grete.systems.local import LocalSystem
+from grete.testing.clock import ManualClock
+from grete.testing.waiting import eventually
+
+A, B, ALL = "kafka.a.0", "kafka.b.0", "kafka.all.0"
+WAIT_S = 60.0
+
+
+def progress(start: Mapping[str, int]) -> GroupProgress:
+    return GroupProgress([[A], [B]], start)
+
+
+def test_first_everything_is_told_and_then_what_moved() -> None:
+    group = progress({A: 5, B: 7})
+    assert group.due(0) == {A: 5, B: 7}
+    group.written({A: 5, B: 7}, 0)
+    assert group.due(10) == {}
+    group.move({A: 6, B: 7})
+    assert group.due(10) == {A: 6}
+
+
+def test_a_group_goes_backwards_as_well() -> None:
+    group = progress({A: 5})
+    group.written({A: 5}, 0)
+    group.move({A: 2})
+    assert group.due(10) == {A: 2}
+
+
+def test_many_batches_are_one_write_a_second() -> None:
+    group = progress({A: 0})
+    group.written({A: 0}, 0)
+    for offset in range(1, 100):
+        group.move({A: offset})
+        assert group.due(INTERVAL_S / 2) == {}
+    assert group.pause_s(INTERVAL_S / 2) == INTERVAL_S / 2
+    assert group.outstanding(INTERVAL_S / 2) == {A: 99}, "at the end there is no time to wait"
+    assert group.due(INTERVAL_S) == {A: 99}
+
+
+def test_what_moves_while_it_is_written_is_written_next() -> None:
+    group = progress({A: 1})
+    group.move({A: 2})
+    group.written({A: 1}, 0)
+    assert group.due(INTERVAL_S) == {A: 2}
+
+
+def test_after_a_failure_it_is_tried_again_whether_or_not_there_is_another_batch() -> None:
+    group = progress({A: 1, B: 1})
+    group.written({A: 1, B: 1}, 0)
+    group.move({A: 2})
+    group.failed({A: 2}, 10)
+    assert group.is_failing
+    assert group.due(10 + RETRY_S - 0.1) == {}
+    assert group.due(10 + RETRY_S) == {A: 2}
+    group.written({A: 2}, 20)
+    assert not group.is_failing
+    assert group.due(100) == {}
+
+
+def test_a_quiet_job_says_it_again_before_brokers_forget() -> None:
+    group = progress({A: 1})
+    group.written({A: 1}, 0)
+    assert group.pause_s(10) == REFRESH_S - 10
+    assert group.due(REFRESH_S) == {A: 1}
+    group.written({A: 1}, REFRESH_S)
+    assert group.due(REFRESH_S + 10) == {}
+
+
+def test_partitions_of_others_are_never_told() -> None:
+    group = progress({A: 1})
+    group.move({A: 2, B: 3})
+    assert group.due(0) == {A: 2}
+
+
+def test_what_a_task_that_was_shut_down_reads_stays_where_it_ended() -> None:
+    group = progress({A: 1, B: 1})
+    group.move({A: 2, B: 2}, shut_down={1})
+    group.move({A: 3, B: 3})
+    assert group.due(0) == {A: 3, B: 2}
+
+
+# --- the thread ---
+
+
+class Told(GroupOffsets):
+    """A group that remembers what it was told, and refuses as a test wants."""
+
+    def __init__(self) -> None:
+        self.writes: Queue[dict[str, int]] = Queue()
+        self.refusal: GreteError | None = None
+        self._closed = Event()
+
+    def write(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
+        self.writes.put({str(ssp): offset for ssp, offset in offsets.items()})
+        if self.refusal is not None:
+            raise self.refusal
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def is_closed(self) -> None:
+        assert self._closed.wait(WAIT_S)
+
+    def next(self) -> dict[str, int]:
+        return self.writes.get(timeout=WAIT_S)
+
+
+def shadow(told: Told, clock: ManualClock) -> GroupShadow:
+    return GroupShadow(lambda: told, progress({A: 5}), clock)
+
+
+def test_the_group_is_told_the_start_and_at_the_end_what_is_left() -> None:
+    told, clock = Told(), ManualClock()
+    with shadow(told, clock) as follower:
+        assert told.next() == {A: 5}
+        follower.follow({A: 6, B: 1})
+        follower.follow({A: 7, B: 2})
+    assert told.next() == {A: 7}
+    told.is_closed()
+    assert told.writes.empty()
+
+
+def comes(offset: int, told: Told, clock: ManualClock, follower: Follower) -> None:
+    """Let time pass until the group is told the offset."""
+
+    def is_told() -> bool:
+        clock.advance(RETRY_S)
+        follower.follow({A: offset})
+        return not told.writes.empty() and told.next() == {A: offset}
+
+    eventually(is_told, f"the group is told {offset}", within_s=WAIT_S)
+
+
+def test_a_failing_group_is_warned_of_once_and_once_more_when_it_works_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told, clock = Told(), ManualClock()
+    told.refusal = StreamError("the group has members")
+    with caplog.at_level(logging.INFO, "grete.container"), shadow(told, clock) as follower:
+        for offset in (6, 7, 8):
+            comes(offset, told, clock, follower)
+        told.refusal = None
+        comes(9, told, clock, follower)
+        comes(10, told, clock, follower)
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [level for level, _ in said] == ["WARNING", "INFO"]
+    assert said[0][1].startswith("the group has members. The job goes on")
+    told.is_closed()
+
+
+def test_an_end_does_not_wait_for_a_group_that_fails() -> None:
+    told, clock = Told(), ManualClock()
+    told.refusal = StreamError("no answer")
+    group = shadow(told, clock)
+    with group as follower:
+        assert told.next() == {A: 5}
+        follower.follow({A: 6})
+    told.is_closed()
+    assert told.writes.empty()
+
+
+def test_who_was_succeeded_tells_nothing_more() -> None:
+    told = Told()
+
+    def is_succeeded() -> None:
+        with shadow(told, ManualClock()) as follower:
+            assert told.next() == {A: 5}
+            follower.follow({A: 6})
+            raise Fenced("container", epoch=1, seen=2)
+
+    with pytest.raises(Fenced):
+        is_succeeded()
+    told.is_closed()
+    assert told.writes.empty()
+
+
+def test_who_learns_from_the_group_that_he_was_succeeded_tells_nothing_more() -> None:
+    told, clock = Told(), ManualClock()
+    told.refusal = Fenced("container", epoch=1, seen=2)
+    with shadow(told, clock) as follower:
+        assert told.next() == {A: 5}
+        clock.advance(REFRESH_S)
+        follower.follow({A: 6})
+    told.is_closed()
+    assert told.writes.empty()
+
+
+# --- of which partitions ---
+
+
+def assignment(container: str, config: Mapping[str, str]) -> Assignment:
+    ssps = (SystemStreamPartition.parse(A), SystemStreamPartition.parse(ALL))
+    tasks = (AssignedTask(TaskName("0"), ssps, 0),)
+    return Assignment(JobId("j"), ContainerId(container), 1, config, tasks)
+
+
+@pytest.mark.parametrize(("container", "expected"), [("0", {A: 1, ALL: 2}), ("1", {A: 1})])
+def test_of_broadcast_partitions_the_first_container_tells(
+    container: str, expected: object, tmp_path: Path
+) -> None:
+    told = Told()
+
+    class WithGroups(LocalSystem):
+        def group_offsets(self, group: str, fence: Fence) -> Told:
+            assert group == "g"
+            return told
+
+    config = {"task.checkpoint.consumer.group": "g", "task.broadcast.inputs": "kafka.all#0"}
+    starting = {A: 1, ALL: 2}
+    with (
+        closing(WithGroups(tmp_path, SystemClock())) as system,
+        open_follower(assignment(container, config), system, ManualClock(), starting),
+    ):
+        assert told.next() == expected
+
+
+def test_without_the_key_nobody_follows(system: LocalSystem) -> None:
+    starting = {A: 1, ALL: 2}
+    assert isinstance(open_follower(assignment("0", {}), system, ManualClock(), starting), NoFollower)
+
+
+def test_a_system_without_groups_is_told_once_and_the_job_goes_on(
+    system: LocalSystem, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {"task.checkpoint.consumer.group": "g"}
+    starting = {A: 1, ALL: 2}
+    with open_follower(assignment("0", config), system, ManualClock(), starting) as follower:
+        follower.follow({A: 2})
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
