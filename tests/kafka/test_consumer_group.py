@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import uuid
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,17 @@ from tests.consumer_group import group_lag, group_offsets, joined
 from grete.assembly import open_job
 from grete.cli.main import main
 from grete.clock import SystemClock
-from grete.errors import Fenced, StreamError
+from grete.errors import Fenced, GreteError, StreamError
 from grete.model.fence import Fence
 from grete.model.ids import JobId, SystemStreamPartition
 from grete.systems.base import Message, StreamSpec, SystemContext
 from grete.systems.kafka import KafkaSystem, open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.fault
 PARTITIONS = 4
+KEY = "task.checkpoint.consumer.group"
 APPLICATION = """
 from pathlib import Path
 import grete
@@ -39,7 +42,7 @@ class Reading(grete.StreamTask):
 class Job:
     """Two containers, without Spark, that read a topic of their own and show themselves in a group."""
 
-    def __init__(self, cluster: KafkaCluster, home: Path) -> None:
+    def __init__(self, cluster: KafkaCluster, home: Path, *, is_shown: bool = True) -> None:
         self.bootstrap = cluster.bootstrap
         self.id = JobId(f"shown-{uuid.uuid4().hex[:8]}")
         self.topic, self.group = f"{self.id.name}-in", f"{self.id.name}-group"
@@ -55,7 +58,7 @@ job.container.count=2
 task.class=reading:Reading
 task.inputs=kafka.{self.topic}
 task.checkpoint.replication.factor=1
-task.checkpoint.consumer.group={self.group}
+{f"{KEY}={self.group}" if is_shown else ""}
 task.commit.groups=1
 cluster-manager.container.retry.count=0
 systems.kafka.samza.factory=kafka
@@ -88,6 +91,28 @@ systems.kafka.producer.bootstrap.servers={self.bootstrap}
             [*command, "--until-drained"], env=environment, capture_output=True, text=True, timeout=120
         )
         return done.returncode
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Until it is stopped."""
+        command = [sys.executable, "-m", "grete.testing.sparkless", "--config", str(self._config)]
+        process = subprocess.Popen(
+            command, env={**os.environ, "GRETE_HOME": str(self.home)}, stderr=subprocess.DEVNULL
+        )
+        try:
+            eventually(self.is_running, "the job runs", tell=self.log)
+            yield
+            with open_job(self.id) as handle:
+                handle.request_stop(10, "the test is over")
+            assert process.wait(60) == 0
+        finally:
+            process.terminate()
+            process.wait(60)
+
+    def is_running(self) -> bool:
+        with suppress(GreteError), open_job(self.id) as handle:
+            return len(handle.checkpoints()) == PARTITIONS
+        return False
 
     def log(self) -> str:
         return "".join(log.read_text() for log in sorted(self.home.rglob("container-*.log")))
@@ -159,6 +184,20 @@ def test_a_member_of_the_group_keeps_it_and_costs_the_job_nothing(job: Job) -> N
         assert job.log().count(said) == 2, "once in each container"
     assert job.run() == 0
     assert job.lag() == everywhere(0)
+
+
+def test_a_running_job_is_shown_as_soon_as_the_key_is_set(kafka: KafkaCluster, home: Path) -> None:
+    """Its containers take it up between two batches, and are not started again."""
+    job = Job(kafka, home, is_shown=False)
+    job.fill(5)
+    with job.running():
+        assert job.offsets() == {}
+        assert main(["config", "set", "--job", job.id.name, KEY, job.group, "--reason", "dashboards"]) == 0
+        eventually(lambda: job.lag() == everywhere(0), "the group is there", tell=job.log)
+        job.fill(5)
+        eventually(lambda: job.offsets() == everywhere(10), "the group follows", tell=job.log)
+        with open_job(job.id) as handle:
+            assert "container-exited" not in {row.event for row in handle.history()}
 
 
 def test_a_container_that_was_succeeded_moves_no_group(job: Job) -> None:
