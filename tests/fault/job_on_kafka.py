@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.assembly import open_job
@@ -30,7 +31,7 @@ from grete.clock import SystemClock
 from grete.errors import GreteError, StreamUnreachable
 from grete.metadata.history import HistoryRow
 from grete.model.ids import JobId
-from grete.systems.base import Message, StreamSpec, System
+from grete.systems.base import StreamSpec, System
 from grete.systems.factory import open_system
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, reaches
@@ -223,17 +224,21 @@ class Job:
     # --- records ---
 
     def send(self, count: int, only: int | None = None) -> None:
-        """Append the next records, or those of them that belong into one partition."""
-        now_ms = SystemClock().wall_ms()  # what is stamped 1970 is older than its topic's retention
-        messages: list[Message] = []
-        while len(messages) < count:
+        """Append the next records, or those of them that belong into one partition.
+
+        Without a transaction: brokers that are killed right after one may forget to end it, and nobody reads on.
+        """
+        servers = self._direct["systems.kafka.producer.bootstrap.servers"]
+        producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+        sent = 0
+        while sent < count:
             key = self._number % KEYS
             if only in (None, key % self.partitions):
-                value = json.dumps({"n": self._number}).encode()
-                messages.append(Message(b"k%d" % key, value, now_ms, key % self.partitions))
+                value = json.dumps({"n": self._number})
+                producer.produce(self.input, value, b"k%d" % key, key % self.partitions)
+                sent += 1
             self._number += 1
-        with self._system() as system:
-            system.append(self.input, messages)
+        assert producer.flush(60) == 0
         self._sent += count
 
     def grow(self, partitions: int) -> None:
