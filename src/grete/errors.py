@@ -17,6 +17,7 @@ GreteError
 ├── StreamError            an input or output system
 │   ├── StreamNotFound
 │   └── OffsetOutOfRange   the offset asked for is gone or not there yet; carries the range
+│       └── OffsetsRemoved retention has removed what was not processed
 ├── CoordinatorUnavailable the job coordinator's HTTP server did not answer in time
 ├── JobError               a job could not be started, stopped or continued
 │   └── ProcessingError    a message could not be processed; names task, SSP and offset
@@ -156,6 +157,10 @@ class StreamNotFound(StreamError):
 
 class OffsetOutOfRange(StreamError):
     """The offset asked for is not in the stream. The message carries the range that is there."""
+
+
+class OffsetsRemoved(OffsetOutOfRange):
+    """Retention has removed it before it was processed; `task.lost-offsets.policy` may go on without it."""
 
 
 class CoordinatorUnavailable(GreteError):

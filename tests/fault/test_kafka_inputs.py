@@ -197,6 +197,23 @@ def test_retention_that_passes_a_checkpoint_stops_the_job_with_what_is_lost(
     assert job.sent(system) == [1, 2, 6]
 
 
+def test_a_job_that_skips_lost_offsets_goes_on_and_says_which(
+    topics: Topics, home: Path, system: KafkaSystem
+) -> None:
+    topics.make("in")
+    topics.fill("in", 2)
+    job = Echo(topics, home, f"task.inputs=kafka.{topics.named('in')}\ntask.lost-offsets.policy=skip")
+    job.runs()
+    topics.fill("in", 4)
+    topics.trim("in", 5)
+    job.runs()
+    assert job.sent(system) == [1, 2, 6]
+    with open_job(job.job) as handle:
+        rows = [row.details for row in handle.history() if row.event == "offsets-skipped"]
+    lost = f"task Partition 0 skips the offsets from 2 to before 5 of kafka.{topics.named('in')}.0"
+    assert [row["skipped"] for row in rows] == [lost]
+
+
 def test_a_job_starts_at_a_time(topics: Topics, home: Path, system: KafkaSystem) -> None:
     topics.make("in")
     an_hour_ago_ms = round(time.time()) * 1000 - 3_600_000

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from grete.checkpoint.offset_manager import StartingOffsets, starting_offsets
+from grete.checkpoint.offset_manager import Skipped, StartingOffsets, starting_offsets
 from grete.errors import ConfigError, OffsetOutOfRange, StreamError, StreamUnreachable
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets
@@ -106,6 +106,15 @@ def test_a_checkpoint_outside_of_what_the_stream_holds_is_refused_with_the_range
 ) -> None:
     with pytest.raises(OffsetOutOfRange, match=missing):
         start({IN: last})
+
+
+def test_a_job_may_go_on_without_what_retention_has_removed_and_says_what_that_is() -> None:
+    policy = {"task.lost-offsets.policy": "skip"}
+    found = starting_offsets({ONE: [IN]}, {ONE: {IN: "5"}}, policy, {"s": Admin()})
+    assert (found.by_ssp, found.skipped) == ({IN: "10"}, (Skipped(ONE, IN, "6", "10"),))
+    assert starting_offsets({ONE: [IN]}, {ONE: {IN: "9"}}, policy, {"s": Admin()}).skipped == ()
+    with pytest.raises(OffsetOutOfRange, match="before 61"):
+        starting_offsets({ONE: [IN]}, {ONE: {IN: "60"}}, policy, {"s": Admin()})
 
 
 def test_the_last_offset_that_was_removed_is_no_loss() -> None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from grete.checkpoint.task_commit import TaskCommit
-from grete.errors import ConfigError, OffsetOutOfRange, StreamError, StreamUnreachable
+from grete.config.key_tables.task import LOST_OFFSETS_POLICY
+from grete.errors import ConfigError, OffsetOutOfRange, OffsetsRemoved, StreamError, StreamUnreachable
 from grete.grouping import ssp as grouping
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets
@@ -37,11 +38,28 @@ class OffsetAdmin(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """Offsets from `first` to before `end` that a task never processes, since retention has removed them."""
+
+    task: TaskName
+    ssp: SystemStreamPartition
+    first: str
+    end: str
+
+    def __str__(self) -> str:
+        return f"task {self.task} skips the offsets from {self.first} to before {self.end} of {self.ssp}"
+
+
+@dataclass(frozen=True, slots=True)
 class StartingOffsets:
-    """The next offset to read, per task and SSP; and the smallest per SSP, where a shared reader begins."""
+    """The next offset to read, per task and SSP; and the smallest per SSP, where a shared reader begins.
+
+    `skipped` is to be told to people before anything is read.
+    """
 
     by_task: Mapping[TaskName, Mapping[SystemStreamPartition, str]]
     by_ssp: Mapping[SystemStreamPartition, str]
+    skipped: tuple[Skipped, ...] = ()
 
 
 def starting_offsets(
@@ -56,11 +74,13 @@ def starting_offsets(
         ConfigError: a default offset that is none of oldest, newest, upcoming; a system without admin.
         StreamError: a stream or partition does not exist.
         OffsetOutOfRange: the checkpoint points at what retention has removed, or past the end; names the missing
-            range. A stream with `samza.reset.offset` is not asked for its checkpoint.
+            range. A stream with `samza.reset.offset` is not asked for its checkpoint, and what retention has removed
+            is skipped where `task.lost-offsets.policy` says so.
         StreamUnreachable: nobody answers for a partition of which there is no checkpoint.
     """
     known: dict[SystemStream, Mapping[int, PartitionOffsets | None]] = {}
     by_task: dict[TaskName, dict[SystemStreamPartition, str]] = {}
+    skipped: list[Skipped] = []
     for task, ssps in tasks.items():
         checkpoint = _still_inputs(task, checkpoints.get(task, {}), ssps)
         by_task[task] = {}
@@ -70,7 +90,9 @@ def starting_offsets(
             is_reset = _is_reset(ssp.system_stream, config)
             last = None if is_reset else checkpoint.get(ssp)
             if last is not None:
-                by_task[task][ssp] = _after(task, ssp, last, offsets, admins[ssp.system])
+                found = _after(task, ssp, last, offsets, admins[ssp.system], may_skip=may_skip(config))
+                by_task[task][ssp] = found.end if isinstance(found, Skipped) else found
+                skipped += [found] if isinstance(found, Skipped) else []
             elif offsets is None:
                 raise StreamUnreachable(
                     f"nobody answers for {ssp}, of which task {task!r} has no checkpoint, so nobody knows where it "
@@ -80,7 +102,12 @@ def starting_offsets(
                 by_task[task][ssp] = offsets.upcoming if offsets.oldest is None else offsets.oldest
             else:
                 by_task[task][ssp] = default_start(ssp, offsets, config)
-    return StartingOffsets(by_task, _smallest(by_task, admins))
+    return StartingOffsets(by_task, _smallest(by_task, admins), tuple(skipped))
+
+
+def may_skip(config: Mapping[str, str]) -> bool:
+    """Whether a job goes on without what retention has removed."""
+    return config.get(LOST_OFFSETS_POLICY.name, LOST_OFFSETS_POLICY.default) == "skip"
 
 
 def _still_inputs(
@@ -179,19 +206,31 @@ def _after(
     last: str,
     offsets: PartitionOffsets | None,
     admin: OffsetAdmin,
-) -> str:
+    *,
+    may_skip: bool,
+) -> str | Skipped:
     next_offset = admin.offsets_after({ssp: last})[ssp]
     if offsets is None:
         return next_offset  # whether it is there shows when it is read
-    check_in_range(
-        next_offset,
-        offsets,
-        admin,
-        f"task {task!r} has processed {ssp} up to offset {last}",
-        f"To go on without what is lost: grete checkpoint rewind --task {task!r} --ssp {ssp} --to oldest --execute, "
-        f"or set streams.{ssp.stream}.samza.reset.offset=true for one run",
-    )
+    try:
+        check_in_range(
+            next_offset,
+            offsets,
+            admin,
+            f"task {task!r} has processed {ssp} up to offset {last}",
+            f"To go on without what is lost: grete checkpoint rewind --task {task!r} --ssp {ssp} --to oldest "
+            f"--execute, or set streams.{ssp.stream}.samza.reset.offset=true for one run, or "
+            f"{LOST_OFFSETS_POLICY.name}=skip for every time",
+        )
+    except OffsetsRemoved:
+        if not may_skip:
+            raise
+        return Skipped(task, ssp, next_offset, _oldest(offsets))
     return next_offset
+
+
+def _oldest(offsets: PartitionOffsets) -> str:
+    return offsets.upcoming if offsets.oldest is None else offsets.oldest
 
 
 def check_in_range(
@@ -200,11 +239,11 @@ def check_in_range(
     """Refuse an offset that the partition does not hold; the one after its last record it may be.
 
     Raises:
-        OffsetOutOfRange: with the exact range that is missing.
+        OffsetOutOfRange: with the exact range that is missing; OffsetsRemoved when it was there.
     """
-    oldest = offsets.oldest if offsets.oldest is not None else offsets.upcoming
+    oldest = _oldest(offsets)
     if admin.compare(next_offset, oldest) < 0:
-        raise OffsetOutOfRange(
+        raise OffsetsRemoved(
             f"{what}, but the stream begins at {oldest}: the offsets from {next_offset} to before {oldest} are "
             f"gone. {way_out}"
         )

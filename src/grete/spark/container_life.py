@@ -16,7 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetOutOfRange, ProcessingError
+from grete.checkpoint.offset_manager import may_skip
+from grete.errors import (
+    CoordinatorUnavailable,
+    Fenced,
+    GreteError,
+    OffsetOutOfRange,
+    OffsetsRemoved,
+    ProcessingError,
+)
 from grete.failpoints import failpoint
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.access import open_coordinator_stream
@@ -120,12 +128,15 @@ class ContainerLife:
     def _process(self, assignment: Assignment) -> Ended:
         """Work; what a store that does not answer interrupts goes on when it does, however long that takes (G15).
 
+        So does what retention has overtaken, where the job skips that: the next start does, and tells of it.
+
         Ending the process would cost Spark's start at each attempt, and the container would be given up after some.
         """
         try:
             return self._work(assignment, self._control, self._on_batch)
         except GreteError as error:
-            if not error.may_pass:
+            is_skipped = isinstance(error, OffsetsRemoved) and may_skip(assignment.config)
+            if not (error.may_pass or is_skipped):
                 raise
             _log.warning(
                 "container %s waits %.1f s and begins anew: %s", self._id, self._outage_pause_s, error

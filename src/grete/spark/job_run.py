@@ -30,6 +30,7 @@ from grete.spark.pipeline_batch import PipelineBatch, PipelineOutput
 from grete.spark.query import Query, QuerySettings, RunBatch
 from grete.spark.rewind import applied_startpoints, apply_startpoints
 from grete.spark.session import build_session
+from grete.spark.skipped import tell_skipped
 from grete.spark.spark_log import SourceOffsets, SparkProgress
 from grete.spark.stream_task_batch import BatchOutcome, CommitTarget, StreamTaskBatch
 from grete.spark.task_worker import load_class
@@ -81,6 +82,7 @@ class JobRun:
             self._config,
             {self._system_name: self._system},
         )
+        tell_skipped(assignment, starting.skipped, self._home)
         setup.create_outputs(assignment, self._system)
         failpoint("container.outputs-created")
         path = self._config.get("job.application.path")

@@ -20,6 +20,7 @@ from grete.errors import (
     JobError,
     LogUnreachable,
     OffsetOutOfRange,
+    OffsetsRemoved,
     ProcessingError,
     StreamUnreachable,
 )
@@ -144,7 +145,8 @@ class Query:
 
 _MARKER = "grete.errors."
 _KINDS: dict[str, type[GreteError]] = {
-    kind.__name__: kind for kind in (ProcessingError, LogUnreachable, StreamUnreachable, OffsetOutOfRange)
+    kind.__name__: kind
+    for kind in (ProcessingError, LogUnreachable, StreamUnreachable, OffsetOutOfRange, OffsetsRemoved)
 }
 """What makes a difference to the container; whatever else executors raise ends it."""
 _FENCED = re.compile(r"epoch (\d+) of '(.*)' is fenced: epoch (\d+)")

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import OffsetSpec
 
 from grete.clock import Clock
-from grete.errors import OffsetOutOfRange, StreamError, StreamNotFound, StreamUnreachable
+from grete.errors import OffsetOutOfRange, OffsetsRemoved, StreamError, StreamNotFound, StreamUnreachable
 from grete.keyed_log.kafka_client import KafkaConnection, describe, is_temporary, reason_of
 from grete.systems.local_segments import SPARSE_SCHEMA
 
@@ -64,7 +64,8 @@ class RangeReader:
         """The records with start <= offset < end, in order, as batches of SPARSE_SCHEMA; their offsets may have gaps.
 
         Raises:
-            OffsetOutOfRange: `start` is below the oldest offset or above the upcoming one; names what is lost.
+            OffsetsRemoved: `start` is below the oldest offset; names what is lost.
+            OffsetOutOfRange: it is above the upcoming one.
             StreamNotFound: no such partition.
             StreamUnreachable: the brokers gave nothing for the whole timeout.
         """
@@ -152,7 +153,7 @@ class RangeReader:
         oldest, upcoming = self.range_of(key)
         stream, partition = key
         if position < oldest:
-            return OffsetOutOfRange(
+            return OffsetsRemoved(
                 f"{stream} partition {partition} holds offsets {oldest} to before {upcoming}: those from {position} "
                 f"to before {oldest} are lost, its retention has deleted them"
             )

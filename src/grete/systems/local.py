@@ -19,7 +19,14 @@ import apsw
 
 from grete.clock import Clock
 from grete.config.streams import system_directory
-from grete.errors import GreteError, LogCorrupted, OffsetOutOfRange, StreamError, StreamNotFound
+from grete.errors import (
+    GreteError,
+    LogCorrupted,
+    OffsetOutOfRange,
+    OffsetsRemoved,
+    StreamError,
+    StreamNotFound,
+)
 from grete.failpoints import failpoint
 from grete.keyed_log.sqlite import SqliteKeyedLog, append_in
 from grete.keyed_log.sqlite_rows import LAST_TABLE, SCHEMA
@@ -366,7 +373,8 @@ class LocalSystem(System):
 
 
 def _not_there(stream: str, partition: int, offset: int, oldest: int, upcoming: int) -> OffsetOutOfRange:
-    return OffsetOutOfRange(
+    kind = OffsetsRemoved if offset < oldest else OffsetOutOfRange
+    return kind(
         f"{stream} partition {partition}: offset {offset} is not there, the stream holds {oldest} to {upcoming - 1}"
     )
 

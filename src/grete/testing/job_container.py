@@ -102,6 +102,7 @@ class ContainerUnderTest:
             assignment.config,
             {name: system},
         )
+        self.skipped = starting.skipped
         setup.create_outputs(assignment, system)
         spec = setup.runner_spec(assignment, system, home)
         lineage = f"{assignment.container_id}-{assignment.epoch}{opening}"

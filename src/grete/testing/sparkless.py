@@ -32,6 +32,7 @@ from grete.spark.assignment import Assignment
 from grete.spark.container_life import ContainerLife, OnBatch, leave_word
 from grete.spark.control import Control, Ended
 from grete.spark.group_shadow import open_follower
+from grete.spark.skipped import tell_skipped
 from grete.spark.standby import follow
 from grete.systems.factory import open_system
 from grete.testing.job_container import BlockedEnds, ContainerUnderTest
@@ -67,6 +68,7 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
             assignment, system, BlockedEnds(system), clock, home, opening=f"-{uuid.uuid4().hex}"
         )
         stack.callback(container.close)
+        tell_skipped(assignment, container.skipped, home)
         follower = stack.enter_context(open_follower(assignment, system, clock, container.next_offsets))
         if assignment.until_drained:
             container.stop_at_the_end()

@@ -71,6 +71,14 @@ POISON_POLICY = Key(
     _QUERY,
     "What happens with a message that cannot be processed: the container fails, or the message is put aside.",
 )
+LOST_OFFSETS_POLICY = Key(
+    "task.lost-offsets.policy",
+    one_of("stop", "skip"),
+    "stop",
+    _QUERY,
+    "What happens when retention has removed messages that were not processed: the job stops and names them, or goes "
+    "on at the oldest there is, and its history names what was skipped.",
+)
 DEAD_LETTERS = Key("task.poison.dead-letter.stream", TEXT, None, _QUERY, "Where it is put, `system.stream`.")
 NAME_GROUPER = Key(
     "task.name.grouper.factory",

@@ -1,0 +1,67 @@
+"""The broker is killed while a job starts: in the middle of its coordinator's start, or of a store coming back."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.fault.job_on_kafka import Job, job_on
+
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually
+
+pytestmark = pytest.mark.fault
+
+NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
+OF_COORDINATORS = (
+    "submit.elected",
+    "coordinator.bootstrapped",
+    "model.mapping-written",
+    "coordinator.metadata-written",
+)
+OF_STORES = ("store.created", "store.applied")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[KafkaCluster]:
+    own = KafkaCluster(tmp_path / "kafka")
+    own.start()
+    yield own
+    own.stop()
+
+
+def stopped_at(point: str, job: Job, marks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the job anew; returns when one of its processes stands at the point."""
+    monkeypatch.setenv("GRETE_FAILPOINT", f"{point}:stop")
+    monkeypatch.setenv("GRETE_FAILPOINT_ONCE", str(marks))
+    job.run_again()
+    eventually(lambda: marks.is_dir() and any(marks.iterdir()), f"standing at {point}", tell=job.tell)
+
+
+@pytest.mark.parametrize(
+    "point", (*OF_COORDINATORS, *OF_STORES) if NIGHTLY else (OF_COORDINATORS[1], OF_STORES[0])
+)
+def test_a_broker_that_is_killed_while_a_job_starts_costs_no_record(
+    cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Everything of the job was killed before, and its stores are lost; nobody has to help it afterwards."""
+    with job_on(cluster, tmp_path / "job", monkeypatch) as job:
+        job.submit()
+        job.send(400)
+        job.await_counted()
+        job.kill()
+        job.lose_stores()
+        job.send(100)  # a store is opened for the first message
+        stopped_at(point, job, tmp_path / "marks", monkeypatch)
+        pids = job.coordinator_pids() if point in OF_COORDINATORS else job.container_pids()
+        cluster.kill()
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        cluster.restart()
+        job.send(100)
+        job.await_counted()
+        job.stop()
+        job.assert_each_counted_once()
