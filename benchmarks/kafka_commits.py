@@ -27,7 +27,7 @@ from grete.spark import setup
 from grete.spark.assignment import AssignedTask, Assignment
 from grete.spark.batch_commits import BatchCommits, sort_out
 from grete.spark.local_plan import LocalPlan, is_tick, range_rows, task_groups
-from grete.spark.task_runner import Share, run_share
+from grete.spark.share_runner import Share, run_share
 from grete.spark.task_worker import TaskWorkers
 from grete.systems.base import StreamSpec
 from grete.systems.kafka import KafkaSystem
@@ -197,7 +197,7 @@ def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
         for batch in range(batches):
             end, started = source.next(offset, rows=BATCH), time.monotonic()
             plan, rows = driver.plan(batch), []
-            for slot, group in enumerate(task_groups(options, offset, end)):
+            for slot, group in task_groups(options, offset, end).items():
                 ranges = range_rows(group, tick=is_tick(offset, end))
                 rows += run_share(worker, plan, Share(slot), [ranges]).to_pylist()
             driver.commit(*sort_out(rows), batch)

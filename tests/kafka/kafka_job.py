@@ -23,7 +23,7 @@ from grete.spark.batch_commits import BatchCommits, BatchOutcome, sort_out
 from grete.spark.local_plan import LocalPlan, is_tick, range_rows, task_groups
 from grete.spark.plan import BatchPlan
 from grete.spark.rewind import apply_startpoints
-from grete.spark.task_runner import Share, run_share
+from grete.spark.share_runner import Share, run_share
 from grete.spark.task_worker import TaskWorkers
 from grete.systems.base import StreamSpec
 from grete.systems.factory import open_system
@@ -179,14 +179,14 @@ class Container:
 
     def plan(self) -> PlannedBatch:
         end = self.source.next(self.start, rows=None)
-        groups = list(task_groups(self.options, self.start, end))
-        rows = [range_rows(group, tick=is_tick(self.start, end)) for group in groups]
+        groups = task_groups(self.options, self.start, end)
+        rows = {slot: range_rows(group, tick=is_tick(self.start, end)) for slot, group in groups.items()}
         return PlannedBatch(self, self.commits.plan(self.batch_id), rows, end)
 
     def run(self, worker: TaskWorkers) -> BatchOutcome:
         """One batch, every slot by the same worker."""
         batch = self.plan()
-        return batch.commit([row for slot in range(len(batch.shares)) for row in batch.attempt(worker, slot)])
+        return batch.commit([row for slot in batch.shares for row in batch.attempt(worker, slot)])
 
     def close(self) -> None:
         self.system.close()
@@ -195,7 +195,9 @@ class Container:
 class PlannedBatch:
     """A batch on its way; `attempt` is what Spark starts, as often and wherever it likes."""
 
-    def __init__(self, container: Container, plan: BatchPlan, shares: list[pa.RecordBatch], end: Any) -> None:
+    def __init__(
+        self, container: Container, plan: BatchPlan, shares: dict[int, pa.RecordBatch], end: Any
+    ) -> None:
         self.container = container
         self.plan = plan
         self.shares = shares

@@ -11,8 +11,8 @@ from grete.errors import Fenced, LogCorrupted, OffsetOutOfRange, StreamError, St
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
-from grete.spark.local_plan import SourceOptions, share_out
-from grete.spark.local_source import LocalReader, TaskRanges
+from grete.spark.local_plan import SourceOptions, is_tick, range_rows, share_out, task_groups
+from grete.spark.local_source import LocalReader
 from grete.spark.task_rows import TICK, rows_of
 from grete.systems.base import CommitGroup, Origin, SegmentWrite, StreamSpec
 from grete.systems.local import LocalSystem, Message, StreamInfo
@@ -166,8 +166,8 @@ def test_rows_are_shared_out_fairly_and_completely() -> None:
     assert sum(share_out({"a": 100, "b": 100, "c": 100}, 100).values()) == 100
 
 
-def reader(system: LocalSystem, **options: object) -> LocalReader:
-    spec = SourceOptions(
+def spec_of(system: LocalSystem, **options: object) -> SourceOptions:
+    return SourceOptions(
         system="local",
         config={},
         home=str(system.directory.parent),
@@ -177,7 +177,10 @@ def reader(system: LocalSystem, **options: object) -> LocalReader:
         max_records=10,
         **options,  # type: ignore[arg-type]
     )
-    return LocalReader(SourceOptions.from_json(spec.to_json()))
+
+
+def reader(system: LocalSystem, **options: object) -> LocalReader:
+    return LocalReader(SourceOptions.from_json(spec_of(system, **options).to_json()))
 
 
 def test_batches_are_bounded_and_every_task_gets_its_ranges(system: LocalSystem) -> None:
@@ -188,9 +191,10 @@ def test_batches_are_bounded_and_every_task_gets_its_ranges(system: LocalSystem)
     start = source.initialOffset()
     end = source.latestOffset(start, source.getDefaultReadLimit())
     assert end["offsets"] == {"local.a.0": 5, "local.b.0": 5}
-    planned = source.partitions(start, end)
-    assert [task for part in planned if isinstance(part, TaskRanges) for task, _ in part.value] == [0, 1]
-    ranges = [row for part in planned for batch in source.read(part) for row in rows(batch)]
+    assert source.partitions(start, end) == []  # Spark gets no rows: the driver hands the ranges out
+    groups = task_groups(spec_of(system), start, end)
+    assert [task for group in groups.values() for task, _ in group] == [0, 1]
+    ranges = [row for group in groups.values() for row in rows(range_rows(group, tick=False))]
     assert ranges == [(0, 0, 0, 5), (0, 1, 0, 5), (1, 1, 0, 5)]  # the broadcast partition, once for each task
 
 
@@ -202,10 +206,10 @@ def test_ranges_become_rows_where_they_are_processed(system: LocalSystem) -> Non
     for name in ("a", "b"):
         system.create_stream(StreamSpec(name, 1))
         system.append(name, [Message(b"k", b"%s%d" % (name.encode(), i), i) for i in range(6)])
-    source = reader(system, tick_ms=1)
     start = {"offsets": {"local.a.0": 2, "local.b.0": 4}, "tick": 1}
     end = {"offsets": {"local.a.0": 4, "local.b.0": 5}, "tick": 2}
-    ranges = [batch for part in source.partitions(start, end) for batch in source.read(part)]
+    groups = task_groups(spec_of(system), start, end)
+    ranges = [range_rows(group, tick=is_tick(start, end)) for group in groups.values()]
     access = LocalAccess(str(system.directory))
     ssps = [SystemStreamPartition.parse(ssp) for ssp in ("local.a.0", "local.b.0")]
     found = [row for batch in rows_of(access, ssps, ranges, skip={1}) for row in rows(batch)]

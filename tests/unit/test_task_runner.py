@@ -14,8 +14,9 @@ import pytest
 from grete.diagnostics.streams import Target, Telling
 from grete.errors import ConfigError, ProcessingError, StreamNotFound
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
-from grete.spark import task_runner
+from grete.spark import share_runner
 from grete.spark.plan import BatchPlan, RunnerSpec, StoreSpec, TaskProgress, TaskSpec
+from grete.spark.task_runner import run_tasks
 from grete.spark.worker_logs import attach_logs
 from grete.systems.base import SegmentWrite, StreamSpec
 from grete.systems.local import LocalSystem
@@ -82,9 +83,16 @@ class Executor:
 
     def attempt(self, *rows: Row, skip: frozenset[int] = frozenset()) -> list[dict[str, Any]]:
         """Run without committing."""
+        return self.attempt_batches([batch_of(rows)] if rows else [], skip=skip)
+
+    def attempt_batches(
+        self, batches: list[pa.RecordBatch], *, skip: frozenset[int] = frozenset()
+    ) -> list[dict[str, Any]]:
+        """The same with rows as they are read."""
         plan = BatchPlan("lineage", 0, self.progress, skip)
-        batches = task_runner.run_partition(self.spec, plan, [batch_of(rows)] if rows else [])
-        return [row for batch in batches for row in batch.to_pylist()]
+        with share_runner.at_work(self.spec) as workers:
+            result: list[dict[str, Any]] = run_tasks(workers, plan, batches).to_pylist()
+        return result
 
     def commit(self, result: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
         """Make what was handed back visible, as the driver does."""
@@ -133,9 +141,9 @@ def batch_of(rows: tuple[Row, ...]) -> pa.RecordBatch:
 
 def forget_worker() -> None:
     """What a Python worker that was replaced remembers: nothing."""
-    if task_runner._workers is not None:
-        task_runner._workers.close()
-        task_runner._workers = None
+    if share_runner._workers is not None:
+        share_runner._workers.close()
+        share_runner._workers = None
 
 
 @pytest.fixture
@@ -235,7 +243,7 @@ def test_a_message_that_is_not_of_its_serde_is_poison(executor: Executor) -> Non
     batch = batch_of(((0, 1, 7, "k", 1),))
     broken = batch.set_column(4, "value", pa.array([b"{"], pa.binary()))
     with pytest.raises(ProcessingError, match="offset 7"):
-        list(task_runner.run_partition(executor.spec, BatchPlan("l", 0, {}), [broken]))
+        executor.attempt_batches([broken])
 
 
 def test_what_a_task_logged_is_in_the_log_stream_when_its_batch_has_failed(

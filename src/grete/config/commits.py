@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 
 from grete.config.key_tables.task import COMMIT_GROUPS, TRANSACTION_TIMEOUT
-from grete.config.numbers import number_of
+from grete.config.numbers import at_least_one, number_of
+
+_GROUPS_OF_A_CLUSTER = 4
+"""Where the configuration leaves it to the cluster how many cores a container gets."""
 
 
 def commit_groups(config: Mapping[str, str]) -> int:
-    """How many transactions commit a container's batch.
+    """How many transactions commit a container's batch at most: as many as it has cores, unless the key says it.
 
     Raises:
         ConfigError: not a number of one or more.
     """
-    return number_of(config, COMMIT_GROUPS)
+    if (given := config.get(COMMIT_GROUPS.name)) is not None:
+        return at_least_one(COMMIT_GROUPS.name, given)
+    master = config.get("spark.master", "local[*]")
+    if (local := re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?])?", master)) is not None:
+        return (os.cpu_count() or 1) if local[1] == "*" else max(1, int(local[1] or "1"))
+    if (cores := config.get("spark.cores.max", "")).isdecimal():
+        return max(1, int(cores))
+    each, executors = config.get("spark.executor.cores", ""), config.get("spark.executor.instances", "")
+    if each.isdecimal() and executors.isdecimal():
+        return max(1, int(each) * int(executors))
+    return _GROUPS_OF_A_CLUSTER
 
 
 def transaction_timeout_s(config: Mapping[str, str]) -> float:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -48,12 +47,14 @@ class _Slot:
 class ExecutorCommits:
     """The slots that one Python worker has used. Used by one thread."""
 
-    def __init__(self, spec: RunnerSpec, commit: CommitSpec, access: GroupAccess, clock: Clock) -> None:
+    def __init__(
+        self, spec: RunnerSpec, commit: CommitSpec, access: GroupAccess, clock: Clock, worker: str
+    ) -> None:
         self._spec = spec
         self._commit = commit
         self._access = access
         self._clock = clock
-        self._worker = uuid.uuid4().hex
+        self._worker = worker
         self._streams = [
             commit.checkpoint_log,
             *commit.outputs,

@@ -25,6 +25,7 @@ from grete.spark.control import Ended, Interruption
 from grete.spark.group_shadow import Follower, NoFollower, open_follower
 from grete.spark.lineage import Continue, LineageInfo, decide_lineage, refuse_to_lose_state
 from grete.spark.lineage_files import LineageDirectory
+from grete.spark.local_plan import LocalPlan, SourceOptions
 from grete.spark.local_source import read_stream
 from grete.spark.pipeline_batch import PipelineBatch, PipelineOutput
 from grete.spark.query import Query, QuerySettings, RunBatch
@@ -32,7 +33,7 @@ from grete.spark.rewind import applied_startpoints, apply_startpoints
 from grete.spark.session import build_session
 from grete.spark.skipped import tell_skipped
 from grete.spark.spark_log import SourceOffsets, SparkProgress
-from grete.spark.stream_task_batch import BatchOutcome, CommitTarget, StreamTaskBatch
+from grete.spark.stream_task_batch import BatchOutcome, CommitTarget, Reading, StreamTaskBatch
 from grete.spark.task_worker import load_class
 from grete.systems.factory import open_system
 
@@ -120,8 +121,12 @@ class JobRun:
         lineage = self._choose_lineage(starting, "stream-task", stateful=False, commits=commits)
         spec = setup.runner_spec(self._assignment, self._system, self._home)
         positions = setup.store_positions(spec, self._system, commits)
-        batch = StreamTaskBatch(spec, self._target(), lineage.id, resumed(commits, starting), positions)
-        frame = self._source(spark, lineage, by_task=True)
+        options = self._source_options(lineage, by_task=True)
+        first = LocalPlan(options, self._system, self._clock).initial()
+        reading = Reading(options, self._lineages.spark_checkpoint(lineage), first)
+        target, known = self._target(), resumed(commits, starting)
+        batch = StreamTaskBatch(spec, target, lineage.id, known, positions, reading)
+        frame = read_stream(spark, options)
         return self._run_query(spark, frame, batch.run, lineage, "append")
 
     # --- DataFrame pipelines ---
@@ -137,7 +142,7 @@ class JobRun:
         if on_kafka:
             source = kafka_pipeline.read(spark, self._assignment, lineage)
         else:
-            source = self._source(spark, lineage, by_task=False)
+            source = read_stream(spark, self._source_options(lineage, by_task=False))
         streams = sorted({str(ssp.system_stream) for ssp in self._assignment.ssps})
         inputs = {name: source.where(source["stream"] == name) for name in streams}
         if len(streams) == 1:
@@ -227,11 +232,8 @@ class JobRun:
         text = ";".join(f"{task.name}={','.join(map(str, task.ssps))}" for task in self._assignment.tasks)
         return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
-    def _source(self, spark: SparkSession, lineage: LineageInfo, *, by_task: bool) -> DataFrame:
-        options = setup.source_options(
-            self._assignment, self._home, lineage.starting_offsets, by_task=by_task
-        )
-        return read_stream(spark, options)
+    def _source_options(self, lineage: LineageInfo, *, by_task: bool) -> SourceOptions:
+        return setup.source_options(self._assignment, self._home, lineage.starting_offsets, by_task=by_task)
 
     def _run_query(
         self, spark: SparkSession, frame: DataFrame, run_batch: RunBatch, lineage: LineageInfo, mode: str

@@ -3,9 +3,9 @@
 The source's offset, as Spark writes it into its log: `{"offsets": {"system.stream.partition": next offset},
 "tick": n}`. `tick` advances every `tick_ms`, so that a batch runs for StreamTask.window even without messages.
 
-One Spark partition per task: the ranges of all of a task's SSPs go into one input partition, one SSP after the
-other, so that no shuffle is needed however many streams a task reads. A broadcast SSP is planned once for every
-task that reads it. For StreamTasks the ranges themselves are the rows; the TaskRunner reads their records.
+A task's ranges are read one SSP after the other in one place, so that no shuffle is needed however many streams a
+task reads. A broadcast SSP is planned once for every task that reads it. For StreamTasks Spark gets no rows at all:
+the driver hands the ranges out (`grete.spark.shares`), and the TaskRunner reads their records.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class SourceOptions:
 
     `tasks` lists, per task index, indexes into `ssps`; None plans one partition an SSP.
 
-    `partitions_at_most`: with more tasks than this, several whole tasks share a Spark partition one after another.
+    `partitions_at_most`: with more tasks than this, several whole tasks share a slot one after another. A task's slot
+    is the same in every batch.
     `bootstrap` streams are read to the end they had at the start before any other stream moves. `later` names, for an
     SSP, the lower partitions of its stream in the same task: nothing of it is read before these have come to the end
     they had when reading began, as long as it stands at its own beginning. So keys keep their order on systems that
@@ -83,7 +84,7 @@ class Range:
 
 
 TaskGroup = list[tuple[int, list[Range]]]
-"""Tasks of one Spark partition, each with what it reads."""
+"""Tasks of one slot, each with what it reads."""
 
 
 class StreamEnds(Protocol):
@@ -227,15 +228,17 @@ def _ends(held: Mapping[str, PartitionOffsets | None]) -> dict[str, int]:
     return {ssp: int(offsets.upcoming) for ssp, offsets in held.items() if offsets is not None}
 
 
-def task_groups(spec: SourceOptions, start: Offset, end: Offset) -> Iterator[TaskGroup]:
-    """The Spark partitions of a batch, and in each the tasks with their ranges."""
+def task_groups(spec: SourceOptions, start: Offset, end: Offset) -> dict[int, TaskGroup]:
+    """The tasks of a batch with their ranges, by slot. A slot whose tasks have nothing to do is left out."""
     ranges = [Range(index, start["offsets"][ssp], end["offsets"][ssp]) for index, ssp in enumerate(spec.ssps)]
-    planned = []
-    for task, indexes in enumerate(spec.tasks or [(i,) for i in range(len(ranges))]):
+    tasks = spec.tasks or [(i,) for i in range(len(ranges))]
+    slots = min(len(tasks), spec.partitions_at_most)
+    groups: dict[int, TaskGroup] = {}
+    for task, indexes in enumerate(tasks):
         own = [ranges[i] for i in indexes if ranges[i].start < ranges[i].end]
         if own or is_tick(start, end):
-            planned.append((task, own))
-    return _groups(planned, spec.partitions_at_most)
+            groups.setdefault(task * slots // len(tasks), []).append((task, own))
+    return groups
 
 
 def is_tick(start: Offset, end: Offset) -> bool:
@@ -244,7 +247,7 @@ def is_tick(start: Offset, end: Offset) -> bool:
 
 
 def range_rows(group: TaskGroup, *, tick: bool) -> pa.RecordBatch:
-    """What StreamTasks of one Spark partition read, in RANGE_LAYOUT."""
+    """What StreamTasks of one slot read, in RANGE_LAYOUT."""
     rows = []
     for task, ranges in group:
         rows += [(task, part.ssp, part.start, part.end) for part in ranges]
@@ -278,13 +281,6 @@ def share_out(available: Mapping[str, int], rows: int) -> dict[str, int]:
         taken[ssp] = min(available[ssp], share)
         left -= taken[ssp]
     return taken
-
-
-def _groups(planned: list[Any], at_most: int) -> Iterator[list[Any]]:
-    """Split into at most `at_most` consecutive groups of nearly equal length."""
-    count = min(len(planned), at_most)
-    for i in range(count):
-        yield planned[i * len(planned) // count : (i + 1) * len(planned) // count]
 
 
 def _record_batch(ssp: SystemStreamPartition, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:

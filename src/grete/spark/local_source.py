@@ -23,12 +23,9 @@ from grete.spark.local_plan import (
     LocalPlan,
     SourceOptions,
     TaskGroup,
-    is_tick,
-    range_rows,
     read_records,
     task_groups,
 )
-from grete.spark.task_rows import RANGE_LAYOUT
 from grete.systems.base import System
 from grete.systems.factory import open_system
 
@@ -55,7 +52,7 @@ class LocalSource(DataSource):
 
     def schema(self) -> str:
         """See DataSource."""
-        return RECORD_LAYOUT if self._spec.tasks is None else RANGE_LAYOUT
+        return RECORD_LAYOUT
 
     def streamReader(self, schema: StructType) -> LocalReader:
         """See DataSource."""
@@ -63,11 +60,9 @@ class LocalSource(DataSource):
 
 
 class TaskRanges(InputPartition):
-    """One Spark partition: tasks with their ranges, and whether a tick is due for them."""
+    """One Spark partition: tasks with their ranges."""
 
-    def __init__(self, tasks: TaskGroup, tick: bool) -> None:
-        super().__init__(tasks)
-        self.tick = tick
+    value: TaskGroup
 
 
 class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -114,17 +109,16 @@ class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan.end()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """See DataSourceStreamReader."""
-        return [TaskRanges(group, is_tick(start, end)) for group in task_groups(self._spec, start, end)]
+        """See DataSourceStreamReader. Nothing for StreamTasks: the driver hands out what they read."""
+        if self._spec.tasks is not None:
+            return []
+        return [TaskRanges(group) for group in task_groups(self._spec, start, end).values()]
 
     # --- on the executors ---
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See DataSourceStreamReader."""
         assert isinstance(partition, TaskRanges)
-        if self._spec.tasks is not None:
-            yield range_rows(partition.value, tick=partition.tick)
-            return
         system = self._open(SystemClock())
         try:
             yield from read_records(self._spec, system, partition.value)

@@ -1,13 +1,20 @@
-"""A micro-batch of StreamTasks on the driver: run the tasks, then commit everything they did in one transaction."""
+"""A micro-batch of StreamTasks on the driver: run the tasks, then commit what they did, unless executors have.
+
+Spark decides when a batch runs, and up to where, in its own offset log; it hands over no rows. The driver reads the
+batch's ends there and lets a Spark task run each share. Having the ranges come through a source would take a second
+Python worker beside each that works.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.failpoints import failpoint
@@ -15,9 +22,34 @@ from grete.model.ids import TaskName
 from grete.spark.batch_commits import BatchCommits, sort_out
 from grete.spark.batch_commits import BatchOutcome as BatchOutcome
 from grete.spark.batch_commits import CommitTarget as CommitTarget
-from grete.spark.plan import RunnerSpec
-from grete.spark.spark_log import SourceOffsets
-from grete.spark.task_runner import RESULT_SCHEMA, Share, run_ranges
+from grete.spark.local_plan import Offset, SourceOptions, is_tick, task_groups
+from grete.spark.plan import BatchPlan, RunnerSpec
+from grete.spark.share_runner import ShareRunner
+from grete.spark.shares import Shares, claims
+from grete.spark.spark_log import SourceOffsets, read_batch_end
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a container reads, and where Spark says up to where batches did. `first` is where the lineage starts."""
+
+    options: SourceOptions
+    checkpoint: Path
+    first: Offset
+
+    def before(self, batch_id: int) -> Offset:
+        """Where a batch starts: where the one before it ends.
+
+        Raises:
+            SparkLogUnreadable: Spark's log has no such batch.
+        """
+        if batch_id == 0:
+            return self.first
+        return _offset(read_batch_end(self.checkpoint, batch_id - 1, self.options.system))
+
+
+def _offset(of: SourceOffsets) -> Offset:
+    return {"offsets": dict(of.next_offsets), "tick": of.tick}
 
 
 class StreamTaskBatch:
@@ -30,33 +62,51 @@ class StreamTaskBatch:
         lineage: str,
         commits: Mapping[TaskName, TaskCommit],
         store_positions: Mapping[int, Mapping[str, int]],
+        reading: Reading,
     ) -> None:
         self._spec = spec
+        self._reading = reading
+        self._holders: dict[int, str] = {}
         self._commits = BatchCommits(spec, target, lineage, commits, store_positions)
 
     def run(self, batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
         """Run the batch and commit it."""
         plan = self._commits.plan(batch_id)
         failpoint("batch.before-run")
-        spec = self._spec
-
-        def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return run_ranges(spec, plan, _share(), batches)
-
-        result = batch.mapInArrow(run_tasks, RESULT_SCHEMA).toArrow()
+        rows = self._run_tasks(batch.sparkSession, plan, end)
         failpoint("batch.after-run")
-        reports, segments = sort_out(result.to_pylist())
+        reports, segments = sort_out(rows)
         started_s = time.monotonic()
         outcome = self._commits.commit(reports, segments, batch_id)
         outcome.commit_s = time.monotonic() - started_s
         failpoint("batch.after-commit")
         return outcome
 
+    def _run_tasks(self, spark: SparkSession, plan: BatchPlan, end: SourceOffsets) -> list[dict[str, Any]]:
+        """A Spark task for each share; what the StreamTasks hand back."""
+        context = spark.sparkContext
+        options = self._reading.options
+        if self._spec.commit is not None:  # a share more than cores is an opening, a commit and a turn more
+            cores = context.defaultParallelism
+            options = replace(options, partitions_at_most=min(options.partitions_at_most, cores))
+        start, until = self._reading.before(plan.batch_id), _offset(end)
+        groups = task_groups(options, start, until)
+        if not groups:
+            return []
+        is_local = context.master.startswith("local[") or context.master == "local"
+        with claims(is_local=is_local) as directory:
+            shares = Shares(groups, is_tick(start, until), dict(self._holders), directory)
+            run = ShareRunner(self._spec, plan, shares)
 
-def _share() -> Share:
-    context = TaskContext.get()
-    assert context is not None, "Spark runs this on an executor"
-    return Share(context.partitionId(), is_repeated=context.attemptNumber() > 0)
+            def run_share(number: int, _: Iterable[int]) -> Iterator[Any]:
+                context = TaskContext.get()
+                assert context is not None, "Spark runs this on an executor"
+                yield run(number, is_repeated=context.attemptNumber() > 0)
+
+            count = len(groups)
+            done = context.parallelize(range(count), count).mapPartitionsWithIndex(run_share).collect()
+        self._holders |= {slot: worker for slot, worker, _ in done}
+        return [row for _, _, rows in done for row in rows]
 
 
 RunBatch = Callable[[DataFrame, int, SourceOffsets], BatchOutcome]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import repeat
 from operator import length_hint
 from typing import Any
@@ -28,13 +28,9 @@ from grete.spark.decoding import values_of
 from grete.spark.outputs import dead_letter
 from grete.spark.plan import BatchPlan, RunnerSpec, TaskProgress, TaskReport
 from grete.spark.task_result import Output, TaskResult
-from grete.spark.task_rows import TICK, rows_of
+from grete.spark.task_rows import TICK
 from grete.spark.task_worker import TaskWorker, TaskWorkers
-from grete.spark.worker_logs import attach_logs, flush_logs, hurry_logs
 from grete.systems.local_segments import records
-
-RESULT_SCHEMA = "kind string, task int, stream string, partition int, count long, data binary"
-"""Rows that go back to the driver: kind `o` output, `c` changelog, `r` report (JSON of TaskReport)."""
 
 _RESULT_ARROW = pa.schema(
     [
@@ -47,93 +43,14 @@ _RESULT_ARROW = pa.schema(
     ]
 )
 ResultRow = tuple[str, int, str, int, int, bytes]
-
-_workers: TaskWorkers | None = None
-
-
-def _workers_for(spec: RunnerSpec) -> TaskWorkers:
-    """This process's tasks; those of another container are given up first."""
-    global _workers  # one Python worker serves one container at a time; a module is its only memory
-    if _workers is None or _workers.spec.incarnation != spec.incarnation:
-        if _workers is not None:
-            _workers.close()
-        attach_logs(spec)
-        _workers = TaskWorkers(spec)
-    return _workers
-
-
-def run_ranges(
-    spec: RunnerSpec, plan: BatchPlan, share: Share, ranges: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Process one Spark partition of the ranges that the source planned; commit it here if executors do."""
-    workers = _workers_for(spec)
-    if spec.commit is None:
-        return run_partition(spec, plan, rows_of(workers.access, spec.ssps, ranges, plan.skip))
-    return _reported(run_share(workers, plan, share, list(ranges)) for _ in range(1))
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A Spark partition of a batch. `is_repeated` when Spark has tried it before."""
-
-    slot: int
-    is_repeated: bool = False
-
-
-def _reported(results: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    try:
-        for result in results:
-            hurry_logs()
-            yield result
-            failpoint("executor.reported")
-    except BaseException:
-        flush_logs()
-        raise
-
-
-def run_share(
-    workers: TaskWorkers, plan: BatchPlan, share: Share, ranges: Sequence[pa.RecordBatch]
-) -> pa.RecordBatch:
-    """Process ranges and commit what came of them, unless an earlier attempt has; returns the reports."""
-    tasks = {task for batch in ranges for task in batch.column(0).to_pylist()} - plan.skip
-    reports = workers.commits.begin(plan, share.slot, tasks, is_repeated=share.is_repeated)
-    done = plan.skip | {report.task for report in reports}
-    runs: list[tuple[TaskRun, TaskResult]] = []
-    workers.make_room(len(tasks))
-    try:
-        for index, slices in _by_task(rows_of(workers.access, workers.spec.ssps, ranges, done)):
-            run = TaskRun(workers.worker(index), plan.progress.get(index, TaskProgress()), workers.spec)
-            runs.append((run, run.process(slices)))
-        reports += workers.commits.finish(plan, share.slot, [result for _, result in runs])
-    except BaseException:
-        for index in tasks:
-            workers.drop(index)
-        raise
-    tokens = {report.token for report in reports}
-    for run, result in runs:
-        if result.report.token in tokens:
-            run.succeeded()
-    return _result([report_row(report) for report in reports])
-
-
-def run_partition(
-    spec: RunnerSpec, plan: BatchPlan, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Process rows of `task_rows.ROW_SCHEMA`, grouped by task, and yield the result rows as one record batch."""
-    try:
-        result = run_tasks(_workers_for(spec), plan, batches)
-    except BaseException:
-        flush_logs()
-        raise
-    hurry_logs()
-    yield result
+"""What goes back to the driver: kind `o` output, `c` changelog, `r` report (JSON of TaskReport)."""
 
 
 def run_tasks(workers: TaskWorkers, plan: BatchPlan, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """As `run_partition`, with workers that the caller keeps."""
+    """Process rows of `task_rows.ROW_SCHEMA`, grouped by task; for the driver to commit."""
     spec = workers.spec
     rows: list[ResultRow] = []
-    for index, slices in _by_task(batches):
+    for index, slices in by_task(batches):
         if index in plan.skip:
             for _ in slices:
                 pass
@@ -144,10 +61,11 @@ def run_tasks(workers: TaskWorkers, plan: BatchPlan, batches: Iterable[pa.Record
         except BaseException:
             workers.drop(index)
             raise
-    return _result(rows)
+    return result_of(rows)
 
 
-def _result(rows: Sequence[ResultRow]) -> pa.RecordBatch:
+def result_of(rows: Sequence[ResultRow]) -> pa.RecordBatch:
+    """What goes back to the driver, as columns."""
     return pa.RecordBatch.from_arrays(
         [
             pa.array(column, type=field.type)
@@ -159,7 +77,7 @@ def _result(rows: Sequence[ResultRow]) -> pa.RecordBatch:
     )
 
 
-def _by_task(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+def by_task(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
     """Group consecutive rows of one task, whatever the batch boundaries."""
     pieces = (piece for batch in batches for piece in _runs(batch, 0))
     current = next(pieces, None)

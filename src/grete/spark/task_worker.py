@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -198,6 +199,7 @@ class TaskWorkers:
         if spec.application_path and spec.application_path not in sys.path:
             sys.path.insert(0, spec.application_path)
         self.spec = spec
+        self.id = uuid.uuid4().hex
         self.access = access or open_access(spec.config, spec.default_system, Path(spec.home), SystemClock())
         self._open: OrderedDict[int, TaskWorker] = OrderedDict()
         self._commits: ExecutorCommits | None = None
@@ -209,7 +211,7 @@ class TaskWorkers:
         if self._commits is None:
             assert self.spec.commit is not None, "the driver commits"
             access = cast("GroupAccess", self.access)  # the system said that executors commit
-            self._commits = ExecutorCommits(self.spec, self.spec.commit, access, SystemClock())
+            self._commits = ExecutorCommits(self.spec, self.spec.commit, access, SystemClock(), self.id)
         return self._commits
 
     def worker(self, index: int) -> TaskWorker:

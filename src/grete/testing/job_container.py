@@ -17,8 +17,9 @@ from grete.spark.batch_commits import BatchCommits, BatchOutcome, sort_out
 from grete.spark.local_plan import LocalPlan, Offset, is_tick, range_rows, task_groups
 from grete.spark.plan import BatchPlan
 from grete.spark.rewind import apply_startpoints
+from grete.spark.share_runner import Share, run_share
 from grete.spark.task_rows import rows_of
-from grete.spark.task_runner import Share, run_share, run_tasks
+from grete.spark.task_runner import run_tasks
 from grete.spark.task_worker import TaskWorkers
 from grete.systems.base import PartitionOffsets, System
 from grete.systems.local import LocalSystem
@@ -147,7 +148,7 @@ class ContainerUnderTest:
             return None
         plan, tick = self._commits.plan(self._batch.id), is_tick(start, end)
         rows = []
-        for slot, group in enumerate(task_groups(self._options, start, end)):
+        for slot, group in task_groups(self._options, start, end).items():
             rows += self._run_share(plan, slot, range_rows(group, tick=tick)).to_pylist()
         if not commit:
             return BatchOutcome()

@@ -182,10 +182,11 @@ SKIP_TIMEOUTS = Key(
 COMMIT_GROUPS = Key(
     "task.commit.groups",
     COUNT,
-    "4",
+    None,
     _CONTAINER,
-    "On Kafka: so many transactions commit a container's batch, each by the executor that ran its tasks. No more "
-    "Spark tasks than this run at once, and tasks share them: as many as the executors have cores is best.",
+    "On Kafka: at most so many transactions commit a container's batch, each by the executor that ran its tasks, and "
+    "at most so many Spark tasks run at once.",
+    default_doc="the cores that `spark.*` gives the container",
 )
 TRANSACTION_TIMEOUT = Key(
     "task.commit.transaction.timeout.ms",

@@ -133,7 +133,7 @@ class QueryRun:
         assert self._workers is not None
         plan = batches.plan(number)
         rows: list[dict[str, Any]] = []
-        for group in task_groups(options, start, end):
+        for group in task_groups(options, start, end).values():
             ranges = [range_rows(group, tick=False)]
             read = rows_of(self._workers.access, self._workers.spec.ssps, ranges, plan.skip)
             rows += run_tasks(self._workers, plan, read).to_pylist()
