@@ -104,14 +104,15 @@ class Bench:
         self._topic(name)
         return name
 
-    def grete(self, pipeline: str) -> Cost:
+    def grete(self, pipeline: str, **config: str) -> Cost:
         """A grete job over all records."""
         target = os.environ["BENCH_TARGET"] = self._next()
         tasks = tuple(
             AssignedTask(TaskName(f"Partition {p}"), (SystemStreamPartition("kafka", "in", p),), p)
             for p in range(PARTITIONS)
         )
-        config = {**self.config, "task.outputs": f"kafka.{target}", "app.class": f"{_NAME}:{pipeline}"}
+        own = {"task.outputs": f"kafka.{target}", "app.class": f"{_NAME}:{pipeline}"}
+        config = {**self.config, **own, **config}
         assignment = Assignment(JobId(target), ContainerId("0"), 1, config, tasks, until_drained=True)
         run = JobRun(assignment, self._directory / target, stop=threading.Event())
         try:
@@ -160,6 +161,12 @@ def run(records: int, pairs: int) -> dict[str, object]:
                     records,
                     pairs,
                     lambda: bench.grete("PassThrough"),
+                    lambda: bench.by_hand(lambda frame: frame.select("key", "value"), "append"),
+                ),
+                "pass_through_without_stamps": compare(
+                    records,
+                    pairs,
+                    lambda: bench.grete("PassThrough", **{"systems.kafka.pipeline.stamps": "false"}),
                     lambda: bench.by_hand(lambda frame: frame.select("key", "value"), "append"),
                 ),
                 "aggregate": compare(

@@ -80,6 +80,20 @@ def write(config: Mapping[str, str], topic: str, rows: DataFrame, batch: int, at
     kafka_sink.write(written, sink_settings(config, "kafka"), topic)
 
 
+def test_without_stamps_records_have_the_headers_that_the_pipeline_gives_them(
+    spark: SparkSession, config: Mapping[str, str], topic: str
+) -> None:
+    rows = spark.sql(
+        "select 'k' key, 1 as n, 2 as partition, array(struct('h' key, cast('x' as binary) value)) headers "
+        "union all select null, 2, null, null"
+    )
+    kafka_sink.write(kafka_sink.plain_records(rows), sink_settings(config, "kafka"), topic)
+    found = sorted(rows_of(spark, config, topic).collect(), key=lambda row: bytes(row.value))
+    assert [bytes(row.value) for row in found] == [b'{"n":1}', b'{"n":2}']
+    assert [row.headers for row in found] == [[("h", b"x")], None]
+    assert (found[0].partition, found[1].key) == (2, None)
+
+
 def test_a_stream_has_the_columns_of_every_system_and_headers_when_asked(
     spark: SparkSession, config: Mapping[str, str], kafka: KafkaCluster, topic: str, tmp_path: Path
 ) -> None:

@@ -32,11 +32,15 @@ def new_attempt(assignment: Assignment) -> Attempt:
 
 @dataclass(frozen=True, slots=True)
 class KafkaOutput:
-    """The topic a pipeline writes, and the connector's options for it. They hold secrets: not to be shown."""
+    """The topic a pipeline writes, and the connector's options for it. They hold secrets: not to be shown.
+
+    `stamps`: whether its records say which batch they are of.
+    """
 
     stream: SystemStream
     partitions: int
     settings: Mapping[str, str]
+    stamps: bool = True
 
     def __repr__(self) -> str:
         return f"KafkaOutput({self.stream})"
@@ -92,8 +96,11 @@ class KafkaPipelineBatch:
         return BatchOutcome(records=read, commit_s=commit_s)
 
     def _write(self, batch: DataFrame, batch_id: int) -> None:
-        rows = batch.localCheckpoint(eager=False) if may_be_reordered(batch) else batch
-        written = kafka_sink.records(rows, batch_id, self._attempt, self._output.partitions)
+        if self._output.stamps:
+            rows = batch.localCheckpoint(eager=False) if may_be_reordered(batch) else batch
+            written = kafka_sink.records(rows, batch_id, self._attempt, self._output.partitions)
+        else:
+            written = kafka_sink.plain_records(batch)
         kafka_sink.write(written, self._output.settings, self._output.stream.stream)
 
     def _task_commit(self, task: TaskName, end: SourceOffsets, batch_id: int) -> TaskCommit:

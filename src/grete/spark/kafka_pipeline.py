@@ -73,6 +73,7 @@ def batches(
             output,
             system.partition_count(output.stream),
             sink_settings(assignment.config, output.system),
+            assignment.config.get(streams.PIPELINE_STAMPS.named(output.system), "true").lower() == "true",
         ),
         starting,
     )

@@ -1,7 +1,7 @@
 """A pipeline's rows on their way to a Kafka topic, by Spark's own connector: records, headers, partitions.
 
-Every record carries the stamp of `grete.checkpoint.output_commits`, so that readers can drop what an attempt wrote
-that never committed, and what Spark wrote twice because it ran a task twice.
+Mostly every record carries the stamp of `grete.checkpoint.output_commits`, so that readers can drop what an attempt
+wrote that never committed, and what Spark wrote twice because it ran a task twice.
 """
 
 from __future__ import annotations
@@ -16,6 +16,22 @@ from grete.errors import ConfigError
 
 _OWN = ("key", "value", "headers", "partition")
 _HEADERS = "array<struct<key:string,value:binary>>"
+
+
+def plain_records(rows: DataFrame) -> DataFrame:
+    """As `records`, without stamps, and records without key where the client likes.
+
+    Raises:
+        ConfigError: a column is not of its type.
+    """
+    types = dict(rows.dtypes)
+    _check_types(types)
+    columns = [_key(types).alias("key"), _value(types).alias("value")]
+    if "headers" in types:
+        columns.append(F.col("headers").cast(_HEADERS).alias("headers"))
+    if "partition" in types:
+        columns.append(F.col("partition").cast("int").alias("partition"))
+    return rows.select(*columns)
 
 
 def records(rows: DataFrame, batch: int, attempt: Attempt, partitions: int) -> DataFrame:
@@ -35,7 +51,7 @@ def records(rows: DataFrame, batch: int, attempt: Attempt, partitions: int) -> D
     if "headers" in types:
         own = F.coalesce(F.col("headers").cast(_HEADERS), F.array().cast(_HEADERS))
         headers = F.concat(own, headers)
-    key = F.col("key").cast("binary") if "key" in types else F.lit(None).cast("binary")
+    key = _key(types)
     partition = F.when(key.isNull(), F.pmod("__sequence", F.lit(partitions)).cast("int"))
     if "partition" in types:
         partition = F.coalesce(F.col("partition").cast("int"), partition)
@@ -55,6 +71,10 @@ def write(written: DataFrame, settings: Mapping[str, str], topic: str) -> None:
 def compute_only(rows: DataFrame) -> None:
     """Compute the rows for the sake of Spark's state, and write nothing."""
     rows.write.format("noop").mode("overwrite").save()
+
+
+def _key(types: Mapping[str, str]) -> Column:
+    return F.col("key").cast("binary") if "key" in types else F.lit(None).cast("binary")
 
 
 def _value(types: Mapping[str, str]) -> Column:

@@ -35,6 +35,14 @@ PIPELINE_HEADERS = Key(
     _QUERY,
     "Whether the inputs of a DataFrame pipeline on Kafka have the column `headers`.",
 )
+PIPELINE_STAMPS = Key(
+    "systems.%s.pipeline.stamps",
+    BOOLEAN,
+    "true",
+    _QUERY,
+    "Whether the records that a DataFrame pipeline writes to Kafka say which batch they are of, so that a "
+    "`CommittedReader` gets each once. Without, every reader gets them at least once, and writing costs less.",
+)
 SYSTEM_OFFSET = Key(
     "systems.%s.samza.offset.default",
     _OFFSET,
