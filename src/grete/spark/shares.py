@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -53,11 +54,18 @@ class Shares:
         return [*own, *free, *others]
 
 
-@contextlib.contextmanager
-def claims(*, is_local: bool) -> Iterator[str | None]:
-    """A directory for the claims of one run of a batch; None where workers do not share a file system."""
-    if not is_local:
-        yield None
-        return
-    with tempfile.TemporaryDirectory(prefix="grete-batch-") as directory:
-        yield directory
+class Claims:
+    """Where the claims of a container's batches are made, below a directory that it has for itself."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        shutil.rmtree(
+            directory, ignore_errors=True
+        )  # of a driver that was killed; its workers find nothing now
+
+    @contextlib.contextmanager
+    def of_a_batch(self) -> Iterator[str]:
+        """A place for one run of a batch, and of no other: workers of a run that was given up may still come."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._directory) as place:
+            yield place

@@ -25,7 +25,7 @@ from grete.spark.batch_commits import CommitTarget as CommitTarget
 from grete.spark.local_plan import Offset, SourceOptions, is_tick, task_groups
 from grete.spark.plan import BatchPlan, RunnerSpec
 from grete.spark.share_runner import ShareRunner
-from grete.spark.shares import Shares, claims
+from grete.spark.shares import Claims, Shares
 from grete.spark.spark_log import SourceOffsets, read_batch_end
 
 
@@ -67,6 +67,7 @@ class StreamTaskBatch:
         self._spec = spec
         self._reading = reading
         self._holders: dict[int, str] = {}
+        self._claims = Claims(reading.checkpoint.parent / "claims")
         self._commits = BatchCommits(spec, target, lineage, commits, store_positions)
 
     def run(self, batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
@@ -93,9 +94,10 @@ class StreamTaskBatch:
         groups = task_groups(options, start, until)
         if not groups:
             return []
-        is_local = context.master.startswith("local[") or context.master == "local"
-        with claims(is_local=is_local) as directory:
-            shares = Shares(groups, is_tick(start, until), dict(self._holders), directory)
+        with self._claims.of_a_batch() as place:
+            is_local = context.master.startswith("local[") or context.master == "local"
+            holders = dict(self._holders)
+            shares = Shares(groups, is_tick(start, until), holders, claims=place if is_local else None)
             run = ShareRunner(self._spec, plan, shares)
 
             def run_share(number: int, _: Iterable[int]) -> Iterator[Any]:
