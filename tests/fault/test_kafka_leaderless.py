@@ -6,15 +6,18 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from tests.fault.job_on_kafka import PATIENT, Job, job_on
 
 from grete.clock import SystemClock
 from grete.keyed_log.kafka_client import KafkaConnection
 from grete.systems.kafka_topics import Topics, TopicSettings
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.fault
 
@@ -27,12 +30,20 @@ def three(tmp_path: Path) -> Iterator[KafkaCluster]:
     own.stop()
 
 
+def knows(node: str, topic: str) -> bool:
+    """A client that has asked nobody yet asks this node."""
+    return topic in AdminClient({"bootstrap.servers": node}).list_topics(timeout=10).topics
+
+
 def test_a_client_whose_controller_died_gets_its_answers_from_another_node(three: KafkaCluster) -> None:
     """librdkafka waits for that node until it asks for metadata by itself, which is every five minutes."""
     clock = SystemClock()
     connection = KafkaConnection({"bootstrap.servers": three.bootstrap}, 30.0, clock)
     topics = Topics(connection, "kafka", clock)
     assert topics.create("in", 1, TopicSettings(3, ""))
+    # a node that is behind says for a moment that there is no such topic
+    for node in three.bootstrap.split(","):
+        eventually(partial(knows, node, "in"), f"{node} knows the topic")
     three.kill(connection.admin.list_topics(timeout=10).controller_id)
     for _ in range(3):
         assert topics.get("in").partitions == 1
