@@ -90,6 +90,7 @@ class Incarnation:
         planner = Planner(job, self._home, self._stream, self._clock, self._stack)
         run_id = submission.write_config(self._stream, planner.check)
         config = self._stream.config()
+        self.can_be_followed = config.get("job.launcher") != "thread"
         self._observer = self._stack.enter_context(observed(config, job, JOB_COORDINATOR, self._home))
         failpoint("coordinator.bootstrapped")
         plan = planner.plan(config)
@@ -216,7 +217,6 @@ class Incarnation:
             self._on_view(view)
         self._stop_on_signals(loop, config)
         show("")
-        self.can_be_followed = config.get("job.launcher") != "thread"
         try:
             final = loop.run(first)
         except BaseException:
