@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from tests.kafka.kafka_job import Job
 
 from grete import failpoints
+from grete.clock import SystemClock
 from grete.errors import Fenced, LogError, ProcessingError
 from grete.model.startpoint import PendingStart, Startpoint, StartpointKind, StateChoice, StateRequest
 from grete.spark import setup
+from grete.systems.base import Message
 from grete.testing.kafka_broker import KafkaCluster
 
 MakeJob = Callable[..., Job]
@@ -41,6 +45,37 @@ def test_batches_follow_each_other(make_job: MakeJob) -> None:
         job.fill(20)
         assert container.run(worker).records == 20
     job.assert_exactly_once()
+
+
+def test_a_checkpoint_names_the_marker_at_which_an_input_ends_also_when_there_is_nothing_else(
+    make_job: MakeJob,
+) -> None:
+    """Else lag is never 0, and what retention removes to the end seems to be lost."""
+    job = make_job()
+    container = job.container(1)
+    worker = container.worker()
+    job.system.append(job.input, [Message(b"k", b"{}", SystemClock().wall_ms(), p) for p in (0, 1)])
+    container.run(worker)
+    written = len(list(job.records(job.output)))
+    append_in_vain(job, 0)
+    container.run(worker)
+    ends = {p: int(offsets.upcoming) for p, offsets in job.system.offsets(job.input).items()}
+    known = setup.committed(job.assignment(1), job.system)
+    reached = {ssp.partition: int(last) for commit in known.values() for ssp, last in commit.offsets.items()}
+    assert reached == {p: end - 1 for p, end in ends.items()}
+    assert len(list(job.records(job.output))) == written == 2
+
+
+def append_in_vain(job: Job, partition: int) -> None:
+    """A transaction that is aborted, and seen to be."""
+    servers = job.config["systems.kafka.producer.bootstrap.servers"]
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": uuid.uuid4().hex})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(job.input, b"{}", b"never", partition)
+    assert producer.flush(30) == 0
+    producer.abort_transaction(30)
+    assert b"never" not in {record["key"] for record in job.records(job.input)}
 
 
 def test_the_next_container_goes_on_and_the_one_before_is_refused(make_job: MakeJob) -> None:

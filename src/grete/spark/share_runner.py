@@ -14,8 +14,8 @@ from grete.spark.local_plan import range_rows
 from grete.spark.plan import BatchPlan, RunnerSpec, TaskProgress
 from grete.spark.shares import Shares
 from grete.spark.task_result import TaskResult
-from grete.spark.task_rows import rows_of
-from grete.spark.task_runner import TaskRun, by_task, report_row, result_of, run_tasks
+from grete.spark.task_rows import read_up_to, rows_of
+from grete.spark.task_runner import TaskRun, report_row, result_of, run_tasks, runs_of
 from grete.spark.task_worker import TaskWorkers
 from grete.spark.worker_logs import attach_logs, flush_logs, hurry_logs
 
@@ -78,15 +78,18 @@ def run_share(
     workers: TaskWorkers, plan: BatchPlan, share: Share, ranges: Sequence[pa.RecordBatch]
 ) -> pa.RecordBatch:
     """Process ranges and commit what came of them, unless an earlier attempt has; returns the reports."""
-    tasks = {task for batch in ranges for task in batch.column(0).to_pylist()} - plan.skip
+    pieces = [piece for batch in ranges for piece in runs_of(batch, 0)]
+    tasks = {task for task, _ in pieces} - plan.skip
     reports = workers.commits.begin(plan, share.slot, tasks, is_repeated=share.is_repeated)
     done = plan.skip | {report.task for report in reports}
     runs: list[tuple[TaskRun, TaskResult]] = []
     workers.make_room(len(tasks))
     try:
-        for index, slices in by_task(rows_of(workers.access, workers.spec.ssps, ranges, done)):
-            run = TaskRun(workers.worker(index), plan.progress.get(index, TaskProgress()), workers.spec)
-            runs.append((run, run.process(slices)))
+        for index, piece in pieces:
+            if index not in done:
+                run = TaskRun(workers.worker(index), plan.progress.get(index, TaskProgress()), workers.spec)
+                slices = rows_of(workers.access, workers.spec.ssps, [piece])
+                runs.append((run, run.process(slices, read_up_to(piece))))
         reports += workers.commits.finish(plan, share.slot, [result for _, result in runs])
     except BaseException:
         for index in tasks:

@@ -53,6 +53,12 @@ def rows_of(
                     yield _rows(task, ssp, first + row, records.slice(row, ROWS_AT_ONCE))
 
 
+def read_up_to(ranges: pa.RecordBatch) -> dict[int, int]:
+    """The last offset of each SSP's range, by index: it may be a transaction's marker, or a record that is gone."""
+    rows = zip(*(ranges.column(name).to_pylist() for name in ("ssp", "end")), strict=True)
+    return {ssp: end - 1 for ssp, end in rows if ssp != TICK}
+
+
 def offsets_of(first: int, records: pa.RecordBatch) -> pa.Array:
     """The offsets of a slice of a segment whose first row has offset `first`, unless it carries its own."""
     if records.num_columns > 3:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import repeat
 from operator import length_hint
@@ -50,7 +50,7 @@ def run_tasks(workers: TaskWorkers, plan: BatchPlan, batches: Iterable[pa.Record
     """Process rows of `task_rows.ROW_SCHEMA`, grouped by task; for the driver to commit."""
     spec = workers.spec
     rows: list[ResultRow] = []
-    for index, slices in by_task(batches):
+    for index, slices in _by_task(batches):
         if index in plan.skip:
             for _ in slices:
                 pass
@@ -77,9 +77,9 @@ def result_of(rows: Sequence[ResultRow]) -> pa.RecordBatch:
     )
 
 
-def by_task(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+def _by_task(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
     """Group consecutive rows of one task, whatever the batch boundaries."""
-    pieces = (piece for batch in batches for piece in _runs(batch, 0))
+    pieces = (piece for batch in batches for piece in runs_of(batch, 0))
     current = next(pieces, None)
 
     def same_task(index: int) -> Iterator[pa.RecordBatch]:
@@ -93,7 +93,7 @@ def by_task(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[p
         yield index, same_task(index)
 
 
-def _runs(batch: pa.RecordBatch, column: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def runs_of(batch: pa.RecordBatch, column: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Slices of the batch in which the integer column is constant, with its value."""
     if batch.num_rows == 0:
         return
@@ -132,18 +132,26 @@ class TaskRun:
         """What the task has in memory is what is committed, if this attempt is."""
         self._worker.token = self._token
 
-    def process(self, slices: Iterator[pa.RecordBatch]) -> TaskResult:
-        """Process every slice; nothing of it is visible to anybody."""
+    def process(
+        self, slices: Iterator[pa.RecordBatch], read_up_to: Mapping[int, int] | None = None
+    ) -> TaskResult:
+        """Process every slice; nothing of it is visible to anybody.
+
+        `read_up_to`: the last offset of what the slices were read from, where it may be no record's. The checkpoint
+        names it, or an input that is read to its end would seem to have one more, and retention to have taken it.
+        """
         worker = self._worker
         task = worker.begin_batch(self._progress)
         for piece in slices:
-            for ssp_index, rows in _runs(piece, 1):
+            for ssp_index, rows in runs_of(piece, 1):
                 if ssp_index == TICK:
                     self._window(task)
                 else:
                     self._process(task, ssp_index, rows)
                     worker.collector.settle()
         failpoint("task.after-process")
+        for ssp_index, offset in (read_up_to or {}).items():
+            self._last[ssp_index] = max(offset, self._progress.last_offsets.get(ssp_index, offset))
         outputs = [*worker.collector.take(), *self._dead_letters()]
         changes = list(worker.store_changes())
         counts = {change.store: change.records.num_rows for change in changes}
