@@ -47,6 +47,7 @@ def passes(names: Iterable[str], *nths: int) -> list[tuple[str, int]]:
 
 DRIVER = points("container", "lineage", "batch", "commit", "log", "file")
 EXECUTOR = [name for name in points("task", "store") if name not in REBUILDING]
+ONCE_A_WORKER = ["task.before-init", "task.after-init", "store.created"]  # a task stays with its worker
 
 
 BEFORE_THE_QUERY = points("container", "log", "file") + NEW_LINEAGE
@@ -105,9 +106,10 @@ def test_killed_at_every_point_of_an_executor_every_record_is_counted_once(
     checkpoints = {"task.checkpoint.factory": "grete.checkpoint.coordinator-stream"}
     batches = {"task.max.records.per.batch": "200"}  # a third pass needs three batches in one process
     counter_job.configure({**SMALL_BATCHES, **batches, **checkpoints, "spark.master": "local[2,4]"})
-    every_batch = [name for name in EXECUTOR if name != "store.created"]
-    kills = passes(every_batch, 1, 3) + passes(["store.created"], 1, 1)
-    counter_job.run_through(kills + (passes(EXECUTOR, 1, 2) if NIGHTLY else []), tmp_path / "died")
+    every_batch = [name for name in EXECUTOR if name not in ONCE_A_WORKER]
+    kills = passes(every_batch, 1, 3) + passes(ONCE_A_WORKER, 1, 1)
+    more = passes(EXECUTOR, 1) + passes(every_batch, 2)
+    counter_job.run_through(kills + (more if NIGHTLY else []), tmp_path / "died")
     counter_job.assert_exactly_once(RECORDS)
 
 
