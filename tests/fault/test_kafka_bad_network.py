@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections.abc import Iterator
@@ -15,11 +14,10 @@ from tests.fault.job_on_kafka import job_on
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.tcp_proxy import TcpProxy
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.nightly]
 
-NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
-FAULTS = 60 if NIGHTLY else 8
-SEEDS = range(5 if NIGHTLY else 1)
+FAULTS = 60
+SEEDS = range(5)
 
 
 @contextmanager

@@ -41,9 +41,7 @@ def stopped_at(point: str, job: Job, marks: Path, monkeypatch: pytest.MonkeyPatc
     eventually(lambda: marks.is_dir() and any(marks.iterdir()), f"standing at {point}", tell=job.tell)
 
 
-@pytest.mark.parametrize(
-    "point", (*OF_COORDINATORS, *OF_STORES) if NIGHTLY else (OF_COORDINATORS[1], OF_STORES[0])
-)
+@pytest.mark.parametrize("point", (*OF_COORDINATORS, *OF_STORES) if NIGHTLY else (OF_COORDINATORS[1],))
 def test_a_broker_that_is_killed_while_a_job_starts_costs_no_record(
     cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:

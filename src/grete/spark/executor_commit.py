@@ -127,6 +127,7 @@ class ExecutorCommits:
                 return [self._signed(report, slot) for report in [*done, *written]]
             except OutcomeUnknown as unknown:
                 doubt = unknown
+                _log.warning("a share of the batch may be committed, looking whether it is: %s", unknown)
                 held.transactions.drop()
                 if self._clock.monotonic_s() >= deadline_s:
                     raise self._in_doubt(plan, doubt) from unknown
