@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,15 @@ def test_a_worker_python_that_is_not_ours(
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/bin/sh")
     assert "unset it" in failed(capsys)["PYSPARK_PYTHON"]
+
+
+@pytest.mark.parametrize("name", ["python", "python3"])
+def test_another_name_of_our_python_is_ours(
+    home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", str(Path(sys.executable).with_name(name)))
+    assert main(["doctor", "-o", "json"]) == 0
+    assert '"check": "PYSPARK_PYTHON"' in capsys.readouterr().out
 
 
 def test_a_home_that_cannot_be_written(home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,11 +96,16 @@ def _version(name: str) -> str | None:
     return importlib.metadata.version(name) if importlib.util.find_spec(name) is not None else None
 
 
+def _environment(interpreter: str) -> tuple[Path, Path]:
+    """`python`, `python3` and `python3.11` of one folder are one; a virtual environment's links lead to its base."""
+    return Path(interpreter).absolute().parent, Path(interpreter).resolve()
+
+
 def worker_python() -> Finding:
     """Executors must run this interpreter, or they miss packages."""
     named = os.environ.get("PYSPARK_PYTHON")
     path = None if named is None else shutil.which(named)
-    same = named is None or (path is not None and Path(path).absolute() == Path(sys.executable).absolute())
+    same = named is None or (path is not None and _environment(path) == _environment(sys.executable))
     found = named or f"not set, so executors run {sys.executable}"
     return Finding("PYSPARK_PYTHON", same, found, f"unset it, or set it to {sys.executable}")
 
