@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,23 +18,6 @@ pytestmark = pytest.mark.fault
 
 AWAY_S = 300 if os.environ.get("GRETE_NIGHTLY") == "1" else 8
 """The lease is 3 s; a call of the brokers waits 30 s for its answer, and a container 50 s for a coordinator."""
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[KafkaCluster]:
-    """A broker of the test's own, since it is killed."""
-    own = KafkaCluster(tmp_path / "kafka")
-    own.start()
-    yield own
-    own.stop()
-
-
-@pytest.fixture
-def three(tmp_path: Path) -> Iterator[KafkaCluster]:
-    own = KafkaCluster(tmp_path / "kafka", nodes=3)
-    own.start()
-    yield own
-    own.stop()
 
 
 def test_a_broker_that_is_killed_in_the_middle_and_comes_back_costs_no_record(

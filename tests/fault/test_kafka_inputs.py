@@ -181,15 +181,21 @@ def test_a_topic_that_is_made_anew_is_noticed_by_who_reads_it(topics: Topics, sy
         system.offsets(topics.named("in"))
 
 
-def test_retention_that_passes_a_checkpoint_stops_the_job_with_what_is_lost(
-    topics: Topics, home: Path, system: KafkaSystem
-) -> None:
+def overtaken(topics: Topics, home: Path, more: str = "") -> Echo:
+    """It has processed two records; of the four that came then, retention has left the last."""
     topics.make("in")
     topics.fill("in", 2)
-    job = Echo(topics, home, f"task.inputs=kafka.{topics.named('in')}")
+    job = Echo(topics, home, f"task.inputs=kafka.{topics.named('in')}\n{more}")
     job.runs()
     topics.fill("in", 4)
     topics.trim("in", 5)
+    return job
+
+
+def test_retention_that_passes_a_checkpoint_stops_the_job_with_what_is_lost(
+    topics: Topics, home: Path, system: KafkaSystem
+) -> None:
+    job = overtaken(topics, home)
     said = job.is_refused()
     assert "the offsets from 2 to before 5 are gone" in said
     assert main(["checkpoint", "rewind", "--job", job.job.name, "--to", "oldest", "--execute"]) == 0
@@ -200,12 +206,7 @@ def test_retention_that_passes_a_checkpoint_stops_the_job_with_what_is_lost(
 def test_a_job_that_skips_lost_offsets_goes_on_and_says_which(
     topics: Topics, home: Path, system: KafkaSystem
 ) -> None:
-    topics.make("in")
-    topics.fill("in", 2)
-    job = Echo(topics, home, f"task.inputs=kafka.{topics.named('in')}\ntask.lost-offsets.policy=skip")
-    job.runs()
-    topics.fill("in", 4)
-    topics.trim("in", 5)
+    job = overtaken(topics, home, "task.lost-offsets.policy=skip")
     job.runs()
     assert job.sent(system) == [1, 2, 6]
     with open_job(job.job) as handle:

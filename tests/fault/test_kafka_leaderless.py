@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -20,14 +19,6 @@ from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.fault
-
-
-@pytest.fixture
-def three(tmp_path: Path) -> Iterator[KafkaCluster]:
-    own = KafkaCluster(tmp_path / "kafka", nodes=3)
-    own.start()
-    yield own
-    own.stop()
 
 
 def knows(node: str, topic: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,14 +22,6 @@ OF_COORDINATORS = (
     "coordinator.metadata-written",
 )
 OF_STORES = ("store.created", "store.applied")
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[KafkaCluster]:
-    own = KafkaCluster(tmp_path / "kafka")
-    own.start()
-    yield own
-    own.stop()
 
 
 def stopped_at(point: str, job: Job, marks: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,15 +21,22 @@ def commit_groups(config: Mapping[str, str]) -> int:
     """
     if (given := config.get(COMMIT_GROUPS.name)) is not None:
         return at_least_one(COMMIT_GROUPS.name, given)
-    master = config.get("spark.master", "local[*]")
-    if (local := re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?])?", master)) is not None:
-        return (os.cpu_count() or 1) if local[1] == "*" else max(1, int(local[1] or "1"))
+    if (local := local_cores(config.get("spark.master", "local[*]"))) is not None:
+        return local
     if (cores := config.get("spark.cores.max", "")).isdecimal():
         return max(1, int(cores))
     each, executors = config.get("spark.executor.cores", ""), config.get("spark.executor.instances", "")
     if each.isdecimal() and executors.isdecimal():
         return max(1, int(each) * int(executors))
     return _GROUPS_OF_A_CLUSTER
+
+
+def local_cores(master: str) -> int | None:
+    """How many tasks a local master runs at once; None for one whose tasks run in processes of their own."""
+    found = re.fullmatch(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?])?", master)
+    if found is None:
+        return None
+    return (os.cpu_count() or 1) if found[1] == "*" else max(1, int(found[1] or "1"))
 
 
 def transaction_timeout_s(config: Mapping[str, str]) -> float:

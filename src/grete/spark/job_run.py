@@ -6,6 +6,7 @@ import logging
 import sys
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -122,6 +123,9 @@ class JobRun:
         spec = setup.runner_spec(self._assignment, self._system, self._home)
         positions = setup.store_positions(spec, self._system, commits)
         options = self._source_options(lineage, by_task=True)
+        if spec.commit is not None:  # a share more than cores is an opening, a commit and a turn more
+            slots = min(options.partitions_at_most, spark.sparkContext.defaultParallelism)
+            options = replace(options, partitions_at_most=slots)
         first = LocalPlan(options, self._system, self._clock).initial()
         reading = Reading(options, self._lineages.spark_checkpoint(lineage), first)
         target, known = self._target(), resumed(commits, starting)

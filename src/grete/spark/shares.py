@@ -59,9 +59,8 @@ class Claims:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        shutil.rmtree(
-            directory, ignore_errors=True
-        )  # of a driver that was killed; its workers find nothing now
+        # what a driver that was killed has left: its workers find nothing now
+        shutil.rmtree(directory, ignore_errors=True)
 
     @contextlib.contextmanager
     def of_a_batch(self) -> Iterator[str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from grete.checkpoint.task_commit import TaskCommit
+from grete.config.commits import local_cores
 from grete.failpoints import failpoint
 from grete.model.ids import TaskName
 from grete.spark.batch_commits import BatchCommits, sort_out
@@ -86,18 +88,13 @@ class StreamTaskBatch:
     def _run_tasks(self, spark: SparkSession, plan: BatchPlan, end: SourceOffsets) -> list[dict[str, Any]]:
         """A Spark task for each share; what the StreamTasks hand back."""
         context = spark.sparkContext
-        options = self._reading.options
-        if self._spec.commit is not None:  # a share more than cores is an opening, a commit and a turn more
-            cores = context.defaultParallelism
-            options = replace(options, partitions_at_most=min(options.partitions_at_most, cores))
         start, until = self._reading.before(plan.batch_id), _offset(end)
-        groups = task_groups(options, start, until)
+        groups = task_groups(self._reading.options, start, until)
         if not groups:
             return []
-        with self._claims.of_a_batch() as place:
-            is_local = context.master.startswith("local[") or context.master == "local"
-            holders = dict(self._holders)
-            shares = Shares(groups, is_tick(start, until), holders, claims=place if is_local else None)
+        is_local = local_cores(context.master) is not None
+        with self._claims.of_a_batch() if is_local else nullcontext() as place:
+            shares = Shares(groups, is_tick(start, until), dict(self._holders), place)
             run = ShareRunner(self._spec, plan, shares)
 
             def run_share(number: int, _: Iterable[int]) -> Iterator[Any]:

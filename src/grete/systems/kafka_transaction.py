@@ -7,30 +7,28 @@ opened again by the caller, who then looks whether somebody else has done the wo
 
 from __future__ import annotations
 
-import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from grete.clock import Clock
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry, Fence
-from grete.keyed_log.kafka_client import KafkaConnection, describe, is_final, reason_of
-from grete.keyed_log.kafka_producer import NotWritten, OutcomeUnknown, TransactionalProducer, not_written
+from grete.keyed_log.kafka_client import KafkaConnection
+from grete.keyed_log.kafka_producer import NotWritten, not_written
 from grete.systems.group import RecordTooLarge
 from grete.systems.kafka_fence import FenceReader
+from grete.systems.kafka_readable import Partition, ReadableProducer
 
 OVERHEAD_BYTES = 128
 """What a record's batch takes beside key and value, and a little."""
 _BATCH_BYTES = 512 * 1024
 _LARGEST_MESSAGE = 1_000_000_000
 _NOTHING = b"grete-nothing"
-
-Partition = tuple[str, int]
 
 
 def transaction_producer(
@@ -53,30 +51,6 @@ def transaction_producer(
     )
 
 
-def await_readable(
-    connection: KafkaConnection, ends: Mapping[Partition, int], clock: Clock, patience_s: float
-) -> None:
-    """Wait until readers of what is committed get everything before these ends.
-
-    Raises:
-        OutcomeUnknown: they do not for so long, though the brokers have said that it is committed.
-    """
-    wanted = {TopicPartition(*where): end for where, end in ends.items()}
-    until_s, pause_s, never = clock.monotonic_s() + patience_s, 0.001, threading.Event()
-    while True:
-        try:
-            found = connection.ends(list(wanted), is_stable=True)
-            if all(found[where] >= end for where, end in wanted.items()):
-                return
-            reason = "a transaction stays open"
-        except KafkaException as error:
-            reason = describe(reason_of(error))
-        if clock.monotonic_s() >= until_s:
-            raise OutcomeUnknown(f"committed, and cannot be read: {reason}")
-        clock.wait(never, pause_s)
-        pause_s = min(2 * pause_s, 0.05)
-
-
 class TopicFacts(Protocol):
     """What a slot's transactions need to know of topics."""
 
@@ -87,11 +61,10 @@ class TopicFacts(Protocol):
         """Every partition that transactions of the scope may write to."""
 
 
-class GroupTransactions(TransactionalProducer):
+class GroupTransactions(ReadableProducer):
     """The transactions of one slot. Used by one thread.
 
-    A commit is acknowledged when its records can be read, and an id that was opened aborts what may be left of it:
-    for the reason see `grete.keyed_log.kafka_writer`.
+    An id that was opened aborts what may be left of it: for the reason see `grete.keyed_log.kafka_writer`.
     """
 
     def __init__(
@@ -105,16 +78,15 @@ class GroupTransactions(TransactionalProducer):
         transaction_timeout_s: float,
     ) -> None:
         super().__init__(
-            lambda: transaction_producer(connection, id_, transaction_timeout_s, self._batch_bytes), clock
+            connection,
+            lambda: transaction_producer(connection, id_, transaction_timeout_s, self._batch_bytes),
+            clock,
+            transaction_timeout_s,
         )
         self._batch_bytes = _BATCH_BYTES
         self._fence = fence
         self._reader = reader
         self._topics = topics
-        self._connection = connection
-        self._patience_s = 2 * transaction_timeout_s
-        self._error: KafkaError | None = None
-        self._ends: dict[Partition, int] = {}
 
     def open(self, deadline_s: float) -> None:
         """Take the id over and see that nobody of a higher epoch has; our successor loses a transaction, no more.
@@ -151,20 +123,6 @@ class GroupTransactions(TransactionalProducer):
         if not self.is_open:
             raise NotWritten("a transaction could not be aborted")
 
-    def commit(self, deadline_s: float) -> None:
-        """Make the transaction's records visible, and wait until they are.
-
-        Raises:
-            NotWritten: they never will be.
-            OutcomeUnknown: they may be; also when they are committed and cannot be read for long.
-        """
-        super().commit(deadline_s)
-        try:
-            await_readable(self._connection, self._ends, self._clock, self._patience_s)
-        except OutcomeUnknown:
-            self.give_up()
-            raise
-
     def fits(self, streams: Sequence[str]) -> None:
         """Let batches be as small as the topics want; an open producer with larger ones is given up."""
         wanted = min([_BATCH_BYTES, *(self._topics.largest(stream) for stream in streams)])
@@ -192,18 +150,6 @@ class GroupTransactions(TransactionalProducer):
                 pc.index(sizes, largest).as_py(),
             )
 
-    def begin(self) -> None:
-        """Begin a transaction.
-
-        Raises:
-            NotWritten: the id is not ours any more.
-        """
-        self._error, self._ends = None, {}
-        try:
-            self.producer.begin_transaction()
-        except KafkaException as error:
-            raise not_written(error) from error
-
     def send(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
         """Hand over records of one partition, in order. 2 µs each.
 
@@ -220,24 +166,6 @@ class GroupTransactions(TransactionalProducer):
                     produce(stream, value, key, partition, self._take, time_ms)
         except KafkaException as error:
             raise not_written(error) from error
-
-    def _take(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._error = self._error or error
-            return
-        where = (str(message.topic()), int(message.partition() or 0))
-        self._ends[where] = max((message.offset() or 0) + 1, self._ends.get(where, 0))
-
-    def settle(self, deadline_s: float) -> Mapping[Partition, int]:
-        """Wait for the brokers to have everything; the offset after the last record of each partition.
-
-        Raises:
-            NotWritten: refused, or not in time.
-        """
-        self.flush(deadline_s)
-        if self._error is not None:
-            raise NotWritten(describe(self._error), is_final=is_final(self._error))
-        return self._ends
 
     def send_entries(self, topic: str, entries: Sequence[Entry], now_ms: int) -> None:
         """Hand over records of a keyed log, under the fence. They may stand apart, so each is an append of its own.
