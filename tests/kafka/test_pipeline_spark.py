@@ -23,6 +23,7 @@ from grete.spark.committed_rows import committed_rows
 from grete.spark.kafka_batch import may_be_reordered
 from grete.spark.kafka_options import sink_settings, source_settings
 from grete.spark.kafka_source import KafkaSourceSpec, explain_data_loss, read_stream
+from grete.spark.pipeline_rows import key_and_value
 from grete.spark.session import build_session
 from grete.systems.base import System
 from grete.systems.factory import open_system
@@ -78,6 +79,14 @@ def rows_of(spark: SparkSession, config: Mapping[str, str], topic: str) -> DataF
 def write(config: Mapping[str, str], topic: str, rows: DataFrame, batch: int, attempt: Attempt) -> None:
     written = kafka_sink.records(rows, batch, attempt, PARTITIONS)
     kafka_sink.write(written, sink_settings(config, "kafka"), topic)
+
+
+def test_rows_without_a_value_are_json_objects_by_the_same_bytes_on_every_system(spark: SparkSession) -> None:
+    rows = spark.sql("select 'AA' key, 3 flights, cast(null as double) mean, timestamp'2013-01-01 05:17' at")
+    wanted = b'{"flights":3,"mean":null,"at":"2013-01-01T05:17:00.000Z"}'
+    for given in (key_and_value(rows), kafka_sink.plain_records(rows)):
+        assert [(bytes(row.key), bytes(row.value)) for row in given.collect()] == [(b"AA", wanted)]
+    assert [tuple(row) for row in key_and_value(rows.select("key")).collect()] == [(bytearray(b"AA"), None)]
 
 
 def test_without_stamps_records_have_the_headers_that_the_pipeline_gives_them(

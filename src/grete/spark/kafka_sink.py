@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from grete.checkpoint.output_commits import HEADER, Attempt, stamp_prefix
 from grete.errors import ConfigError
+from grete.spark.pipeline_rows import check_types, key_of, value_of
 
 _OWN = ("key", "value", "headers", "partition")
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -26,7 +27,7 @@ def plain_records(rows: DataFrame) -> DataFrame:
     """
     types = dict(rows.dtypes)
     _check_types(types)
-    columns = [_key(types).alias("key"), _value(types).alias("value")]
+    columns = [key_of(types).alias("key"), value_of(types, _OWN).alias("value")]
     if "headers" in types:
         columns.append(F.col("headers").cast(_HEADERS).alias("headers"))
     if "partition" in types:
@@ -51,13 +52,13 @@ def records(rows: DataFrame, batch: int, attempt: Attempt, partitions: int) -> D
     if "headers" in types:
         own = F.coalesce(F.col("headers").cast(_HEADERS), F.array().cast(_HEADERS))
         headers = F.concat(own, headers)
-    key = _key(types)
+    key = key_of(types)
     partition = F.when(key.isNull(), F.pmod("__sequence", F.lit(partitions)).cast("int"))
     if "partition" in types:
         partition = F.coalesce(F.col("partition").cast("int"), partition)
     return numbered.select(
         key.alias("key"),
-        _value(types).alias("value"),
+        value_of(types, _OWN).alias("value"),
         headers.alias("headers"),
         partition.cast("int").alias("partition"),
     )
@@ -73,23 +74,7 @@ def compute_only(rows: DataFrame) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def _key(types: Mapping[str, str]) -> Column:
-    return F.col("key").cast("binary") if "key" in types else F.lit(None).cast("binary")
-
-
-def _value(types: Mapping[str, str]) -> Column:
-    if "value" in types:
-        return F.col("value").cast("binary")
-    fields = [name for name in types if name not in _OWN]
-    if not fields:
-        return F.lit(None).cast("binary")
-    return F.to_json(F.struct(*fields), {"ignoreNullFields": "false"}).cast("binary")
-
-
 def _check_types(types: Mapping[str, str]) -> None:
-    allowed = {"key": ("string", "binary"), "value": ("string", "binary"), "partition": ("int", "bigint")}
-    for name, of in allowed.items():
-        if name in types and types[name] not in of:
-            raise ConfigError(f"a pipeline's column {name!r} must be {' or '.join(of)}, it is {types[name]}")
+    check_types(types, ("key", "value", "partition"))
     if "headers" in types and not types["headers"].startswith("array<struct<key:string,value:binary"):
         raise ConfigError(f"a pipeline's column 'headers' must be {_HEADERS}, it is {types['headers']}")
