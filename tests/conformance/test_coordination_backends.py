@@ -53,7 +53,7 @@ class TestSqliteCoordination(CoordinationConformance):
 
 
 class TestKafkaCoordination(CoordinationConformance):
-    TTL_S = 30.0
+    TTL_S = 180.0
 
     @pytest.fixture
     def contender(self, clock: ManualClock, kafka: KafkaCluster) -> Iterator[Callable[[], Coordination]]:

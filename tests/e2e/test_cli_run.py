@@ -67,6 +67,8 @@ def test_a_job_is_run_looked_at_changed_refused_a_second_copy_stopped_and_run_ag
 
         writer = ["stream", "write", f"--config-path=file://{counter_job.config}", "--type", "set-config"]
         assert grete(counter_job, *writer, "--key", "counter.note", "--value", "hello").returncode == 0
+        # else the stop may overtake it, and the next run be the first that has it
+        wait_until(lambda: "reconfigured" in {row["event"] for row in shown(counter_job, "history")}, process)
 
         stopped = grete(counter_job, "stop", *JOB, "--deadline", "60", "--reason", "enough")
         assert (stopped.returncode, stopped.stdout) == (0, "counter: stopped\n"), stopped.stderr

@@ -30,6 +30,8 @@ from grete.systems.factory import open_system
 from grete.systems.kafka import KafkaSystem
 
 KEYS = 7
+_BROKER_BACK_S = 120
+"""The broker may be killed twice while records are on their way."""
 
 
 class Counter(grete.StreamTask):
@@ -82,7 +84,9 @@ class Job:
         self.system.create_stream(StreamSpec(self.input, partitions))
         self.system.create_stream(StreamSpec(self.changelog, partitions, compacted=True))
         # a broker that is killed lets the client send again: what is counted must be there once
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "reconnect.backoff.max.ms": 1000}
+        )
         self._connection = KafkaConnection({"bootstrap.servers": bootstrap}, 20.0, SystemClock())
         self.sent = 0
 
@@ -99,13 +103,13 @@ class Job:
         self._producer.produce(
             self.input, value, key, hash(key) % self.partitions if partition is None else partition
         )
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(_BROKER_BACK_S) == 0
 
     def fill(self, records: int) -> None:
         for number in range(self.sent, self.sent + records):
             key = number % KEYS
             self._producer.produce(self.input, b"{}", f"key{key}", key % self.partitions)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(_BROKER_BACK_S) == 0
         self.sent += records
 
     def records(self, stream: str) -> Iterator[dict[str, Any]]:

@@ -146,8 +146,8 @@ def everywhere(lag: int) -> dict[int, int]:
 def test_the_lag_of_the_group_is_the_lag_of_the_job_and_follows_a_rewind(job: Job) -> None:
     """Each of two containers tells of its own partitions; none is left out."""
     job.fill(5)
-    assert job.run() == 0
-    assert job.lag() == everywhere(0)
+    with job.running():
+        eventually(lambda: job.lag() == everywhere(0), "the group follows", tell=job.log)
     assert job.offsets() == {partition: last + 1 for partition, last in job.processed().items()}
     job.fill(3)
     assert job.lag() == everywhere(3)
@@ -168,8 +168,8 @@ def test_marks_of_transactions_are_no_lag(job: Job) -> None:
     with closing(job.system()) as system:
         now_ms = SystemClock().wall_ms()
         system.append(job.topic, [Message(b"k", b"{}", now_ms, partition) for partition in range(PARTITIONS)])
-    assert job.run() == 0
-    assert job.lag() == everywhere(0)
+    with job.running():
+        eventually(lambda: job.lag() == everywhere(0), "the group follows", tell=job.log)
     assert job.offsets() == everywhere(2)
 
 
@@ -181,8 +181,8 @@ def test_a_member_of_the_group_keeps_it_and_costs_the_job_nothing(job: Job) -> N
         assert job.processed() == everywhere(4)
         said = "a consumer is a member of this group; stop it, or let task.checkpoint.consumer.group name"
         assert job.log().count(said) == 2, "once in each container"
-    assert job.run() == 0
-    assert job.lag() == everywhere(0)
+    with job.running():
+        eventually(lambda: job.lag() == everywhere(0), "the group follows", tell=job.log)
 
 
 def test_a_running_job_is_shown_as_soon_as_the_key_is_set(kafka: KafkaCluster, home: Path) -> None:

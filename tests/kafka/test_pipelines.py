@@ -23,6 +23,7 @@ from grete.clock import SystemClock
 from grete.keyed_log.kafka import open_checkpoint_log
 from grete.model.ids import JobId, SystemStreamPartition
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark]
 
@@ -97,13 +98,20 @@ class Topics:
         self.admin.delete_records([where])[where].result(30)
 
     def read(self, poll_of: Callable[[Consumer], Callable[[float], Message | None]]) -> list[Message]:
-        """What comes from the output's beginning until nothing comes any more."""
+        """Everything from the output's beginning to its end."""
         consumer = self.consumer()
-        consumer.assign([TopicPartition(f"{self.name}-out", p, 0) for p in range(2)])
+        partitions = [TopicPartition(f"{self.name}-out", p, 0) for p in range(2)]
+        consumer.assign(partitions)
+        ends = [consumer.get_watermark_offsets(where, timeout=30)[1] for where in partitions]
         poll, found = poll_of(consumer), []
-        while (message := poll(5.0)) is not None:
-            assert message.error() is None
-            found.append(message)
+
+        def is_at_the_end() -> bool:
+            while (message := poll(1.0)) is not None:
+                assert message.error() is None
+                found.append(message)
+            return all(at.offset >= end for at, end in zip(consumer.position(partitions), ends, strict=True))
+
+        eventually(is_at_the_end, "reading the output")
         consumer.close()
         return found
 

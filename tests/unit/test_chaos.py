@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,11 +65,22 @@ def test_a_paused_process_stands_still_and_goes_on(sleepers: list[subprocess.Pop
 def test_some_of_those_that_may_be_paused_are_and_are_not_killed(
     sleepers: list[subprocess.Popen[bytes]],
 ) -> None:
-    component = Component("sleeper", lambda: [p.pid for p in sleepers], may_pause=True)
-    monkey = Monkey([component], seed=HEADS, clock=SystemClock(), pause_s=0.2)
+    timers: list[threading.Timer] = []
+
+    class Watched(Component):
+        def pause(self, pid: int, seconds_s: float) -> threading.Timer:
+            timers.append(super().pause(pid, seconds_s))
+            return timers[-1]
+
+    component = Watched("sleeper", lambda: [p.pid for p in sleepers], may_pause=True)
+    monkey = Monkey([component], seed=HEADS, clock=SystemClock(), pause_s=3600)
     struck = monkey.strike()
     assert struck is not None
     assert os.WIFSTOPPED(os.waitpid(struck.pid, os.WUNTRACED)[1])
+    for timer in timers:
+        timer.cancel()
+        timer.function(*timer.args)
+    assert os.WIFCONTINUED(os.waitpid(struck.pid, os.WCONTINUED)[1])
     monkey.wait()
     assert [p.poll() for p in sleepers] == [None] * 3
 

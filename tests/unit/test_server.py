@@ -152,7 +152,9 @@ def served() -> Iterator[str]:
 
 def test_fifty_readers_at_once_all_get_the_whole_model(served: str) -> None:
     def read(_: int) -> tuple[int, bytes]:
-        with httpx.Client(headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False) as reader:
+        with httpx.Client(
+            headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False, timeout=60
+        ) as reader:
             answer = reader.get(served)
             return answer.status_code, answer.content
 

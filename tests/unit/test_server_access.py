@@ -210,7 +210,9 @@ def test_a_coordinator_that_cannot_say_yet_is_temporarily_unavailable(client: Te
 
 CASES = 10_000 if os.environ.get("GRETE_NIGHTLY") else 400
 FUZZ = settings(
-    max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=CASES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 JSON = st.recursive(

@@ -18,7 +18,8 @@ LIMIT = 10_000
 """Records held at most. Samza holds 100, and waits; we do not wait."""
 INTERVAL_S = 1.0
 """A write is a transaction of the system's file, which the job's commits need too; so at most one a second."""
-_CLOSE_TIMEOUT_S = 5.0
+_CLOSE_TIMEOUT_S = 15.0
+"""A busy disk takes seconds for a write; what is told last is what an operator looks for."""
 
 
 class Sink(Protocol):

@@ -24,7 +24,8 @@ from grete.keyed_log.kafka_topic import find_or_create
 from grete.keyed_log.kafka_writer import Append, KafkaWriter, NotWritten, OutcomeUnknown
 
 _KEY = b"value"
-_PAUSE_S = 0.05
+_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+"""At most, before the second attempt; doubled with each, since whoever opens the id in between costs others theirs."""
 _CREATION_S = 30.0
 Decide = Callable[[bytes | None], bytes | None]
 
@@ -67,12 +68,13 @@ class KafkaRegister:
             LogError: nothing was decided in time.
         """
         with self._writer.lock:
-            deadline_s = self._clock.monotonic_s() + timeout_s
+            deadline_s, pause_s = self._clock.monotonic_s() + timeout_s, _PAUSE_S
             while (failure := self._try(decide, deadline_s)) is not None:
                 self._writer.drop()
                 if self._clock.monotonic_s() >= deadline_s:
                     raise LogUnreachable(f"topic {self._name}: {failure}") from failure
-                self._clock.wait(threading.Event(), _PAUSE_S * random.random())  # noqa: S311 - so that two part
+                self._clock.wait(threading.Event(), pause_s * random.random())  # noqa: S311 - so that two part
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _try(self, decide: Decide, deadline_s: float) -> Exception | None:
         try:

@@ -41,6 +41,7 @@ _SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
+    "log.retention.ms": "-1",
     "num.network.threads": "2",
     "num.io.threads": "2",
     "background.threads": "2",
@@ -51,7 +52,8 @@ _SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
 }
 """For few resources and short tests: the cleaner looks every 100 ms, transactions are timed out within
-20 ms, so that a broker that comes back does so before its partitions have leaders, which it does not do well."""
+20 ms, so that a broker that comes back does so before its partitions have leaders, which it does not do well.
+Nothing is deleted for its age: records of tests are from 1970, and brokers look half a minute after their start."""
 
 
 _PORTS_GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
