@@ -259,6 +259,22 @@ class KafkaConnection:
             self.learn_leaders()
             self._clock.wait(never, _RETRY_S)
 
+    def offset_at(self, where: TopicPartition, timestamp_ms: int) -> int:
+        """The first offset whose record is of that time or later; the end, as of the call, when there is none.
+
+        "None" counts when the partition has a leader: without one, the answer is the same.
+
+        Raises:
+            KafkaException: no answer for the whole timeout, or no such partition.
+        """
+        wanted = {where: OffsetSpec.for_timestamp(timestamp_ms)}
+        found = self.list_offsets(wanted, is_stable=True)[where]
+        if found >= 0:
+            return found
+        end = self.ends([where], is_stable=True)[where]
+        found = self.list_offsets(wanted, is_stable=True)[where]
+        return found if found >= 0 else end
+
     def list_offsets(
         self, wanted: Mapping[TopicPartition, OffsetSpec], *, is_stable: bool
     ) -> dict[TopicPartition, int]:

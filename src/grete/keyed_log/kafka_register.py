@@ -25,7 +25,7 @@ from grete.keyed_log.kafka_writer import Append, KafkaWriter, NotWritten, Outcom
 
 _KEY = b"value"
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
-"""At most, before the second attempt; doubled with each, since whoever opens the id in between costs others theirs."""
+"""At most, before the second attempt; doubled with each, since whoever opens the id costs others theirs."""
 _CREATION_S = 30.0
 Decide = Callable[[bytes | None], bytes | None]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
@@ -22,7 +23,7 @@ from grete.config.eventhubs import CHECKPOINTS, commits_beside
 from grete.config.stores import changelog_stream, store_names
 from grete.errors import ConfigError, StreamError, StreamNotFound
 from grete.keyed_log.base import Fence, KeyedLog
-from grete.keyed_log.kafka_client import describe, reason_of
+from grete.keyed_log.kafka_client import KafkaConnection, describe, reason_of
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition
 from grete.systems.base import (
     CommitGroup,
@@ -138,23 +139,21 @@ class EventHubsSystem(System):
             return self._other.offsets(beside)
         hub = self._hubs.of(stream)
         partitions = [TopicPartition(hub.topic, p) for p in range(hub.info().partitions)]
-        oldest = self._list(hub, dict.fromkeys(partitions, OffsetSpec.earliest()))
-        try:
-            upcoming = hub.namespace.connection.ends(partitions, is_stable=True)
-        except KafkaException as error:
-            raise self._failed(hub, error) from error
+        with self._asking(hub) as connection:
+            oldest = connection.known_offsets(
+                dict.fromkeys(partitions, OffsetSpec.earliest()), is_stable=True
+            )
+            upcoming = connection.ends(partitions, is_stable=True)
         return {w.partition: _held(oldest[w], max(upcoming[w], oldest[w])) for w in partitions}
 
-    def _list(self, hub: Hub, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
+    @contextmanager
+    def _asking(self, hub: Hub) -> Iterator[KafkaConnection]:
         try:
-            return hub.namespace.connection.list_offsets(wanted, is_stable=True)
+            yield hub.namespace.connection
         except KafkaException as error:
-            raise self._failed(hub, error) from error
-
-    def _failed(self, hub: Hub, error: KafkaException) -> StreamError:
-        return StreamError(
-            f"asking for offsets of {hub.stream} in system {self.name!r}: {describe(reason_of(error))}"
-        )
+            raise StreamError(
+                f"asking for offsets of {hub.stream} in system {self.name!r}: {describe(reason_of(error))}"
+            ) from error
 
     def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
         """See SystemAdmin."""
@@ -170,8 +169,8 @@ class EventHubsSystem(System):
         if ssp.partition >= hub.info().partitions:
             raise StreamNotFound(f"{ssp.system_stream} has no partition {ssp.partition}")
         where = TopicPartition(hub.topic, ssp.partition)
-        found = self._list(hub, {where: OffsetSpec.for_timestamp(timestamp_ms)})[where]
-        return str(found) if found >= 0 else self.offsets(ssp.stream)[ssp.partition].upcoming
+        with self._asking(hub) as connection:
+            return str(connection.offset_at(where, timestamp_ms))
 
     def create_stream(self, spec: StreamSpec) -> None:
         """See SystemAdmin. Only the job's own streams are created; a hub that is there with that shape is fine."""

@@ -170,8 +170,8 @@ class KafkaSystem(System):
         if ssp.partition >= self.partition_count(ssp.stream):
             raise StreamNotFound(f"{ssp.system_stream} has no partition {ssp.partition}")
         where = TopicPartition(ssp.stream, ssp.partition)
-        found = self._list(ssp.stream, {where: OffsetSpec.for_timestamp(timestamp_ms)})[where]
-        return str(found) if found >= 0 else self.offsets(ssp.stream)[ssp.partition].upcoming
+        with self._asking(ssp.stream):
+            return str(self._connection.offset_at(where, timestamp_ms))
 
     def create_stream(self, spec: StreamSpec) -> None:
         """See SystemAdmin."""
