@@ -67,6 +67,7 @@ def test_lost_stores_come_back_from_the_copies_that_standby_containers_kept(own:
     own.send(500)
     own.start()
     assert own.wait_until_counted(1_500, 60)
+    eventually(lambda: copies(own.home) == changelog_ends(own.home), "the copies again")
     assert own.stop() == 0
     assert list(own.problems()) == []
     assert copies(own.home) == changelog_ends(own.home)

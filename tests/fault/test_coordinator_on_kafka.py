@@ -135,6 +135,13 @@ def job(
     made.end()
 
 
+def leads_after(job: Job, epoch: int) -> bool:
+    """Whether somebody of a higher epoch says that he runs the job, so that he can be asked to stop."""
+    with open_job(job.id) as handle:
+        state = handle.state()
+    return state is not None and state.epoch > epoch
+
+
 def test_a_coordinator_that_is_killed_is_succeeded_by_the_next_start(job: Job) -> None:
     """By name alone, since the home knows where the stream is; the container goes on and is adopted."""
     first = job.submit()
@@ -169,13 +176,8 @@ def test_brokers_that_are_away_longer_than_the_lease_cost_an_incarnation_and_not
     assert process.poll() is None
     proxy.restore()
 
-    def leads_again() -> bool:
-        with open_job(job.id) as handle:
-            state = handle.state()
-        assert before is not None
-        return state is not None and state.epoch > before.epoch
-
-    eventually(leads_again, "another incarnation leads")
+    assert before is not None
+    eventually(lambda: leads_after(job, before.epoch), "another incarnation leads")
     eventually(lambda: "container-adopted" in job.events(), "the container is adopted")
     job.send(100)
     eventually(job.copied_once, "the adopted container goes on")
@@ -212,9 +214,12 @@ def test_a_coordinator_that_was_cut_off_and_succeeded_leaves_the_job_to_its_succ
     process = job.submit()
     job.send(10)
     eventually(job.copied_once, "the first records are copied")
+    with open_job(job.id) as handle:
+        before = handle.state()
+    assert before is not None
     process.send_signal(signal.SIGSTOP)
     successor = job.run_again()
-    eventually(lambda: job.events().count("attempt") == 1, "the next one leads")
+    eventually(lambda: leads_after(job, before.epoch), "the next one leads")
     process.send_signal(signal.SIGCONT)
     assert process.wait(60) == 5
     with open_job(job.id) as handle:

@@ -99,7 +99,12 @@ def test_a_holder_that_renews_is_not_waited_for(
         with pytest.raises(HeldByOther) as first_look:
             other.campaign(scope)
         assert first_look.value.may_be_dead
-        assert leader.renew(granted) is not None
+        renewed = leader.renew(granted)
+        for _ in range(10):  # one that had no answer in time gives back what there was
+            if renewed != granted:
+                break
+            renewed = leader.renew(granted)
+        assert renewed not in (None, granted)
         with pytest.raises(HeldByOther) as second_look:
             campaign_patiently(other, scope, clock)
         assert not second_look.value.may_be_dead

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -29,7 +30,19 @@ def stopped_at(point: str, job: Job, marks: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("GRETE_FAILPOINT", f"{point}:stop")
     monkeypatch.setenv("GRETE_FAILPOINT_ONCE", str(marks))
     job.run_again()
-    eventually(lambda: marks.is_dir() and any(marks.iterdir()), f"standing at {point}", tell=job.tell)
+    eventually(lambda: marks.is_dir() and any(marks.iterdir()), f"arriving at {point}", tell=job.tell)
+    eventually(lambda: any(map(stands, pids_at(point, job))), f"standing at {point}", tell=job.tell)
+
+
+def pids_at(point: str, job: Job) -> list[int]:
+    return job.coordinator_pids() if point in OF_COORDINATORS else job.container_pids()
+
+
+def stands(pid: int) -> bool:
+    """Whether it is stopped: told to go on before that, it would stand for ever."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
+    return False
 
 
 @pytest.mark.parametrize("point", (*OF_COORDINATORS, *OF_STORES) if NIGHTLY else (OF_COORDINATORS[1],))
@@ -45,7 +58,7 @@ def test_a_broker_that_is_killed_while_a_job_starts_costs_no_record(
         job.lose_stores()
         job.send(100)  # a store is opened for the first message
         stopped_at(point, job, tmp_path / "marks", monkeypatch)
-        pids = job.coordinator_pids() if point in OF_COORDINATORS else job.container_pids()
+        pids = pids_at(point, job)
         cluster.kill()
         for pid in pids:
             os.kill(pid, signal.SIGCONT)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from grete.metadata.launches import read_launches
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
+from grete.testing.kafka_broker import free_ports
 from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.fault
@@ -391,9 +391,7 @@ def test_what_cannot_be_asked_of_a_container_is_refused_with_the_reason(job: Job
 
 
 def test_containers_find_the_next_coordinator_at_the_address_of_the_one_before(job: Job) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     coordinator = job.submit(**{"job.http.port": str(port)})
     job.eventually(lambda: len(job.last()) == 4)
     before = job.last()

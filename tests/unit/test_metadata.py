@@ -17,7 +17,7 @@ from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.launch.processes import ProcessName, parse_name
 from grete.metadata.coordinator_stream import CoordinatorStream, config_history
-from grete.metadata.history import History
+from grete.metadata.history import HISTORY, History
 from grete.metadata.launches import LAUNCH, read_launches
 from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
 from grete.model.job import ContainerModel, JobModel, TaskModel
@@ -210,6 +210,30 @@ def test_history_keeps_the_newest_rows() -> None:
         history.append("event", number=str(number))
     rows = history.rows()
     assert (len(rows), rows[-1].details["number"]) == (500, "504")
+
+
+def test_rows_that_two_processes_write_at_the_same_time_are_both_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = MemoryKeyedLog(SystemClock())
+    one, other = History(stream(log)), History(stream(log))
+    monkeypatch.setattr(other, "_keys", list)  # it has read before the first wrote
+    one.append("offsets-skipped", container="0")
+    other.append("offsets-skipped", container="1")
+    History(stream(log)).append("stopped")
+    rows = History(stream(log)).rows()
+    assert sorted(row.details.get("container", "") for row in rows) == ["", "0", "1"]
+    assert (rows[-1].event, rows[-1].number) == ("stopped", 1)
+
+
+@pytest.mark.parametrize("key", ["", "-", "x", "-1", "²", "9" * 5000, "x-1"])
+def test_a_key_of_history_that_is_none_of_ours_is_passed_over(key: str) -> None:
+    written = stream(MemoryKeyedLog(SystemClock()))
+    written.append(
+        [written.entry(HISTORY, key, {"event": "foreign"}), written.entry(HISTORY, "6", {"event": "old"})]
+    )
+    History(written).append("new")
+    assert [(row.number, row.event) for row in History(written).rows()] == [(6, "old"), (7, "new")]
 
 
 ENTRIES = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | st.text(max_size=3)), max_size=30)

@@ -184,6 +184,29 @@ def test_a_standby_follows_until_it_is_told_otherwise(job: JobUnderTest, tmp_pat
         assert connection.execute("SELECT position FROM meta").fetchall() == [(1,)]
 
 
+def test_what_was_written_before_a_standby_is_told_to_end_is_in_its_copy(
+    job: JobUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers commit a last time and end, and then their standby containers are asked to."""
+    count(job, "a")
+    stop = threading.Event()
+    run = follower(job, tmp_path)
+    catch_up = run.catch_up
+
+    def and_is_told_then() -> object:
+        found = catch_up()
+        if not stop.is_set():
+            count(job, "b")
+            stop.set()
+        return found
+
+    monkeypatch.setattr(run, "catch_up", and_is_told_then)
+    assert run.execute(Control(stop)) is Ended.INTERRUPTED
+    run.close()
+    with apsw.Connection(str(store_of(tmp_path, "standby-0"))) as connection:
+        assert connection.execute("SELECT position FROM meta").fetchall() == [(2,)]
+
+
 def test_a_standby_that_cannot_write_tries_again_and_does_not_end(
     job: JobUnderTest, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -294,10 +294,10 @@ class CoordinatedJob:
         if problem == self._problem:
             return
         self._problem = self._view.problem = problem
+        self._on_problem(problem)  # first: who sees the row in the history finds the problem in the status
         if problem:
             _log.error("%s", problem)
             History(self._stream).append("config-refused", problem=problem[:2000])
-        self._on_problem(problem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,13 @@ class KafkaCoordination(Coordination):
         ttl_s: float = 15.0,
         topic_prefix: str = TOPIC_PREFIX,
     ) -> None:
-        """A campaign takes a TTL at most, a renewal or release a sixth of it."""
+        """A renewal or release takes a sixth of a TTL at most, a campaign a TTL or the settings' timeout.
+
+        A campaign may be the first to write on brokers that have just started, and those take seconds. What it wins
+        so late is renewed before anything is done with it.
+        """
         self._timeout_s = ttl_s / _CALLS_IN_TTL
-        self._campaign_s = ttl_s
+        self._campaign_s = max(ttl_s, settings.timeout_s)
         self._settings = replace(
             settings, timeout_s=self._timeout_s, transaction_timeout_s=max(self._timeout_s, 1.0)
         )

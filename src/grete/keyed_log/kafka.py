@@ -271,7 +271,8 @@ class KafkaKeyedLog(KeyedLog):
                     try:
                         writer.open(deadline_s)
                     except NotWritten as error:
-                        raise LogError(f"topic {self._name}: cannot resolve {append_id}: {error}") from error
+                        kind = LogError if error.is_final else LogUnreachable
+                        raise kind(f"topic {self._name}: cannot resolve {append_id}: {error}") from error
         return self._ids.find(append_id)
 
     # --- reading ---

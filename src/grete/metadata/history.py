@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 
 from grete.failpoints import failpoint
@@ -9,6 +10,8 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 
 HISTORY = "grete-history"
 _KEPT = 500
+_OF_WRITER = "-"
+_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +34,34 @@ class History:
 
     def append(self, event: str, **details: str) -> None:
         """Add a row. Durable on return."""
-        rows = self._numbers()
-        number = rows[-1] + 1 if rows else 0
-        entries = [self._stream.entry(HISTORY, str(number), {"event": event, **details})]
-        entries += [
-            self._stream.entry(HISTORY, str(old), None) for old in rows[: max(0, len(rows) + 1 - _KEPT)]
-        ]
+        keys = self._keys()
+        number = _number(keys[-1]) + 1 if keys else 0
+        # several processes may take the same number at once, and each row counts
+        own = f"{number}{_OF_WRITER}{uuid.uuid4().hex[:8]}"
+        entries = [self._stream.entry(HISTORY, own, {"event": event, **details})]
+        entries += [self._stream.entry(HISTORY, old, None) for old in keys[: max(0, len(keys) + 1 - _KEPT)]]
         self._stream.append(entries)
         failpoint("history.written")
 
-    def _numbers(self) -> list[int]:
-        return sorted(int(key) for key in self._stream.messages(HISTORY) if key.isdigit())
+    def _keys(self) -> list[str]:
+        found = (key for key in self._stream.messages(HISTORY) if _number(key) >= 0)
+        return sorted(found, key=lambda key: (_number(key), key))
 
     def rows(self) -> list[HistoryRow]:
         """Every row kept, oldest first."""
         rows = []
         for key, message in self._stream.messages(HISTORY).items():
-            if not key.isdigit() or message.origin is None:
+            number = _number(key)
+            if number < 0 or message.origin is None:
                 continue
             details = dict(message.values or {})
             event = details.pop("event", "")
             origin = message.origin
-            rows.append(
-                HistoryRow(int(key), origin.timestamp_ms, origin.host, origin.username, event, details)
-            )
-        return sorted(rows, key=lambda row: row.number)
+            rows.append(HistoryRow(number, origin.timestamp_ms, origin.host, origin.username, event, details))
+        return sorted(rows, key=lambda row: (row.number, row.timestamp_ms))
+
+
+def _number(key: str) -> int:
+    """A row's place; -1 for a key that is none of ours. Rows of earlier versions have it alone."""
+    number = key.partition(_OF_WRITER)[0]
+    return int(number) if number.isascii() and number.isdecimal() and len(number) <= _DIGITS else -1

@@ -48,12 +48,13 @@ class StandbyRun:
         What fails is tried again: a standby that is late does no harm, a job that ends because of it would.
         """
         while True:
+            is_last_time = control.is_set()
             try:
                 self.catch_up()
             except (GreteError, apsw.Error, OSError) as error:
                 _log.warning("standby container %s will try again: %s", self._assignment.container_id, error)
                 self._close_files()
-            if control.is_set():
+            if is_last_time:
                 return Ended.INTERRUPTED
             control.wait(_INTERVAL_S)
 

@@ -35,8 +35,14 @@ def take_over(path: Path, changelog: str, copies: Iterable[Path]) -> int | None:
     return None
 
 
+_BUSY_MS = 5_000
+"""A standby that opens its copy, too, may have to recover it."""
+
+
 def _open(path: Path) -> apsw.Connection:
-    return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    opened = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    opened.set_busy_timeout(_BUSY_MS)
+    return opened
 
 
 def _position(copy: Path, changelog: str) -> int:

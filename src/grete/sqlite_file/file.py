@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import apsw
 
-from grete.errors import IllegalStateError, InDoubt, LogCorrupted, LogError, StorageFull
+from grete.errors import IllegalStateError, InDoubt, LogCorrupted, LogError, LogUnreachable, StorageFull
 from grete.failpoints import failpoint
 from grete.sqlite_file import fences
 from grete.sqlite_file.connection import Connection
@@ -282,7 +282,7 @@ class SqliteFile:
         except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError) as error:
             holder = write_lock_holder(self.path)
             who = "another process" if holder is None else f"process {holder}"
-            raise LogError(
+            raise LogUnreachable(
                 f"{self.path} stayed locked ({what}): {who} holds it; if that process is stopped or hangs, kill it"
             ) from error
         except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:

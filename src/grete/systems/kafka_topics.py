@@ -184,7 +184,7 @@ class Topics:
         return {key: entry.value for key, entry in entries.items()}
 
     def create(self, name: str, partitions: int, settings: TopicSettings) -> bool:
-        """Make the topic and wait until brokers know of it; False when it is there already.
+        """Make the topic; False when it is there already. Either way, brokers know of it on return.
 
         Raises:
             StreamError: too few brokers for the copies, a name that is none, or no answer.
@@ -196,6 +196,9 @@ class Topics:
         except KafkaException as error:
             reason = reason_of(error)
             if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                self._await(
+                    name, 1
+                )  # who has lost to another container may ask a broker that does not know yet
                 return False
             if reason.code() == KafkaError.INVALID_REPLICATION_FACTOR:
                 raise StreamError(

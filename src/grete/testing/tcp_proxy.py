@@ -41,7 +41,8 @@ class TcpProxy:
 
     def cut(self) -> None:
         """Reset every connection and refuse new ones."""
-        self._refuses = True
+        with self._lock:
+            self._refuses = True
         self._reset_all()
 
     def restore(self) -> None:
@@ -82,7 +83,13 @@ class TcpProxy:
                 continue
             server.settimeout(None)
             with self._lock:
-                self._open |= {client, server}
+                is_cut = self._refuses  # while we connected
+                if not is_cut:
+                    self._open |= {client, server}
+            if is_cut:
+                client.close()
+                server.close()
+                continue
             for source, sink in ((client, server), (server, client)):
                 threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
 

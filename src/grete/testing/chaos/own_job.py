@@ -30,7 +30,6 @@ task.outputs=local.chaos-out
 job.container.count=2
 job.standbytasks.replication.factor=2
 task.max.records.per.batch=1000
-job.coordinator.lease.ttl.ms=6000
 systems.local.samza.offset.default=oldest
 systems.local.samza.key.serde=string
 systems.local.samza.msg.serde=json
