@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from grete.coordinator.decide import decide
 from grete.coordinator.events import (
     ContainerExited,
     ContainerLoaded,
+    ContainerPaused,
+    FenceOff,
     Grant,
     Kill,
     Launch,
@@ -60,6 +64,24 @@ def test_the_job_fails_after_too_many_failures_within_the_window() -> None:
     state, _ = exited(state, 1, 3)
     assert state.phase is Phase.FAILED
     assert "why" in state.message
+
+
+@pytest.mark.parametrize(("code", "breaks_off"), [(0, False), (6, False), (-9, True), (1, True)])
+def test_a_container_that_broke_off_and_leaves_the_model_is_fenced_off(code: int, breaks_off: bool) -> None:
+    """No later incarnation tells those who read its outputs that the last batch will never commit."""
+    one_less = ModelChanged(2, {ZERO: ContainerSpec("all tasks", "q", "p")})
+    asked, _ = decide(started(None, ZERO, ONE), one_less, 1)
+    moved, _ = decide(asked, ContainerPaused(ZERO, 1, 2), 1)
+    after, actions = exited(moved, code, container=ONE)
+    assert [action for action in actions if isinstance(action, FenceOff)] == [FenceOff(ONE, 3)] * breaks_off
+    assert (list(after.containers), after.launches) == ([ZERO], 3 if breaks_off else 2)
+
+
+def test_a_container_that_left_the_model_and_ends_later_is_fenced_off_too() -> None:
+    state = started(None, ZERO, ONE)
+    state = replace(state, specs={ZERO: state.specs[ZERO]})
+    _, actions = exited(state, 1, container=ONE)
+    assert actions == [FenceOff(ONE, 3)]
 
 
 def test_failures_outside_the_window_do_not_count() -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from grete.checkpoint.committed_reader import CommittedReader
-from grete.checkpoint.output_commits import Attempt, LineageCommits, OutputCommits, Stamp, Verdict
+from grete.checkpoint.output_commits import Attempt, LineageCommits, OutputCommits, Stamp, Verdict, fenced_off
+from grete.checkpoint.own_keys import own_key
 from grete.errors import ConfigError
 from grete.keyed_log.base import Entry
 from grete.keyed_log.memory import MemoryKeyedLog
-from grete.model.ids import JobId
+from grete.model.ids import ContainerId, JobId, TaskName
 from grete.testing.clock import ManualClock
 
 JOB = JobId("words")
@@ -42,6 +43,19 @@ def test_what_is_not_in_the_log_yet_is_pending_until_a_later_attempt_of_the_cont
     assert OutputCommits([commits, other]).verdict(stamp(0, FIRST)) is Verdict.COMMITTED
     elsewhere = LineageCommits("l3").with_batch(0, Attempt("words-1", "1", 9, 1))
     assert OutputCommits([commits, elsewhere]).verdict(stamp(1, FIRST)) is Verdict.PENDING
+
+
+def test_a_container_that_was_fenced_off_commits_no_more_and_what_it_has_committed_counts() -> None:
+    log = MemoryKeyedLog(ManualClock())
+    log.append([LineageCommits("l1").with_batch(0, FIRST).entry(GROUPER)])
+    log.append([fenced_off(JOB, ContainerId("0"), SECOND.epoch, GROUPER)])
+    log.append([Entry(own_key("grete-fenced-off", TaskName("damage"), GROUPER), b"{}")])
+    found = OutputCommits()
+    found.read(log.read())
+    assert found.verdict(stamp(0, FIRST)) is Verdict.COMMITTED
+    assert found.verdict(stamp(1, FIRST)) is Verdict.VOID
+    assert found.verdict(stamp(0, SECOND)) is Verdict.PENDING, "it came after the fence"
+    assert found.verdict(stamp(1, Attempt("words-1", "1", 3, 1))) is Verdict.PENDING, "another container"
 
 
 def test_attempts_grow_within_an_epoch_too_and_are_read_as_they_are_written() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from grete.assembly.job_handle import JobHandle
 from grete.assembly.startpoints import LIVE, Where, write_startpoints
+from grete.checkpoint.names import grouper_of
 from grete.checkpoint.offset_manager import check_in_range
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.checkpoint.text import Checkpoints
@@ -20,8 +21,6 @@ from grete.metadata.history import History
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind
 from grete.systems.base import System
-
-_DEFAULT_GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,7 @@ def _write(handle: JobHandle, new: Checkpoints, *, replace: bool) -> None:
     for task, offsets in new.items():
         kept = {} if replace or task not in current else current[task].offsets
         commits[task] = TaskCommit({**kept, **offsets})
-    grouper = handle.config().get("job.systemstreampartition.grouper.factory", _DEFAULT_GROUPER)
+    grouper = grouper_of(handle.config())
     with handle.commit_system() as system:
         system.checkpoint_log(handle.checkpoint_log_name).append(commit_entries(commits, grouper=grouper))
     handle.copy_checkpoints(commits)

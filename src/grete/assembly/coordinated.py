@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from grete.assembly import fencing
 from grete.assembly.plan import Plan, Planner, container_specs
 from grete.assembly.view import View
 from grete.checkpoint.latest_offsets import LatestOffsets
@@ -45,7 +46,6 @@ from grete.metadata.history import History
 from grete.metadata.job_state import REQUEST, read_drain_request, read_stop_request
 from grete.metadata.startpoint_hand_over import TOLD_FOR_S
 from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
-from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId
 from grete.model.messages import SET_CONFIG
 
@@ -150,10 +150,8 @@ class CoordinatedJob:
         }
 
     def fence_off(self, container: ContainerId, epoch: int) -> None:
-        """See coordinator.loop.Job: in every system, since another configuration may have committed elsewhere."""
-        fence = Fence(f"container/{self._job}/{container}", epoch)
-        for system in self._planner.systems.values():
-            system.raise_fence([fence])
+        """See coordinator.loop.Job."""
+        fencing.fence_off(self._job, container, epoch, self._config, self._planner.systems)
 
     def serve(self, revision: int) -> None:
         """See coordinator.loop.Job."""

@@ -14,8 +14,8 @@ What is promised, for records that a pipeline stamped (others come as they are):
 - one that Spark wrote twice, because it ran a task twice, is returned once; that is per partition of the topic and
   since the reader was made, so after a restart the records of the batch that is read first may come again;
 - the order of a partition is kept: a record whose batch is not decided yet holds up what is behind it, until the
-  batch commits or the container that wrote it is succeeded. A job that died and is never started again holds its
-  last batch up for ever.
+  batch commits or the container that wrote it is succeeded or fenced off. A job that died and is never started again
+  holds its last batch up for ever.
 
 Not promised: that a batch is returned as a whole, or at once over several partitions.
 """

@@ -7,7 +7,8 @@ count: all batches up to the last, each by the attempt that was at work then. A 
 start of a container, so the log stays small, and compaction takes nothing away from it.
 
     committed   the log names this attempt for this batch
-    void        it does not, and a later attempt of the same container has committed: this one never will
+    void        it does not, and a later attempt of the same container has committed, or the log says that the
+                container was fenced off: this one never will
     pending     neither: the batch is being written, or its container has died and nothing has succeeded it yet
 """
 
@@ -16,19 +17,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from grete.checkpoint.own_keys import own_key, type_and_task
 from grete.errors import WireError
 from grete.keyed_log.base import Entry, Record
-from grete.model.ids import TaskName
+from grete.model.ids import ContainerId, JobId, TaskName
 from grete.wire import compact_json
 
 HEADER = "grete-stamp"
 """One header, since each costs as much as a short record."""
 _KIND = "grete-output-commit"
+_FENCED_OFF = "grete-fenced-off"
 
 
 class Verdict(Enum):
@@ -132,6 +134,18 @@ class LineageCommits:
         return Entry(own_key(_KIND, TaskName(self.lineage), grouper), compact_json.dumps(document))
 
 
+def fenced_off(job: JobId, container: ContainerId, epoch: int, grouper: str) -> Entry:
+    """Says that attempts of the container below this epoch commit no more. To be written once that is so.
+
+    Else nobody knows of the last batch of a container that died and has no place in the model any more, and readers
+    wait for it for ever.
+    """
+    document = {"job": str(job), "container": container, "epoch": epoch}
+    return Entry(
+        own_key(_FENCED_OFF, TaskName(f"container {container}"), grouper), compact_json.dumps(document)
+    )
+
+
 class OutputCommits:
     """What a checkpoint log says about outputs, as far as it was read. Safe to use from one thread."""
 
@@ -139,6 +153,7 @@ class OutputCommits:
         self._lineages: dict[str, LineageCommits] = {}
         self._batches: dict[Attempt, tuple[int, int]] = {}
         self._newest: dict[tuple[str, str], Attempt] = {}
+        self._fenced_off: dict[tuple[str, str], int] = {}
         for commits in lineages:
             self._add(commits)
 
@@ -152,9 +167,11 @@ class OutputCommits:
         last = -1
         for record in records:
             last = record.offset
-            commits = _decoded(record)
-            if commits is not None:
-                self._add(commits)
+            found = _decoded(record)
+            if isinstance(found, LineageCommits):
+                self._add(found)
+            elif found is not None:
+                self._fenced_off[found.job, found.container] = found.epoch
         return last
 
     def _add(self, commits: LineageCommits) -> None:
@@ -169,17 +186,28 @@ class OutputCommits:
         first, until = self._batches.get(stamp.attempt, (0, -1))
         if first <= stamp.batch <= until:
             return Verdict.COMMITTED
-        newest = self._newest.get((stamp.attempt.job, stamp.attempt.container))
+        container = (stamp.attempt.job, stamp.attempt.container)
+        newest = self._newest.get(container)
         is_over = newest is not None and newest > stamp.attempt
+        is_over = is_over or self._fenced_off.get(container, 0) > stamp.attempt.epoch
         return Verdict.VOID if is_over else Verdict.PENDING
 
 
-def _decoded(record: Record) -> LineageCommits | None:
+class _FencedOff(NamedTuple):
+    job: str
+    container: str
+    epoch: int
+
+
+def _decoded(record: Record) -> LineageCommits | _FencedOff | None:
     """A record of ours; None for every other one, and for damage: it must not keep a reader from reading."""
     try:
-        if record.value is None or type_and_task(record.key)[0] != _KIND:
+        kind = type_and_task(record.key)[0]
+        if record.value is None or kind not in (_KIND, _FENCED_OFF):
             return None
         document = orjson.loads(record.value)
+        if kind == _FENCED_OFF:
+            return _FencedOff(str(document["job"]), str(document["container"]), int(document["epoch"]))
         attempts = tuple((int(first), Attempt.parse(text)) for first, text in document["attempts"])
         return LineageCommits(document["lineage"], int(document["last"]), attempts)
     except (WireError, orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):

@@ -26,7 +26,7 @@ from grete.coordinator.events import (
     StopRequested,
     Tick,
 )
-from grete.coordinator.reconfigure import Decision, cut_off, fields, launch, without
+from grete.coordinator.reconfigure import Decision, cut_off, fields, launch
 from grete.coordinator.state import FINAL, Container, Phase, State
 from grete.model.ids import ContainerId
 
@@ -82,7 +82,8 @@ def _exited(state: State, event: ContainerExited, now_s: float) -> Decision:
     meaning = _MEANING.get(event.exit_code, "failed")
     details = {"container": event.container, "exit-code": str(event.exit_code), "meaning": meaning}
     record = Record("container-exited", {**details, "reason": event.reason[:500]})
-    state = fields(state, event.container, **reconfigure.AT_REST)
+    is_clean = event.exit_code in (0, EXIT_STOPPED)
+    state = fields(state, event.container, **reconfigure.AT_REST, broke_off=not is_clean)
     state, actions = _after_exit(state, container, event, now_s)
     return state, (record, *actions)
 
@@ -92,7 +93,9 @@ def _after_exit(state: State, before: Container, event: ContainerExited, now_s: 
     if state.phase is Phase.STOPPING:
         return _finish_when_all_done(fields(state, id_, done=True)), ()
     if id_ not in state.specs and (state.pending is None or id_ not in state.pending.specs):
-        return _settle(without(state, id_), now_s)  # it has left the model
+        state, left = reconfigure.leave(state, id_)
+        state, actions = _settle(state, now_s)
+        return state, (*left, *actions)
     if before.held:
         return _settle(state, now_s)
     if before.replacing or (event.exit_code == 0 and before.unsure and not before.done):

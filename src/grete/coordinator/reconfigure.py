@@ -119,7 +119,8 @@ def _grant(state: State, pending: Pending, now_s: float) -> Decision:
     actions: list[Action] = [Grant(pending.revision)]
     for id_, container in state.containers.items():
         if id_ not in pending.specs and not container.running:
-            state = without(state, id_)
+            state, more = leave(state, id_)
+            actions += more
     for id_ in sorted(pending.specs):
         state, more = _bring_up(state, id_, pending, now_s)
         actions += more
@@ -179,6 +180,19 @@ def tick(state: State, now_s: float) -> Decision:
     return state, (*actions, *more)
 
 
+def leave(state: State, id_: ContainerId) -> Decision:
+    """A container that does not run is not in the model any more.
+
+    When it broke off, the fence says that its last batch will never commit: no later incarnation tells its readers.
+    """
+    broke_off = state.containers[id_].broke_off
+    state = without(state, id_)
+    if not broke_off:
+        return state, ()
+    number = state.launches + 1
+    return replace(state, launches=number), (FenceOff(id_, number),)
+
+
 def cut_off(state: State, id_: ContainerId) -> Decision:
     """Fence first: a process that can not be killed from here can not commit either."""
     number = state.launches + 1
@@ -194,6 +208,7 @@ def launch(state: State, id_: ContainerId) -> tuple[State, Launch]:
         spec=state.specs[id_],
         launch=number,
         **{**AT_REST, "running": True},
+        broke_off=False,
         done=False,
         given_up=False,
     )

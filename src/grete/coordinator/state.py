@@ -70,6 +70,8 @@ class Container:
     """Asked to end, to be launched again if it is in the model then."""
     held: bool = False
     """Stopped by an operator, until somebody starts it again."""
+    broke_off: bool = False
+    """The last incarnation has ended amid something, perhaps a batch, and none has come after it."""
     done: bool = False
     given_up: bool = False
     kill_at_s: float | None = None

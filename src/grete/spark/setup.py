@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.names import checkpoint_log_name, grouper_of
 from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
@@ -30,7 +30,6 @@ from grete.systems.local_housekeeping import Housekeeper, StreamPolicy
 
 _log = logging.getLogger("grete.container")
 _PARTITIONS_AT_MOST = 64
-_DEFAULT_GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 
 
 def single_system(assignment: Assignment) -> str:
@@ -107,7 +106,7 @@ def commit_target(
         store=system,
         fences=(assignment.fence,),
         checkpoint_log=checkpoint_log_name(assignment.job),
-        grouper=_grouper(assignment),
+        grouper=grouper_of(assignment.config),
         now_ms=clock.wall_ms,
         copy_to=store,
     )
@@ -180,12 +179,8 @@ def _commit_spec(assignment: Assignment, system: System) -> CommitSpec | None:
     name = checkpoint_log_name(assignment.job)
     outputs = tuple(SystemStream.parse(text).stream for text in _declared_outputs(assignment.config))
     return CommitSpec(
-        assignment.fence, name, _grouper(assignment), system.checkpoint_log(name).end(), outputs
+        assignment.fence, name, grouper_of(assignment.config), system.checkpoint_log(name).end(), outputs
     )
-
-
-def _grouper(assignment: Assignment) -> str:
-    return assignment.config.get("job.systemstreampartition.grouper.factory", _DEFAULT_GROUPER)
 
 
 def housekeeping(assignment: Assignment, system: System, clock: Clock) -> Callable[[], object]:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from grete.checkpoint.applied_startpoints import read_applied
+from grete.checkpoint.names import grouper_of
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.config.validate import refused_changes
 from grete.coordinator.job_model import input_streams
@@ -37,7 +38,6 @@ from grete.testing.job_model import assignments_of, write_job_model
 from grete.testing.job_world import JobWorld
 
 _MOST_BATCHES = 10_000
-_GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 
 
 class Ran(NamedTuple):
@@ -192,7 +192,7 @@ class JobUnderTest(JobWorld):
         self._write_checkpoints({TaskName(task): TaskCommit(parsed)})
 
     def _write_checkpoints(self, commits: Mapping[TaskName, TaskCommit]) -> None:
-        grouper = self._config.get("job.systemstreampartition.grouper.factory", _GROUPER)
+        grouper = grouper_of(self._config)
         self._checkpoint_log().append(commit_entries(commits, grouper=grouper))
 
     def follow(self) -> None:

@@ -1,0 +1,49 @@
+"""Fencing a container off, and telling those who read what it wrote."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from grete.checkpoint.names import checkpoint_log_name, grouper_of
+from grete.checkpoint.output_commits import fenced_off
+from grete.config.streams import system_kind
+from grete.errors import GreteError
+from grete.model.fence import Fence
+from grete.model.ids import ContainerId, JobId
+from grete.systems.base import CommitGroup, System
+
+_log = logging.getLogger("grete.coordinator")
+
+
+def fence_off(
+    job: JobId, container: ContainerId, epoch: int, config: Mapping[str, str], systems: Mapping[str, System]
+) -> None:
+    """Refuse every epoch of the container below this one, in every system: another configuration may have committed
+    elsewhere.
+
+    Raises:
+        Fenced: the container is above this epoch already.
+        GreteError: a system does not answer.
+    """
+    fence = Fence(f"container/{job}/{container}", epoch)
+    for name, system in systems.items():
+        system.raise_fence([fence])
+        if "app.class" in config and system_kind(config, name) == "kafka":
+            _tell_readers(system, fence, job, container, config)
+
+
+def _tell_readers(
+    system: System, fence: Fence, job: JobId, container: ContainerId, config: Mapping[str, str]
+) -> None:
+    """What the container has written to Kafka and not committed never will be: those who read it need not wait.
+
+    Without that they wait until the container commits again: no reason for the coordinator to end.
+    """
+    said = fenced_off(job, container, fence.epoch, grouper_of(config))
+    try:
+        system.commit(CommitGroup([fence], [], checkpoint_log_name(job), [said]))
+    except GreteError as error:
+        _log.warning(
+            "readers of container %s's outputs are not told that it was fenced off: %s", container, error
+        )
