@@ -22,7 +22,7 @@ from grete.spark.group_offsets import GroupProgress, NextOffsets
 from grete.systems.base import GroupOffsets, System
 
 _log = logging.getLogger("grete.container")
-_LAST_TIME_S = 5.0
+_LAST_TIME_S = 12.0
 """A write gives up after about as long."""
 _TELLS_OF_ALL = ContainerId("0")
 """Every container reads all broadcast partitions, at its own pace: one has to speak, and this one there always is."""

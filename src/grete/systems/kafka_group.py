@@ -23,7 +23,7 @@ from grete.model.ids import SystemStreamPartition
 from grete.systems.base import GroupOffsets
 from grete.systems.kafka_fence import FenceReader
 
-_PATIENCE_MS = 3_000
+_PATIENCE_MS = 10_000
 """For a coordinator of the group that is just being found or is loading; longer is an outage, and said."""
 _RETRY_S = 0.1
 _POLL_S = 0.02
