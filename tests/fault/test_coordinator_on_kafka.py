@@ -21,6 +21,7 @@ import pytest
 
 from grete.assembly import open_job
 from grete.clock import SystemClock
+from grete.errors import JobError
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import StopRequest, write_stop_request
 from grete.model.ids import JobId
@@ -104,6 +105,22 @@ class Job:
         with open_job(self.id) as handle:
             return [row.event for row in handle.history()]
 
+    def epoch(self) -> int:
+        """Of whoever says last that he runs the job."""
+        with open_job(self.id) as handle:
+            state = handle.state()
+        return 0 if state is None else state.epoch
+
+    def stop(self) -> None:
+        """Ask whoever leads to stop; not while one incarnation has ended and the next has not begun."""
+        eventually(self._is_asked_to_stop, "somebody who leads and can be asked to stop")
+
+    def _is_asked_to_stop(self) -> bool:
+        with open_job(self.id) as handle, contextlib.suppress(JobError):
+            handle.request_stop(5, "enough")
+            return True
+        return False
+
     def end(self) -> None:
         for process in self._running:
             process.kill()
@@ -135,18 +152,17 @@ def job(
     made.end()
 
 
-def leads_after(job: Job, epoch: int) -> bool:
-    """Whether somebody of a higher epoch says that he runs the job, so that he can be asked to stop."""
-    with open_job(job.id) as handle:
-        state = handle.state()
-    return state is not None and state.epoch > epoch
+def copying(job: Job) -> tuple[subprocess.Popen[str], int]:
+    """The job's first coordinator and its epoch, once records were copied."""
+    process = job.submit()
+    job.send(100)
+    eventually(job.copied_once, "the first records are copied")
+    return process, job.epoch()
 
 
 def test_a_coordinator_that_is_killed_is_succeeded_by_the_next_start(job: Job) -> None:
     """By name alone, since the home knows where the stream is; the container goes on and is adopted."""
-    first = job.submit()
-    job.send(100)
-    eventually(job.copied_once, "the first records are copied")
+    first, _ = copying(job)
     first.kill()
     first.wait()
     job.send(100)
@@ -155,8 +171,7 @@ def test_a_coordinator_that_is_killed_is_succeeded_by_the_next_start(job: Job) -
     eventually(lambda: "container-adopted" in job.events(), "the container is adopted")
     job.send(100)
     eventually(job.copied_once, "the adopted container goes on")
-    with open_job(job.id) as handle:
-        handle.request_stop(5, "enough")
+    job.stop()
     assert second.wait(30) == 0
 
 
@@ -164,11 +179,7 @@ def test_brokers_that_are_away_longer_than_the_lease_cost_an_incarnation_and_not
     job: Job, proxy: TcpProxy
 ) -> None:
     """The process stays, its containers go on, and with the brokers comes another incarnation of a higher epoch."""
-    process = job.submit()
-    job.send(100)
-    eventually(job.copied_once, "the first records are copied")
-    with open_job(job.id) as handle:
-        before = handle.state()
+    process, epoch = copying(job)
     proxy.cut()
     time.sleep(2 * TTL_S)
     job.send(100)
@@ -176,13 +187,11 @@ def test_brokers_that_are_away_longer_than_the_lease_cost_an_incarnation_and_not
     assert process.poll() is None
     proxy.restore()
 
-    assert before is not None
-    eventually(lambda: leads_after(job, before.epoch), "another incarnation leads")
+    eventually(lambda: job.epoch() > epoch, "another incarnation leads")
     eventually(lambda: "container-adopted" in job.events(), "the container is adopted")
     job.send(100)
     eventually(job.copied_once, "the adopted container goes on")
-    with open_job(job.id) as handle:
-        handle.request_stop(5, "enough")
+    job.stop()
     assert process.wait(30) == 0
     assert job.copied_once()
 
@@ -191,17 +200,12 @@ def test_a_stop_that_was_asked_for_while_nobody_led_is_obeyed_by_the_incarnation
     job: Job, kafka: KafkaCluster, proxy: TcpProxy, tmp_path: Path
 ) -> None:
     """It names the epoch that the operator saw, and that one is over."""
-    process = job.submit()
-    job.send(100)
-    eventually(job.copied_once, "the first records are copied")
-    with open_job(job.id) as handle:
-        before = handle.state()
-    assert before is not None
+    process, epoch = copying(job)
     proxy.cut()
     time.sleep(2 * TTL_S)
     direct = {**job.settings, "systems.kafka.producer.bootstrap.servers": kafka.bootstrap}
     with open_coordinator_stream(direct, job.id, tmp_path / "home") as stream:
-        write_stop_request(stream, StopRequest(before.epoch, 5, "enough"))
+        write_stop_request(stream, StopRequest(epoch, 5, "enough"))
     assert process.poll() is None
     proxy.restore()
     assert process.wait(60) == 0
@@ -211,17 +215,11 @@ def test_a_stop_that_was_asked_for_while_nobody_led_is_obeyed_by_the_incarnation
 def test_a_coordinator_that_was_cut_off_and_succeeded_leaves_the_job_to_its_successor(
     job: Job, proxy: TcpProxy
 ) -> None:
-    process = job.submit()
-    job.send(10)
-    eventually(job.copied_once, "the first records are copied")
-    with open_job(job.id) as handle:
-        before = handle.state()
-    assert before is not None
+    process, epoch = copying(job)
     process.send_signal(signal.SIGSTOP)
     successor = job.run_again()
-    eventually(lambda: leads_after(job, before.epoch), "the next one leads")
+    eventually(lambda: job.epoch() > epoch, "the next one leads")
     process.send_signal(signal.SIGCONT)
     assert process.wait(60) == 5
-    with open_job(job.id) as handle:
-        handle.request_stop(5, "enough")
+    job.stop()
     assert successor.wait(30) == 0
