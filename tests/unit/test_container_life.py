@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from grete.errors import GreteError, InDoubt, LogUnreachable, StreamUnreachable
+from grete.metadata.access import open_coordinator_stream
+from grete.metadata.job_state import JobState, write_state
 from grete.spark import container_life
 from grete.spark.assignment import Assignment
 from grete.spark.container_life import EXIT_OK, EXIT_STOPPED, ContainerLife
@@ -146,3 +148,24 @@ def test_a_container_whose_disk_is_in_doubt_ends(coordinator: Coordinator, tmp_p
         raise InDoubt("commit", "EIO")
 
     assert life(coordinator, tmp_path, work).run() == 1
+
+
+def test_a_coordinator_whose_token_cannot_be_read_yet_is_found_as_soon_as_it_can(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    """Its job has just ended, or it has only begun: whoever looks for it is not hurt, and looks again."""
+    url, token = f"http://127.0.0.1:{coordinator.server_port}", tmp_path / "its-token"
+    found: list[bool] = []
+
+    def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
+        with open_coordinator_stream({}, assignment.job, tmp_path) as stream:
+            for token_file in ("", str(tmp_path), str(token)):
+                write_state(stream, JobState("running", "run", 2, url, token_file))
+                found.append(container._find_coordinator() is not None)
+        token.write_text("secret")
+        found.append(container._find_coordinator() is not None)
+        return Ended.DRAINED
+
+    container = life(coordinator, tmp_path, work)
+    assert container.run() == EXIT_OK
+    assert found == [False, False, False, True]

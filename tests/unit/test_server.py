@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 
 from grete.errors import CoordinatorUnavailable, Fenced
 from grete.http_client import Backoff, JobCoordinatorClient
+from grete.server import serve
 from grete.server.app import build_app
 from grete.server.serve import HttpServer, bind, write_token
 
@@ -128,6 +129,17 @@ def test_a_token_file_is_only_its_owners(tmp_path: Path) -> None:
     assert first != second
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.read_text() == second
+    assert [one.name for one in path.parent.iterdir()] == ["token"]
+
+
+def test_while_a_token_is_replaced_the_one_before_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen = tmp_path / "token", []
+    before = write_token(path)
+    monkeypatch.setattr(serve, "failpoint", lambda name: seen.append(path.read_text()))
+    write_token(path)
+    assert seen == [before]
 
 
 def test_a_port_in_use_or_an_open_address_is_refused_before_anything_happens() -> None:

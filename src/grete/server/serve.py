@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import tempfile
 import threading
 from pathlib import Path
 
@@ -44,14 +45,21 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def write_token(path: Path) -> str:
-    """A new 256-bit token in a file only its owner can read."""
+    """A new 256-bit token in a file only its owner can read.
+
+    At every moment the file holds a whole token, the new one or the one before: containers look for it meanwhile.
+    """
     token = secrets.token_urlsafe(32)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    failpoint("coordinator.token-created")
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(token)
+    # a name of its own, with mode 0600 from the start: who was succeeded and does not know it yet may write here too
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            failpoint("coordinator.token-created")
+            file.write(token)
+        os.replace(temporary, path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
     return token
 
 

@@ -171,7 +171,8 @@ class ContainerLife:
     def _find_coordinator(self) -> JobCoordinatorClient | None:
         """A coordinator that has taken over writes its address into the coordinator stream.
 
-        With job.http.port it may be the address of the one before; its token is another all the same.
+        With job.http.port it may be the address of the one before; its token is another all the same. One whose
+        token is not there (it has ended, or begins) is none yet, and is looked for again.
         """
         if self._job is None:
             return None
@@ -185,11 +186,14 @@ class ContainerLife:
             return None
         if state is None or not state.url or (state.url, state.epoch) == self._found:
             return None
-        if not Path(state.token_file).exists():
+        try:
+            client = JobCoordinatorClient(state.url, Path(state.token_file))
+        except OSError as error:
+            _log.debug("the token of the coordinator at %s can not be read: %s", state.url, error)
             return None
         _log.info("the coordinator is at %s now", state.url)
         self._found = (state.url, state.epoch)
-        return JobCoordinatorClient(state.url, Path(state.token_file))
+        return client
 
 
 def _orphan_s(config: Mapping[str, str]) -> float:
