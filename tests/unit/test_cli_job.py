@@ -112,6 +112,22 @@ def test_a_job_recorded_as_running_that_nobody_runs_has_died(job: Path, capsys: 
     assert "died" in capsys.readouterr().out
 
 
+def test_a_job_that_ends_while_it_is_looked_at_has_not_died(
+    job: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says how it ended, then gives up its leadership: both fall between the look at one and at the other."""
+    with opened() as handle:
+        write_state(handle.stream, JobState("running", "run-1", 1))
+
+    def ends(handle: JobHandle) -> None:
+        write_state(handle.stream, JobState("finished", "run-1", 1))
+
+    monkeypatch.setattr(JobHandle, "holder", ends)
+    assert main(["status", "-o", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["state"], row["run_by"]) == ("finished", None)
+
+
 def test_a_foreign_record_in_the_place_of_the_state_is_no_state(job: Path) -> None:
     with opened() as handle:
         handle.stream.append([handle.stream.entry(STATE, "job", {"state": "running", "epoch": "seven"})])

@@ -10,6 +10,8 @@ from grete.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from grete.assembly import JobHandle
+    from grete.coordination.base import Holder
+    from grete.metadata.job_state import JobState
 
 _MOST_BEHIND = 20
 
@@ -46,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _row(handle: JobHandle) -> dict[str, Any]:
-    state, holder = handle.state(), handle.holder()
+    state, holder = _standing(handle)
     running = holder is not None
     lag = handle.lag().document()
     recorded = "never ran" if state is None else state.state
@@ -67,6 +69,15 @@ def _row(handle: JobHandle) -> dict[str, Any]:
         "quarantined": [f"offset {q.offset}: {q.reason}" for q in handle.stream.quarantined],
         "message": "" if state is None else state.message,
     }
+
+
+def _standing(handle: JobHandle) -> tuple[JobState | None, Holder | None]:
+    """The recorded state and who leads, looked at again if something was written in between."""
+    state, holder = handle.state(), handle.holder()
+    if holder is not None or state is None or state.state != "running":
+        return state, holder
+    again = handle.state()  # the end is recorded before the leadership is released
+    return (state, None) if again == state else (again, handle.holder())
 
 
 def _print_lag(lag: dict[str, Any]) -> None:
