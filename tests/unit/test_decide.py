@@ -197,5 +197,5 @@ def test_an_end_that_may_be_of_what_it_ran_before_is_no_end() -> None:
     unsure, actions = exited(state, 0)
     assert actions == [Launch(ZERO, 2)]
     assert unsure.phase is Phase.RUNNING
-    sure, _ = decide(state, ContainerLoaded(ZERO, 1), 1)
+    sure, _ = decide(state, ContainerLoaded(ZERO, 1, 2), 1)
     assert exited(sure, 0)[0].phase is Phase.FINISHED

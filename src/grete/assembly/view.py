@@ -103,9 +103,11 @@ class View:
 
     def assignment(self, container_id: str) -> dict[str, Any] | None:
         """See CoordinatorView."""
+        # the number first: a container that has an older number than its model is told to look again, and never the
+        # other way round
+        seat = None if self.loop is None else self.loop.board.seat(ContainerId(container_id))
         config, model = self._serving()
         container = model.containers.get(ContainerId(container_id))
-        seat = None if self.loop is None else self.loop.board.seat(ContainerId(container_id))
         if container is None or seat is None:
             return None
         pending = self._pending_starts(container)
@@ -157,7 +159,7 @@ class View:
             loop.post(ContainerPaused(container, seat.launch, seat.directive.number))
         known = loop.state.containers.get(container)
         if known is not None and known.unsure and body.get("serial") == seat.serial:
-            loop.post(ContainerLoaded(container, seat.launch))
+            loop.post(ContainerLoaded(container, seat.launch, seat.serial))
         return {"action": seat.directive.told.value, "number": seat.directive.number}
 
     def containers_with_startpoints(self) -> tuple[ContainerId, ...]:

@@ -41,10 +41,11 @@ class ContainerPaused:
 
 @dataclass(frozen=True, slots=True)
 class ContainerLoaded:
-    """An incarnation says that it runs what it was told last."""
+    """An incarnation says that it runs what it was told under this number."""
 
     container: ContainerId
     launch: int
+    serial: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from grete.coordinator.decide import decide
 from grete.coordinator.events import (
     Action,
     ContainerExited,
+    ContainerLoaded,
     Event,
     FenceOff,
     Grant,
@@ -156,11 +157,18 @@ class CoordinatorLoop:
 
     def handle(self, event: Event) -> None:
         """Decide about one event and do what was decided."""
+        if isinstance(event, ContainerLoaded) and not self._is_told_last(event):
+            return
         self.state, actions = decide(self.state, event, self.clock.monotonic_s())
         if isinstance(event, ContainerExited):
             self._forget(event.container, event.launch)
         for action in actions:
             self._execute(action)
+
+    def _is_told_last(self, loaded: ContainerLoaded) -> bool:
+        """Heartbeats come at any time: one may speak of what it was told before, while the next is still written."""
+        seat = self.board.seat(loaded.container)
+        return seat is not None and (seat.launch, seat.serial) == (loaded.launch, loaded.serial)
 
     def _execute(self, action: Action) -> None:
         """Do it, unless the leadership it was decided under may be over."""

@@ -1,0 +1,183 @@
+"""The coordinator's loop between its stream, its launcher, and containers whose heartbeats come at any moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+
+from grete.assembly.view import View
+from grete.coordination.memory import MemoryCoordination
+from grete.coordinator.board import Board, Seat
+from grete.coordinator.events import ModelChanged, ReloadRequested, Run
+from grete.coordinator.metadata_manager import MetadataMetrics
+from grete.coordinator.renewal import Renewal
+from grete.coordinator.state import ContainerSpec, Phase, RetryPolicy, State
+from grete.keyed_log.base import Entry, Fence
+from grete.keyed_log.memory import MemoryKeyedLog
+from grete.launch.base import ContainerExit, ContainerStart, Launcher
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.model.ids import ContainerId, JobId
+from grete.model.job import ContainerModel, JobModel
+from grete.testing.clock import ManualClock
+from grete.testing.simulator.coordinator import SteppedLoop
+
+JOB = JobId("orders")
+ZERO = ContainerId("0")
+SPEC = ContainerSpec("tasks", "query", "process")
+
+
+def nothing() -> None:
+    pass
+
+
+class Log(MemoryKeyedLog):
+    """Lets something happen while a record is on its way."""
+
+    meanwhile: Callable[[], None] = staticmethod(nothing)
+
+    def append(
+        self, entries: Sequence[Entry], *, fence: Fence | None = None, append_id: str | None = None
+    ) -> int:
+        self.meanwhile()
+        return super().append(entries, fence=fence, append_id=append_id)
+
+
+class Seats(Board):
+    """Lets something happen before a seat is looked at."""
+
+    meanwhile: Callable[[], None] = staticmethod(nothing)
+
+    def seat(self, container: ContainerId) -> Seat | None:
+        self.meanwhile()
+        return super().seat(container)
+
+
+class Containers(Launcher):
+    """Containers that end when a test says so."""
+
+    def __init__(self) -> None:
+        self.started: list[ContainerStart] = []
+        self._ended: list[ContainerExit] = []
+
+    def start(self, container: ContainerStart) -> None:
+        self.started.append(container)
+
+    def end(self, code: int) -> None:
+        last = self.started[-1]
+        self._ended.append(ContainerExit(last.container_id, last.epoch, code, ""))
+
+    def exits(self) -> list[ContainerExit]:
+        ended, self._ended = self._ended, []
+        return ended
+
+    def request_stop(self, container_id: ContainerId) -> None:
+        pass
+
+    def kill(self, container_id: ContainerId) -> None:
+        pass
+
+    def handle(self, container_id: ContainerId) -> str:
+        return ""
+
+    def adopt(self, container: ContainerStart, handle: str) -> bool:
+        return False
+
+    def abandon(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Job:
+    """Nothing arrives in its stream."""
+
+    def environment(self, container: ContainerId, epoch: int) -> dict[str, str]:
+        return {}
+
+    def fence_off(self, container: ContainerId, epoch: int) -> None:
+        pass
+
+    def serve(self, revision: int) -> None:
+        pass
+
+    def poll(self, state: State) -> Iterable[ModelChanged]:
+        return ()
+
+
+class Coordinator:
+    """A coordinator that has launched the only container of its job."""
+
+    def __init__(self) -> None:
+        clock = ManualClock()
+        coordination = MemoryCoordination(clock)
+        leadership = coordination.campaign("job/orders")
+        self.log, self.containers = Log(clock), Containers()
+        stream = CoordinatorStream(self.log, clock, source="test")
+        self.loop = SteppedLoop(
+            renewal=Renewal(coordination, leadership, clock, every_s=5, patience_s=60),
+            launcher=self.containers,
+            stream=stream,
+            clock=clock,
+            state=State(RetryPolicy()),
+            job=Job(),
+        )
+        self.seats = self.loop.board = Seats()
+        self.view = View(JOB, stream, MetadataMetrics(), "run", leadership.epoch, clock)
+        self.view.loop = self.loop
+        self.serve("first")
+        self.loop.handle(ModelChanged(1, {ZERO: SPEC}))
+
+    def serve(self, which: str) -> None:
+        self.view.serve({"which": which}, JobModel({}, {ZERO: ContainerModel(ZERO, {})}))
+
+    def hears(self, serial: int) -> None:
+        """A heartbeat of a container that runs what it was told under this number."""
+        body = {"epoch": self.containers.started[-1].epoch, "serial": serial, "state": "running"}
+        self.view.heartbeat(ZERO, body)
+
+    def ends(self, code: int) -> None:
+        """The container ends."""
+        self.containers.end(code)
+        self.loop.turn()
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    return Coordinator()
+
+
+def test_a_container_that_runs_what_it_was_told_last_and_ends_has_done_it(coordinator: Coordinator) -> None:
+    coordinator.loop.handle(ReloadRequested((ZERO,)))
+    coordinator.hears(serial=2)
+    coordinator.loop.turn()
+    coordinator.ends(0)
+    assert coordinator.loop.state.phase is Phase.FINISHED
+
+
+def test_a_heartbeat_that_comes_while_something_else_is_about_to_be_told_does_not_speak_of_that(
+    coordinator: Coordinator,
+) -> None:
+    """Else the end of what the container ran before was taken for the end of a rewind that it never began."""
+    coordinator.log.meanwhile = lambda: coordinator.hears(serial=1)
+    coordinator.loop.handle(ReloadRequested((ZERO,)))
+    coordinator.log.meanwhile = nothing
+    coordinator.loop.turn()
+    coordinator.ends(0)
+    assert coordinator.loop.state.phase is Phase.RUNNING
+    assert len(coordinator.containers.started) == 2
+
+
+def test_a_container_is_never_given_an_older_model_under_a_newer_number(coordinator: Coordinator) -> None:
+    """It would not look again, since it is told that number already."""
+
+    def changes() -> None:
+        coordinator.seats.meanwhile = nothing
+        coordinator.serve("second")
+        coordinator.loop._execute(Run(ZERO))
+
+    coordinator.seats.meanwhile = changes
+    document = coordinator.view.assignment(ZERO)
+    assert document is not None
+    assert (document["serial"], document["config"]) == (2, {"which": "second"})
