@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from grete.assembly.view import View
 from grete.coordinator.events import ModelChanged
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.state import RetryPolicy, State
+from grete.errors import StreamUnreachable
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.history import History
+from grete.metadata.job_state import DrainRequest, write_drain_request
 from grete.model.ids import JobId
 from grete.model.job import JobModel
 from grete.systems.base import StreamSpec
@@ -37,6 +41,26 @@ CONFIG = {
 }
 
 
+class Brokers(LocalSystem):
+    """The embedded system, if it had brokers that can be away."""
+
+    are_away = False
+    answers_after_s = 0.0
+
+    def stream_uid(self, stream: str) -> str:
+        self._ask()
+        return super().stream_uid(stream)
+
+    def streams(self) -> Sequence[str]:
+        self._ask()
+        return super().streams()
+
+    def _ask(self) -> None:
+        if self.are_away:
+            self._clock.wait(threading.Event(), self.answers_after_s)
+            raise StreamUnreachable("no broker answers")
+
+
 class Watched:
     """A job whose coordinator has served its first model; `step` lets five minutes pass."""
 
@@ -46,6 +70,9 @@ class Watched:
         self.stream.write_config(CONFIG, run_id="run", reason="")
         self.view = View(JOB, self.stream, MetadataMetrics(), "run", 1, self.clock)
         planner = Planner(JOB, home, self.stream, self.clock, stack)
+        self.brokers = Brokers(home / "local", self.clock)
+        stack.callback(self.brokers.close)
+        planner.systems["local"] = self.brokers
         self._job = SimulatedJob(
             JOB,
             self.stream,
@@ -62,10 +89,18 @@ class Watched:
         self._job.serve(1)
 
     def step(self) -> list[ModelChanged]:
-        """Look at everything, and what the loop is told then; a model that is told is served."""
+        """Look at everything, and what the loop is told then."""
+        self.look()
+        return self.told()
+
+    def look(self) -> None:
+        """Monitors look at everything."""
         assert self.view.monitors is not None
         self.clock.advance(300)
         self.view.monitors.tick()
+
+    def told(self) -> list[ModelChanged]:
+        """The models that the loop is told, which are served then."""
         told: list[ModelChanged] = []
         for _ in range(3):
             events = list(self._job.poll(State(RetryPolicy())))
@@ -127,3 +162,49 @@ def test_a_new_stream_that_the_regex_matches_becomes_an_input_and_nothing_else_i
     assert job.stream.config()["task.class"] == CONFIG["task.class"]
     assert shown(job.model)["Partition 2"] == ["local.orders-us.2"]
     assert job.step() == []
+
+
+def drain(job: Watched) -> None:
+    write_drain_request(job.stream, DrainRequest(1, "enough"))
+
+
+def grow(job: Watched) -> None:
+    job.brokers.add_partitions("orders-eu", 4)
+    job.look()
+
+
+def configure(job: Watched) -> None:
+    job.stream.change_config({"task.max.records.per.batch": "7"}, run_id="run")
+
+
+def match(job: Watched) -> None:
+    job.brokers.create_stream(StreamSpec("orders-us", 3))
+    job.look()
+
+
+@pytest.mark.parametrize("change", [drain, grow, configure, match])
+def test_what_is_asked_for_while_brokers_are_away_is_followed_when_they_are_back(
+    job: Watched, change: Callable[[Watched], None]
+) -> None:
+    """Nobody asks again: monitors tell what they have found once, and an operator waits."""
+    change(job)
+    job.brokers.are_away = True
+    assert job.told() == []
+    assert "yet, and is tried again: no broker answers" in job.view.problem
+    assert "config-refused" not in [row.event for row in History(job.stream).rows()]
+    job.brokers.are_away = False
+    job.clock.advance(60)
+    assert len(job.told()) == 1
+    assert job.view.problem == ""
+    assert job.told() == []
+
+
+def test_between_attempts_to_follow_the_coordinator_has_as_long_for_other_things(job: Watched) -> None:
+    drain(job)
+    job.brokers.are_away, job.brokers.answers_after_s = True, 30
+    assert job.told() == []
+    job.brokers.are_away = False
+    job.clock.advance(29)
+    assert job.told() == []
+    job.clock.advance(1)
+    assert len(job.told()) == 1

@@ -2,6 +2,7 @@
 
 The stream is the only way in: a configuration written by anybody, requests, startpoints. What can not be followed (an
 invalid configuration, a model that is refused) leaves the last good one in force and is shown as the job's problem.
+What only cannot be followed while a store does not answer is tried again until it does.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from grete.coordinator.monitors.findings import (
 )
 from grete.coordinator.monitors.watch import Monitors, Watched
 from grete.coordinator.state import Phase, RetryPolicy, State
-from grete.errors import ConfigError, JobError, StreamError, UnsafeStorage
+from grete.errors import ConfigError, GreteError, JobError, StreamError, UnsafeStorage
 from grete.failpoints import failpoint
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
@@ -50,6 +51,8 @@ from grete.model.ids import ContainerId, JobId
 from grete.model.messages import SET_CONFIG
 
 _log = logging.getLogger("grete.coordinator")
+_AGAIN_AFTER_S = 5.0
+"""At least, between attempts to follow what a store that does not answer keeps from being followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,7 @@ class CoordinatedJob:
         if self._first_epoch < epoch:
             self._seen = replace(self._seen, requests=-1)  # written while nobody led
         self._looked_s = 0.0
+        self._again_at_s = float("-inf")
         self._startpoints = -1  # containers that are adopted may not have been told of any
 
     def begin(self, plan: Plan) -> ModelChanged:
@@ -170,10 +174,14 @@ class CoordinatedJob:
             yield from self._requests()
         if self._view.is_ready():
             yield from self._rewound(now.startpoints)
+        if self._has_settled(before, now):
+            self._has_to_follow = True
+        if self._clock.monotonic_s() < self._again_at_s:
+            return
         if self._streams_found:
             self._streams_found = False
             self._take_in_streams()
-        if self._has_settled(before, now) or self._has_to_follow:
+        if self._has_to_follow:
             self._has_to_follow = False
             yield from self._follow()
 
@@ -212,7 +220,8 @@ class CoordinatedJob:
             case PartitionsChanged(grown, shrunk):
                 for change in shrunk:
                     _log.error("%s has %s partitions, it had %s", change.stream, change.now, change.before)
-                self._has_to_follow = self._has_to_follow or bool(grown)
+                if grown:
+                    self._has_to_follow = True
             case StreamsChanged():
                 self._streams_found = True
             case QueryStuck(container, _, stuck_s, batch_id, lag):
@@ -224,10 +233,15 @@ class CoordinatedJob:
 
     def _take_in_streams(self) -> None:
         """Inputs chosen by pattern: write them as a configuration of their own, which is then followed like any."""
+        began_s = self._clock.monotonic_s()
         try:
             config = self._planner.with_new_streams(self._config)
         except (ConfigError, StreamError) as error:
-            self._show(f"new input streams are not taken in: {error}")
+            if error.may_pass:
+                self._streams_found = True
+                self._postpone("what the input regex has found is not taken in yet", error, began_s)
+            else:
+                self._show(f"new input streams are not taken in: {error}")
             return
         run_id = self._stream.run_id() or ""
         self._stream.write_config(config, run_id=run_id, reason="streams that the input regex matches")
@@ -270,6 +284,7 @@ class CoordinatedJob:
 
     def _follow(self) -> Iterator[Event]:
         """Make the stream's configuration the one in force, if it can be."""
+        began_s = self._clock.monotonic_s()
         config = self._stream.config()
         try:
             problems = refused_changes(self._config, config)
@@ -279,7 +294,13 @@ class CoordinatedJob:
             plan = self._planner.plan(config)
         except (ConfigError, StreamError, JobError, UnsafeStorage, OSError) as error:
             # any other LogError ends this coordinator: what it wrote is in doubt, and only the next one reads it anew
-            self._show(f"the configuration in the coordinator stream is not followed: {error}")
+            if isinstance(error, GreteError) and error.may_pass:
+                self._has_to_follow = True
+                self._postpone(
+                    "the configuration in the coordinator stream is not followed yet", error, began_s
+                )
+            else:
+                self._show(f"the configuration in the coordinator stream is not followed: {error}")
             return
         self._show("")
         self._config = config
@@ -288,14 +309,22 @@ class CoordinatedJob:
         yield PolicyChanged(retry_policy(config))
         yield self._changed_to(plan)
 
-    def _show(self, problem: str) -> None:
+    def _postpone(self, what: str, error: GreteError, began_s: float) -> None:
+        """Try again, after as long as the attempt took at least: half of the time is for containers and requests."""
+        now_s = self._clock.monotonic_s()
+        self._again_at_s = now_s + max(_AGAIN_AFTER_S, now_s - began_s)
+        if not self._problem.startswith(what):  # each attempt may fail in other words
+            self._show(f"{what}, and is tried again: {error}", is_refused=False)
+
+    def _show(self, problem: str, *, is_refused: bool = True) -> None:
         if problem == self._problem:
             return
         self._problem = self._view.problem = problem
         self._on_problem(problem)  # first: who sees the row in the history finds the problem in the status
         if problem:
             _log.error("%s", problem)
-            History(self._stream).append("config-refused", problem=problem[:2000])
+            if is_refused:
+                History(self._stream).append("config-refused", problem=problem[:2000])
 
 
 @dataclass(frozen=True, slots=True)
