@@ -196,6 +196,22 @@ def test_of_many_submits_at_once_one_wins_and_the_others_name_it(job: Job) -> No
         process.stderr.close()
 
 
+def test_a_stop_that_is_asked_for_while_a_job_starts_again_is_obeyed(job: Job) -> None:
+    """What is recorded then is the end of the run before; the election knows better."""
+    assert job.run(job.config("once")) == (0, "")
+    settings = {"test.for.ever": "1"}
+    again = job.start(job.config("again", **settings), GRETE_FAILPOINT="submit.elected:stop")
+    stands = os.waitid(os.P_PID, again.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    assert stands is not None
+    assert stands.si_code == os.CLD_STOPPED
+    with open_job(JobId("job")) as handle:
+        handle.request_stop(10, "enough")
+    again.send_signal(signal.SIGCONT)
+    _, errors = again.communicate(timeout=30)
+    assert (again.returncode, errors) == (0, "")
+    assert state() == "stopped"
+
+
 def containers_run() -> bool:
     with open_job(JobId("job"), must_exist=False) as handle:
         launches = handle.launches()

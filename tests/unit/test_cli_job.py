@@ -12,14 +12,23 @@ import pytest
 
 from grete.assembly import JobHandle, open_job
 from grete.assembly.home import parse_job
+from grete.assembly.job_handle import job_scope
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.cli.main import main
 from grete.config.validate import validate
+from grete.metadata.container_requests import read_container_requests
 from grete.metadata.history import History
 from grete.metadata.job_index import claim_stream
-from grete.metadata.job_state import STATE, JobState, write_state
-from grete.model.ids import JobId, SystemStreamPartition, TaskName
+from grete.metadata.job_state import (
+    STATE,
+    JobState,
+    StopRequest,
+    read_drain_request,
+    read_stop_request,
+    write_state,
+)
+from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
@@ -330,6 +339,31 @@ def test_stream_tail_shows_the_last_records(job: Path, capsys: Output) -> None:
 def test_history_shows_events_in_order(job: Path, capsys: Output) -> None:
     assert main(["history"]) == 0
     assert "deployment          run_id=run-1  reason=first" in capsys.readouterr().out
+
+
+def test_who_is_asked_is_whoever_leads_though_it_has_not_said_so_yet(job: Path) -> None:
+    """While a coordinator starts the recorded state, if there is any, is still that of the run before."""
+    zero = ContainerId("0")
+    with opened() as leader, opened() as handle:
+        leadership = leader._coordination.campaign(job_scope(JOB), epoch_floor=1)
+        handle.request_stop(5, "enough")
+        handle.request_drain("enough")
+        handle.request_container(zero, "restart", 5, "odd")
+        stop, drain = read_stop_request(handle.stream), read_drain_request(handle.stream)
+        [restart] = read_container_requests(handle.stream)
+    assert stop is not None
+    assert drain is not None
+    assert {stop.epoch, drain.epoch, restart.epoch} == {leadership.epoch}
+
+
+def test_a_job_that_has_just_been_submitted_for_the_first_time_can_be_stopped(
+    home: Path, system: LocalSystem
+) -> None:
+    with opened() as leader, opened() as handle:
+        leader.stream.write_config(CONFIG, run_id="run-1", reason="first")
+        leadership = leader._coordination.campaign(job_scope(JOB))
+        handle.request_stop(5, "enough")
+        assert read_stop_request(handle.stream) == StopRequest(leadership.epoch, 5, "enough")
 
 
 def test_stop_of_a_job_that_does_not_run_fails(job: Path, capsys: Output) -> None:

@@ -12,15 +12,16 @@ import pytest
 from grete.assembly.coordinated import Surroundings
 from grete.assembly.plan import Planner
 from grete.assembly.view import View
-from grete.coordinator.events import ModelChanged
+from grete.coordinator.events import ContainerRequested, Event, ModelChanged, StopRequested
 from grete.coordinator.metadata_manager import MetadataMetrics
-from grete.coordinator.state import RetryPolicy, State
+from grete.coordinator.state import ContainerSpec, RetryPolicy, State
 from grete.errors import StreamUnreachable
 from grete.keyed_log.memory import MemoryKeyedLog
+from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
-from grete.metadata.job_state import DrainRequest, write_drain_request
-from grete.model.ids import JobId
+from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
+from grete.model.ids import ContainerId, JobId
 from grete.model.job import JobModel
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
@@ -39,6 +40,10 @@ CONFIG = {
     "job.config.rewriter.inputs.system": "local",
     "job.config.rewriter.inputs.regex": "orders-.*",
 }
+
+
+ZERO = ContainerId("0")
+IN_FORCE = State(RetryPolicy(), specs={ZERO: ContainerSpec()})
 
 
 class Brokers(LocalSystem):
@@ -64,12 +69,16 @@ class Brokers(LocalSystem):
 class Watched:
     """A job whose coordinator has served its first model; `step` lets five minutes pass."""
 
-    def __init__(self, home: Path, stack: ExitStack) -> None:
+    def __init__(
+        self, home: Path, stack: ExitStack, asked: Callable[[CoordinatorStream], object] = lambda stream: None
+    ) -> None:
+        """`asked` was asked for between the election, under epoch 2, and here."""
         self.clock = ManualClock()
         self.stream = CoordinatorStream(MemoryKeyedLog(self.clock), self.clock, source="test")
         self.stream.write_config(CONFIG, run_id="run", reason="")
-        self.view = View(JOB, self.stream, MetadataMetrics(), "run", 1, self.clock)
+        self.view = View(JOB, self.stream, MetadataMetrics(), "run", 2, self.clock)
         planner = Planner(JOB, home, self.stream, self.clock, stack)
+        asked(self.stream)
         self.brokers = Brokers(home / "local", self.clock)
         stack.callback(self.brokers.close)
         planner.systems["local"] = self.brokers
@@ -79,7 +88,7 @@ class Watched:
             planner,
             self.view,
             Surroundings(home, "http://127.0.0.1", home / "token"),
-            1,
+            2,
             self.clock,
             on_change=lambda plan: None,
             on_problem=lambda problem: None,
@@ -103,11 +112,14 @@ class Watched:
         """The models that the loop is told, which are served then."""
         told: list[ModelChanged] = []
         for _ in range(3):
-            events = list(self._job.poll(State(RetryPolicy())))
-            told += [event for event in events if isinstance(event, ModelChanged)]
+            told += [event for event in self.events() if isinstance(event, ModelChanged)]
         for event in told:
             self._job.serve(event.revision)
         return told
+
+    def events(self, state: State = IN_FORCE) -> list[Event]:
+        """What has arrived."""
+        return list(self._job.poll(state))
 
     @property
     def model(self) -> JobModel:
@@ -165,7 +177,7 @@ def test_a_new_stream_that_the_regex_matches_becomes_an_input_and_nothing_else_i
 
 
 def drain(job: Watched) -> None:
-    write_drain_request(job.stream, DrainRequest(1, "enough"))
+    write_drain_request(job.stream, DrainRequest(2, "enough"))
 
 
 def grow(job: Watched) -> None:
@@ -208,3 +220,45 @@ def test_between_attempts_to_follow_the_coordinator_has_as_long_for_other_things
     assert job.told() == []
     job.clock.advance(1)
     assert len(job.told()) == 1
+
+
+@pytest.fixture
+def asked(home: Path, system: LocalSystem) -> Iterator[Callable[[int], Watched]]:
+    """A job that was asked, before it was coordinated, to stop, to drain, and to restart its container."""
+    system.create_stream(StreamSpec("orders-eu", 2))
+    with ExitStack() as stack:
+
+        def make(epoch: int) -> Watched:
+            def ask(stream: CoordinatorStream) -> None:
+                write_stop_request(stream, StopRequest(epoch, 5, "enough"))
+                write_drain_request(stream, DrainRequest(epoch, "enough"))
+                ask_container(stream, ZERO, "restart", epoch, 5, "odd")
+
+            return Watched(home, stack, ask)
+
+        yield make
+
+
+def test_what_was_asked_of_a_coordinator_since_its_election_is_obeyed_once(
+    asked: Callable[[int], Watched],
+) -> None:
+    """Between the election and the first look at the stream it reads, plans and writes: seconds on Kafka."""
+    job = asked(2)
+    events = job.events()
+    assert StopRequested(5, "enough") in events
+    assert ContainerRequested(ZERO, "restart", 5, "odd") in events
+    assert job.view.until_drained
+    assert job.events() == []
+
+
+def test_what_was_asked_of_the_run_before_is_not_obeyed(asked: Callable[[int], Watched]) -> None:
+    job = asked(1)
+    assert job.events() == []
+    assert not job.view.until_drained
+
+
+def test_a_request_for_a_container_waits_until_it_is_known_which_there_are(job: Watched) -> None:
+    """As long as a coordinator waits for containers that it has adopted no model is in force."""
+    ask_container(job.stream, ZERO, "restart", 2, 5, "odd")
+    assert job.events(State(RetryPolicy())) == []
+    assert job.events() == [ContainerRequested(ZERO, "restart", 5, "odd")]

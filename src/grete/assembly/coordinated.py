@@ -82,7 +82,8 @@ class CoordinatedJob:
     """Implements `coordinator.loop.Job`. Called by the loop's thread only, but for what monitors find.
 
     Who asks it to stop or to drain names the epoch that he saw lead: `first_epoch` or a later one, of incarnations
-    that this one goes on for. An earlier one was another run, which has ended.
+    that this one goes on for. An earlier one was another run, which has ended. He may have asked since the election,
+    long before this began.
     """
 
     def __init__(
@@ -119,9 +120,7 @@ class CoordinatedJob:
         self._is_foreign = False
         self._problem = ""
         self._obeyed: set[str] = set()
-        self._seen = _Counts.of(stream)
-        if self._first_epoch < epoch:
-            self._seen = replace(self._seen, requests=-1)  # written while nobody led
+        self._seen = replace(_Counts.of(stream), requests=-1)  # written while we started, or while nobody led
         self._looked_s = 0.0
         self._again_at_s = float("-inf")
         self._startpoints = -1  # containers that are adopted may not have been told of any
@@ -130,7 +129,6 @@ class CoordinatedJob:
         """The event that starts the job with this plan."""
         self._config = plan.config
         self._has_to_follow = self._stream.config() != plan.config  # written while we planned
-        self._obeyed = {request.id for request in read_container_requests(self._stream)}
         return self._changed_to(plan)
 
     def _changed_to(self, plan: Plan) -> ModelChanged:
@@ -171,17 +169,15 @@ class CoordinatedJob:
         now = _Counts.of(self._stream)
         before, self._seen = self._seen, now
         if now.requests != before.requests:
-            yield from self._requests()
+            yield from self._requests(state)
         if self._view.is_ready():
             yield from self._rewound(now.startpoints)
         if self._has_settled(before, now):
             self._has_to_follow = True
-        if self._clock.monotonic_s() < self._again_at_s:
-            return
-        if self._streams_found:
+        if self._streams_found and self._may_try():
             self._streams_found = False
             self._take_in_streams()
-        if self._has_to_follow:
+        if self._has_to_follow and self._may_try():
             self._has_to_follow = False
             yield from self._follow()
 
@@ -258,7 +254,7 @@ class CoordinatedJob:
 
     # --- what arrives ---
 
-    def _requests(self) -> Iterator[Event]:
+    def _requests(self, state: State) -> Iterator[Event]:
         stop = read_stop_request(self._stream)
         if stop is not None and stop.epoch >= self._first_epoch:
             yield StopRequested(stop.deadline_s, stop.reason)
@@ -267,6 +263,9 @@ class CoordinatedJob:
             self._view.until_drained = True
             History(self._stream).append("drain-requested", reason=drain.reason)
             self._has_to_follow = True  # the same model again, in another mode
+        if not state.specs:  # no model is in force yet, so nobody knows the containers: look again
+            self._seen = replace(self._seen, requests=-1)
+            return
         for request in read_container_requests(self._stream):
             if request.epoch == self._epoch and request.id not in self._obeyed:
                 self._obeyed.add(request.id)
@@ -308,6 +307,9 @@ class CoordinatedJob:
         failpoint("change.replanned")
         yield PolicyChanged(retry_policy(config))
         yield self._changed_to(plan)
+
+    def _may_try(self) -> bool:
+        return self._clock.monotonic_s() >= self._again_at_s
 
     def _postpone(self, what: str, error: GreteError, began_s: float) -> None:
         """Try again, after as long as the attempt took at least: half of the time is for containers and requests."""

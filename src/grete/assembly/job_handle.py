@@ -255,25 +255,21 @@ class JobHandle:
         finally:
             self._coordination.release(leadership)
 
-    def request_stop(self, deadline_s: float, reason: str) -> JobState:
+    def request_stop(self, deadline_s: float, reason: str) -> None:
         """Ask the running coordinator to stop.
 
         Raises:
             JobError: the job is not running.
         """
-        state = self._running()
-        write_stop_request(self.stream, StopRequest(state.epoch, deadline_s, reason))
-        return state
+        write_stop_request(self.stream, StopRequest(self._leading_epoch(), deadline_s, reason))
 
-    def request_drain(self, reason: str) -> JobState:
+    def request_drain(self, reason: str) -> None:
         """Ask the running coordinator to end the job when what is there is consumed.
 
         Raises:
             JobError: the job is not running.
         """
-        state = self._running()
-        write_drain_request(self.stream, DrainRequest(state.epoch, reason))
-        return state
+        write_drain_request(self.stream, DrainRequest(self._leading_epoch(), reason))
 
     def request_container(self, container: ContainerId, what: str, deadline_s: float, reason: str) -> str:
         """Ask the running coordinator to `stop`, `start` or `restart` one container; returns the request's id.
@@ -281,21 +277,22 @@ class JobHandle:
         Raises:
             JobError: the job is not running, or has no such container.
         """
-        state = self._running()
+        epoch = self._leading_epoch()
         known = sorted(set(self.assignments().values()))
         if container not in known:
             raise JobError(f"job {self.job.shown} has no container {container!r}; it has {', '.join(known)}")
-        return ask_container(self.stream, container, what, state.epoch, deadline_s, reason)
+        return ask_container(self.stream, container, what, epoch, deadline_s, reason)
 
     def launches(self) -> dict[ContainerId, LaunchRecord]:
         """The incarnation of each container that was started and has not been seen to end."""
         return read_launches(self.stream)
 
-    def _running(self) -> JobState:
-        state = self.state()
-        if state is None or self.holder() is None:
+    def _leading_epoch(self) -> int:
+        """Whom to ask. The recorded state is still that of the run before while a coordinator starts."""
+        epoch = self._coordination.leading_epoch(job_scope(self.job))
+        if epoch is None:
             raise JobError(f"job {self.job.shown} is not running")
-        return state
+        return epoch
 
 
 @contextmanager

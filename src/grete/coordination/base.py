@@ -101,5 +101,12 @@ class Coordination(ABC):
         """Who leads as far as the store knows; None when nobody does or the holder is known to be dead."""
 
     @abstractmethod
+    def leading_epoch(self, scope: str) -> int | None:
+        """The epoch under which `holder` leads, None where it names nobody: whom to address a request to.
+
+        It is known from the election on, while what the leader writes under it comes later.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Release every resource; leaderships that were not released expire."""

@@ -158,6 +158,15 @@ class KafkaCoordination(Coordination):
         row = _decode(scope, self._register(scope).read())
         return None if row is None else row.holder
 
+    def leading_epoch(self, scope: str) -> int | None:
+        """See Coordination; of a dead holder too, as in `holder`. Whoever was elected before the call is found.
+
+        Raises:
+            LogError: the brokers did not answer in time, or somebody who hangs keeps the outcome of a change open.
+        """
+        row = _decode(scope, self._register(scope).read(is_settled=True))
+        return None if row is None or row.holder is None else row.epoch
+
     def close(self) -> None:
         """See Coordination."""
         for register in self._registers.values():

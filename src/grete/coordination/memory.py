@@ -84,5 +84,11 @@ class MemoryCoordination(Coordination):
             row = self._shared.rows.get(scope)
             return None if row is None or row.is_over else row.holder
 
+    def leading_epoch(self, scope: str) -> int | None:
+        """See Coordination."""
+        with self._shared.lock:
+            row = self._shared.rows.get(scope)
+            return None if row is None or row.is_over else row.epoch
+
     def close(self) -> None:
         """See Coordination."""

@@ -133,10 +133,19 @@ class SqliteCoordination(Coordination):
 
     def holder(self, scope: str) -> Holder | None:
         """See Coordination."""
+        row = self._held(scope)
+        return None if row is None else row.holder
+
+    def leading_epoch(self, scope: str) -> int | None:
+        """See Coordination."""
+        row = self._held(scope)
+        return None if row is None else row.epoch
+
+    def _held(self, scope: str) -> _Row | None:
         row = self._row(scope)
         if row is None or row.holder is None:
             return None
-        return None if self._locks.life(scope, row.holder.incarnation) is Life.DEAD else row.holder
+        return None if self._locks.life(scope, row.holder.incarnation) is Life.DEAD else row
 
     def close(self) -> None:
         """See Coordination."""

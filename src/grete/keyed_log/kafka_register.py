@@ -48,12 +48,17 @@ class KafkaRegister:
         self._origin = Origin(None, uuid.uuid4().hex, "")
         self._value: bytes | None = None
 
-    def read(self) -> bytes | None:
+    def read(self, *, is_settled: bool = False) -> bytes | None:
         """The value; None when nobody has set one.
 
+        What somebody has set a moment ago may not be readable yet, though its transaction is committed: the broker
+        ends it for readers later. `is_settled` waits for that.
+
         Raises:
-            LogError: no answer, or the topic was made anew.
+            LogError: no answer, or the topic was made anew; or a transaction stayed open while we waited.
         """
+        if is_settled:
+            self._reader.settled_end()
         last = self._reader.last_offset()
         values = [m.value() for chunk in self._reader.messages(last, last + 1) for m in chunk]
         return values[-1] if values else None

@@ -34,6 +34,16 @@ class CoordinationConformance:
         assert holder is not None
         assert holder.incarnation == leadership.incarnation
 
+    def test_everybody_knows_under_which_epoch_somebody_leads(self, contender: Contender) -> None:
+        """From the election on, and only as long as somebody does."""
+        one, two, onlooker = contender(), contender(), contender()
+        assert onlooker.leading_epoch("job") is None
+        one.campaign("job")
+        leadership = two.campaign("job", take_over=True)
+        assert onlooker.leading_epoch("job") == leadership.epoch
+        two.release(leadership)
+        assert onlooker.leading_epoch("job") is None
+
     def test_a_second_one_is_refused_and_told_who_leads(self, contender: Contender) -> None:
         """Campaigning does not wait."""
         one, two = contender(), contender()

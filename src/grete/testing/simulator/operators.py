@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from grete.assembly.job_handle import job_scope
 from grete.config.changes import refused_changes
 from grete.config.validate import check
+from grete.coordination.memory import MemoryCoordination
 from grete.errors import GreteError
 from grete.keyed_log.base import Entry
 from grete.metadata.container_requests import ContainerRequest, write_container_request
@@ -24,6 +26,7 @@ from grete.metadata.startpoints import (
 from grete.model.ids import ContainerId
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
 from grete.testing.simulator.application import STORE
+from grete.testing.simulator.conduct import JOB
 from grete.testing.simulator.faults import OPERATOR_KINDS
 from grete.testing.simulator.ledger import INPUT, input_ssp
 from grete.testing.simulator.scheduler import Killed, Script, Sleep
@@ -152,17 +155,22 @@ class Operator:
             self._world.note(f"operator: failed, {error}")
 
     def _ask(self, container: ContainerId, what: str) -> None:
-        state = self._world.watch.state
-        if state is not None:
+        epoch = self._leading_epoch()
+        if epoch is not None:
             self._asked += 1
-            request = ContainerRequest(container, what, state.epoch, 8.0, f"request-{self._asked}")
+            request = ContainerRequest(container, what, epoch, 8.0, f"request-{self._asked}")
             write_container_request(self._stream, request)
 
     def drain(self) -> None:
         """Ask the job to end when it has read what is there, as `grete drain` does."""
-        state = self._world.watch.state
-        if state is not None:
-            write_drain_request(self._stream, DrainRequest(state.epoch, "simulated"))
+        epoch = self._leading_epoch()
+        if epoch is not None:
+            write_drain_request(self._stream, DrainRequest(epoch, "simulated"))
+
+    def _leading_epoch(self) -> int | None:
+        """Whom to ask, as the tools find it out; None when nobody leads."""
+        election = MemoryCoordination(self._process.clock, leaderships=self._world.leaderships)
+        return election.leading_epoch(job_scope(JOB))
 
     def _expand(self) -> None:
         partitions = self._world.system.partition_count(INPUT)
@@ -178,9 +186,9 @@ class Operator:
 
     def stop(self) -> None:
         """Ask the job to stop, as `grete stop` does."""
-        state = self._world.watch.state
-        if state is not None:
-            write_stop_request(self._stream, StopRequest(state.epoch, 8.0, "simulated"))
+        epoch = self._leading_epoch()
+        if epoch is not None:
+            write_stop_request(self._stream, StopRequest(epoch, 8.0, "simulated"))
 
     def _take_over(self) -> None:
         self._world.submit(take_over=True)

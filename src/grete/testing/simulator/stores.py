@@ -123,6 +123,10 @@ class ProcessCoordination(Coordination):
         """See Coordination."""
         return self._coordination.holder(scope)
 
+    def leading_epoch(self, scope: str) -> int | None:
+        """See Coordination."""
+        return self._coordination.leading_epoch(scope)
+
     def close(self) -> None:
         """See Coordination."""
 
