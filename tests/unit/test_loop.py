@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pytest
 
+from grete.assembly.stop_signals import StopSignals
 from grete.assembly.view import View
 from grete.coordination.memory import MemoryCoordination
 from grete.coordinator.board import Board, Seat
@@ -58,6 +60,7 @@ class Containers(Launcher):
 
     def __init__(self) -> None:
         self.started: list[ContainerStart] = []
+        self.asked: list[str] = []
         self._ended: list[ContainerExit] = []
 
     def start(self, container: ContainerStart) -> None:
@@ -72,10 +75,10 @@ class Containers(Launcher):
         return ended
 
     def request_stop(self, container_id: ContainerId) -> None:
-        pass
+        self.asked.append("stop")
 
     def kill(self, container_id: ContainerId) -> None:
-        pass
+        self.asked.append("kill")
 
     def handle(self, container_id: ContainerId) -> str:
         return ""
@@ -144,6 +147,16 @@ class Coordinator:
 
 
 @pytest.fixture
+def signals() -> Iterator[StopSignals]:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    made = StopSignals()
+    made.listen()
+    yield made
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
 def coordinator() -> Coordinator:
     return Coordinator()
 
@@ -181,3 +194,18 @@ def test_a_container_is_never_given_an_older_model_under_a_newer_number(coordina
     document = coordinator.view.assignment(ZERO)
     assert document is not None
     assert (document["serial"], document["config"]) == (2, {"which": "second"})
+
+
+def test_a_signal_that_came_before_there_was_a_loop_stops_the_job_and_the_next_one_kills(
+    coordinator: Coordinator, signals: StopSignals
+) -> None:
+    signal.raise_signal(signal.SIGTERM)
+    coordinator.loop.signalled = lambda: signals.requests(30)
+    coordinator.loop.turn()
+    assert coordinator.loop.state.phase is Phase.STOPPING
+    assert coordinator.containers.asked == ["stop"]
+    coordinator.loop.turn()
+    assert coordinator.containers.asked == ["stop"]
+    signal.raise_signal(signal.SIGINT)
+    coordinator.loop.turn()
+    assert coordinator.containers.asked == ["stop", "kill"]

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from grete.assembly.coordinated import CoordinatedJob, Surroundings, retry_policy, shutdown_s
 from grete.assembly.failure import failure
 from grete.assembly.home import grete_home, state_directory
 from grete.assembly.job_handle import job_scope
 from grete.assembly.plan import Plan, Planner
+from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions, Submission
 from grete.assembly.view import View
 from grete.clock import SystemClock
 from grete.coordination.base import Leadership
-from grete.coordinator.events import StopRequested
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.coordinator.renewal import Renewal
@@ -53,12 +51,14 @@ class Incarnation:
         self,
         options: RunOptions,
         stack: ExitStack,
+        signals: StopSignals,
         on_view: Callable[[View], None] | None,
         after: Leadership | None = None,
         first_epoch: int | None = None,
     ) -> None:
         self._options = options
         self._stack = stack
+        self._signals = signals
         self._on_view = on_view
         self._after = after
         self._first_epoch = first_epoch
@@ -248,15 +248,8 @@ class Incarnation:
     def _stop_on_signals(self, loop: CoordinatorLoop, config: Mapping[str, str]) -> None:
         """The first SIGTERM or SIGINT stops at a batch boundary, the second kills."""
         deadline_s = shutdown_s(config)
-        asked = False
-
-        def on_signal(number: int, _: Any) -> None:
-            nonlocal asked
-            loop.post(StopRequested(0.0 if asked else deadline_s, signal.Signals(number).name))
-            asked = True
-
-        signal.signal(signal.SIGTERM, on_signal)
-        signal.signal(signal.SIGINT, on_signal)
+        loop.signalled = lambda: self._signals.requests(deadline_s)
+        self._signals.listen()
 
     def _finish(self, final: State, run_id: str, leadership: Leadership, url: str) -> int:
         """Write the terminal state under our epoch, then release: never the other way round (fault 52)."""

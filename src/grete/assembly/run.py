@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
 
 from grete.assembly.incarnation import Incarnation
+from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions as RunOptions
 from grete.assembly.view import View
 from grete.coordination.base import Leadership
@@ -38,9 +36,10 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
     first_epoch: int | None = None
     cause: GreteError | None = None
     pause_s = _PAUSE_S[0]
+    signals = StopSignals()
     while True:
         with ExitStack() as stack:
-            one = Incarnation(options, stack, on_view, led, first_epoch)
+            one = Incarnation(options, stack, signals, on_view, led, first_epoch)
             try:
                 return one.execute()
             except HeldByOther as error:
@@ -58,25 +57,6 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
                 elif led is None or isinstance(error, LeadershipLost):
                     raise
                 cause = error
-        with _told_to_end() as told:
-            if told.wait(pause_s):
-                raise cause
+        if signals.wait(pause_s):
+            raise cause
         pause_s = min(2 * pause_s, _PAUSE_S[1])
-
-
-@contextmanager
-def _told_to_end() -> Iterator[threading.Event]:
-    """Set by SIGTERM and SIGINT, which nobody else listens to between two incarnations."""
-    told = threading.Event()
-    before = {}
-
-    def tell(number: int, _: Any) -> None:
-        told.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        before[number] = signal.signal(number, tell)
-    try:
-        yield told
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

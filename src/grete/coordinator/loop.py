@@ -89,6 +89,8 @@ class CoordinatorLoop:
         self._records: dict[ContainerId, LaunchRecord] = {}
         self._serial = 0
         self.board = Board()
+        self.signalled: Callable[[], Iterable[Event]] = lambda: ()
+        """What signals ask for. Their handlers cannot post: they may interrupt whoever holds the inbox's lock."""
         self.on_record: Callable[[str, Mapping[str, str]], None] = lambda event, details: None
 
     def post(self, event: Event) -> None:
@@ -109,7 +111,7 @@ class CoordinatorLoop:
         return self.state
 
     def step(self, event: Event) -> None:
-        """One turn: look at exits and at the stream, then handle the event."""
+        """One turn: look at exits, at the stream and at signals, then handle the event."""
         self._renewal.beat()
         for exit_ in self._launcher.exits():
             launch = self._launches.get(exit_.epoch)
@@ -117,6 +119,8 @@ class CoordinatorLoop:
                 self.handle(ContainerExited(launch[0], launch[1], exit_.exit_code, exit_.reason))
         for found in self._job.poll(self.state):
             self.handle(found)
+        for asked in self.signalled():
+            self.handle(asked)
         self.handle(event)
 
     def _next_event(self) -> Event:

@@ -1,0 +1,49 @@
+"""SIGTERM and SIGINT for a process that coordinates a job, over all incarnations of its coordinator."""
+
+from __future__ import annotations
+
+import queue
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+from grete.coordinator.events import StopRequested
+
+
+class StopSignals:
+    """Signals that have come wait here until somebody asks: the loop that runs, or whoever is to start the next one.
+
+    A handler runs between any two steps of the main thread, which may hold any lock; so it only puts the signal where
+    no lock is needed.
+    """
+
+    def __init__(self) -> None:
+        self._came: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._asked = False
+        self.have_come = False
+        """Whether there was any, whatever became of it: then no other incarnation follows."""
+
+    def listen(self) -> None:
+        """From now on and for good: signals do not end the process any more. Called in the main thread."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, _: Any) -> None:
+        self.have_come = True
+        self._came.put(signal.Signals(number).name)
+
+    def requests(self, deadline_s: float) -> Iterator[StopRequested]:
+        """What has come since the last call. The first of all stops within `deadline_s`, every other one kills."""
+        while not self._came.empty():
+            name, within_s = self._came.get(), 0.0 if self._asked else deadline_s
+            self._asked = True
+            yield StopRequested(within_s, name)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether one has come by now or comes within the time."""
+        if not self.have_come:
+            try:
+                self._came.put(self._came.get(timeout=timeout_s))
+            except queue.Empty:
+                return False
+        return True

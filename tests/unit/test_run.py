@@ -1,0 +1,73 @@
+"""A job's process over the incarnations of its coordinator, when its stores are away and somebody wants it to end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grete.assembly import RunOptions, run, run_job, submission
+from grete.clock import SystemClock
+from grete.coordination.base import Leadership
+from grete.coordination.memory import MemoryCoordination
+from grete.errors import LogUnreachable
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem
+
+PATIENTLY = "job.coordinator.lease.ttl.ms=600000"  # so that nobody but the loop renews
+
+
+class Election(MemoryCoordination):
+    """It answers until somebody leads, and never again. The signal comes when it is asked to do this."""
+
+    def __init__(self, signal_at: str) -> None:
+        super().__init__(SystemClock())
+        self._signal_at = signal_at
+        self._asked_to_end = False
+        self.campaigns = 0
+
+    def campaign(self, scope: str, *, take_over: bool = False, epoch_floor: int = 0) -> Leadership:
+        self.campaigns += 1
+        if self.campaigns == 1:
+            leadership = super().campaign(scope, take_over=take_over, epoch_floor=epoch_floor)
+            return replace(leadership, valid_until_s=float("-inf"))  # the loop renews before it acts
+        self._is_away("campaign")
+        raise AssertionError
+
+    def renew(self, leadership: Leadership) -> Leadership | None:
+        self._is_away("renew")
+        raise AssertionError
+
+    def _is_away(self, asked_to: str) -> None:
+        assert not self._asked_to_end, f"asked to {asked_to} after the end was asked for"
+        if asked_to == self._signal_at:
+            self._asked_to_end = True
+            signal.raise_signal(signal.SIGTERM)
+        raise LogUnreachable("no broker answers")
+
+
+@pytest.fixture
+def config(home: Path, system: LocalSystem, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    system.create_stream(StreamSpec("in", 1))
+    path = home / "orders.properties"
+    path.write_text(f"job.name=orders\ntask.class=orders:Orders\ntask.inputs=local.in\n{PATIENTLY}\n")
+    monkeypatch.setattr(run, "_PAUSE_S", (0.001, 0.001))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield path
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(("signal_at", "campaigns"), [("renew", 1), ("campaign", 2)])
+def test_a_signal_ends_the_process_also_while_no_incarnation_of_its_coordinator_listens(
+    config: Path, monkeypatch: pytest.MonkeyPatch, signal_at: str, campaigns: int
+) -> None:
+    """One has just ended, or the next one tries to begin, which takes most of the time of an outage."""
+    election = Election(signal_at)
+    monkeypatch.setattr(submission, "open_coordination", lambda *_, **__: election)
+    with pytest.raises(LogUnreachable, match="no broker answers"):
+        run_job(RunOptions(config_paths=[str(config)]))
+    assert election.campaigns == campaigns
