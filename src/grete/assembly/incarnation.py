@@ -252,15 +252,13 @@ class Incarnation:
         self._signals.listen()
 
     def _finish(self, final: State, run_id: str, leadership: Leadership, url: str) -> int:
-        """Write the terminal state under our epoch, then release: never the other way round (fault 52)."""
+        """Write the terminal state under our epoch; the leadership is released after that, not before (fault 52)."""
         failpoint("coordinator.finishing")
         write_state(
             self._stream, JobState(final.phase.value, run_id, leadership.epoch, url, "", final.message)
         )
         History(self._stream).append(final.phase.value, message=final.message)
         failpoint("coordinator.finished")
-        self._renewal.close()
-        self._submission.coordination.release(leadership)
         if final.phase is Phase.FAILED:
             raise failure(final.message or "a container was given up", History(self._stream).rows())
         return 0
