@@ -315,8 +315,8 @@ def test_a_process_that_is_not_its_own_tells_no_log_twice(tmp_path: Path, system
         ),
         ({"task.log4j.system": "elsewhere"}, "set systems.elsewhere.samza.factory"),
         (
-            {"task.log4j.system": "k", "systems.k.samza.factory": "kafka"},
-            "logs and diagnostics go to embedded systems only",
+            {"task.log4j.system": "k", "systems.k.samza.factory": "eventhubs"},
+            "logs and diagnostics go to embedded systems and to Kafka",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -160,6 +161,26 @@ def served() -> Iterator[str]:
     server.start()
     yield server.url
     server.close()
+
+
+def test_a_server_leaves_the_logging_of_its_process_alone() -> None:
+    """uvicorn's own configuration of logging closes every handler there is: a log stream would have no more."""
+
+    class Closes(logging.Handler):
+        is_closed = False
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    handler = Closes()
+    logging.getLogger().addHandler(handler)
+    try:
+        server = HttpServer(View(), bind("127.0.0.1", 0), TOKEN)
+        server.start()
+        server.close()
+        assert not handler.is_closed
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 def test_fifty_readers_at_once_all_get_the_whole_model(served: str) -> None:

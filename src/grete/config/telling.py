@@ -13,7 +13,7 @@ def telling_problems(config: Mapping[str, str]) -> Iterator[str]:
     """Each problem with the way out."""
     system = config.get(task.LOG_SYSTEM.name, "").strip()
     if system:
-        yield from _not_embedded(config, task.LOG_SYSTEM.name, system)
+        yield from _cannot_take_them(config, task.LOG_SYSTEM.name, system)
     if config.get(job.DIAGNOSTICS.name, "").strip().lower() != "true":
         return
     key = task.DIAGNOSTICS_STREAM.name
@@ -25,7 +25,7 @@ def telling_problems(config: Mapping[str, str]) -> Iterator[str]:
     if not (system and dot and stream):
         yield f"{key}={name!r}: it is not of the form system.stream; write both"
     else:
-        yield from _not_embedded(config, key, system)
+        yield from _cannot_take_them(config, key, system)
     if name.strip() in _streams_of_the_job(config):
         yield (
             f"{key}={name}: the job reads or writes this stream itself; name another one, since diagnostics are no "
@@ -38,14 +38,14 @@ def _streams_of_the_job(config: Mapping[str, str]) -> set[str]:
     return {name.strip().partition("#")[0] for key in keys for name in config.get(key, "").split(",")}
 
 
-def _not_embedded(config: Mapping[str, str], key: str, system: str) -> Iterator[str]:
+def _cannot_take_them(config: Mapping[str, str], key: str, system: str) -> Iterator[str]:
     factory_key = f"systems.{system}.samza.factory"
     factory = config.get(factory_key)
     if factory is None:
         if system != EMBEDDED_SYSTEM:
             yield f"{key} names the system {system!r}, which is not configured; set {factory_key}"
-    elif aliases.canonical(aliases.SYSTEMS, factory) != EMBEDDED_SYSTEM:
+    elif aliases.canonical(aliases.SYSTEMS, factory) not in (EMBEDDED_SYSTEM, "kafka"):
         yield (
-            f"{key} names the system {system!r}: logs and diagnostics go to embedded systems only in this version; "
-            f"name one, such as {EMBEDDED_SYSTEM!r}, or remove the key"
+            f"{key} names the system {system!r}: logs and diagnostics go to embedded systems and to Kafka; name one, "
+            f"such as {EMBEDDED_SYSTEM!r}, or remove the key"
         )

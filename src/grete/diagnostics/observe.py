@@ -12,7 +12,7 @@ from grete.clock import SystemClock
 from grete.diagnostics.background_writer import BackgroundWriter
 from grete.diagnostics.log_handler import log_handler
 from grete.diagnostics.manager import DiagnosticsLogHandler, DiagnosticsManager
-from grete.diagnostics.streams import StreamSink, Telling, redactor_of, telling_of
+from grete.diagnostics.streams import Telling, open_sink, redactor_of, telling_of
 from grete.model.ids import JobId
 
 
@@ -97,5 +97,5 @@ def _manager(telling: Telling, config: Mapping[str, str]) -> DiagnosticsManager 
     target = telling.diagnostics
     if target is None:
         return None
-    writer = BackgroundWriter(lambda: StreamSink(target), name="grete diagnostics stream")
+    writer = BackgroundWriter(lambda: open_sink(target), name="grete diagnostics stream")
     return DiagnosticsManager(writer, telling, config, redactor_of(config), SystemClock())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from grete.clock import Clock, SystemClock
@@ -11,8 +11,9 @@ from grete.config.key_tables import job as job_keys
 from grete.config.key_tables import task as task_keys
 from grete.config.redact import Redactor, is_secret_key
 from grete.config.secrets import references, resolve_secrets
-from grete.config.streams import stream_property
-from grete.errors import ConfigError
+from grete.config.streams import stream_property, system_kind
+from grete.diagnostics.background_writer import Sink
+from grete.errors import ConfigError, MissingExtra
 from grete.model.ids import JobId, SystemStream
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
@@ -38,12 +39,16 @@ def log_stream_name(job: JobId) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A stream of an embedded system. Plain values: it travels to executors."""
+    """A stream of an embedded system, in `directory`, or of a Kafka system. Plain values: it travels to executors.
+
+    `kafka` is what the configuration says of that system: references to secrets, or secrets.
+    """
 
     directory: str
     stream: SystemStream
     partitions: int = 1
     retention_ms: int = RETENTION_MS
+    kafka: Mapping[str, str] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +93,41 @@ def telling_of(config: Mapping[str, str], job: JobId, container: str, home: Path
 def _target(config: Mapping[str, str], stream: SystemStream, home: Path, *, partitions: int = 1) -> Target:
     directory = config.get(f"systems.{stream.system}.path", str(home / "local"))
     retention = stream_property(config, stream, "retention.ms") or str(RETENTION_MS)
+    kafka = None
+    if system_kind(config, stream.system) == "kafka":
+        said_of_it = (f"systems.{stream.system}.", "streams.")
+        kafka = {key: value for key, value in config.items() if key.startswith(said_of_it)}
     try:
-        return Target(directory, stream, partitions, int(retention))
+        return Target(directory, stream, partitions, int(retention), kafka)
     except ValueError as error:
         raise ConfigError(
             f"retention.ms of {stream} is {retention!r}; write milliseconds, -1 for ever"
         ) from error
 
 
+def open_sink(target: Target, clock: Clock | None = None) -> Sink:
+    """Open the stream for writing, and make it when it is not there.
+
+    Raises:
+        GreteError: it cannot be made, or nobody answers; MissingExtra without confluent-kafka.
+    """
+    clock = SystemClock() if clock is None else clock
+    if target.kafka is None:
+        return StreamSink(target, clock)
+    try:
+        from grete.systems.kafka_plain import PlainTopic
+    except ImportError as error:
+        raise MissingExtra("confluent_kafka", "kafka") from error
+    return PlainTopic(target.kafka, target.stream, target.partitions, clock)
+
+
 class StreamSink:
     """Writes to a stream of an embedded system; creates it when it is not there, and keeps it short."""
 
-    def __init__(self, target: Target, clock: Clock | None = None) -> None:
+    def __init__(self, target: Target, clock: Clock) -> None:
         self._target = target
         self._stream = target.stream.stream
-        self._clock = SystemClock() if clock is None else clock
+        self._clock = clock
         self._system = LocalSystem(Path(target.directory), self._clock)
         self._system.ensure_stream(StreamSpec(self._stream, target.partitions))
         self._trim_at_s = 0.0

@@ -76,6 +76,7 @@ class HttpServer:
         config = uvicorn.Config(
             app,
             http="h11",
+            log_config=None,  # its own would close every handler of the process: log streams had no more to say
             log_level="warning",
             lifespan="off",
             timeout_keep_alive=5,

@@ -41,7 +41,7 @@ class Appender(ReadableProducer):
             InDoubt: the answer to the commit was lost, or a transaction in the way stays open.
         """
         deadline_s = self._clock.monotonic_s() + _TIMEOUT_S
-        placed = [(message, _partition(stream, message, partitions, partition_of)) for message in messages]
+        placed = [(message, partition_for(stream, message, partitions, partition_of)) for message in messages]
         try:
             if not self.is_open:
                 self.open(deadline_s)
@@ -73,7 +73,12 @@ class Appender(ReadableProducer):
         self.settle(deadline_s)
 
 
-def _partition(stream: str, message: Message, partitions: int, partition_of: Partitioner) -> int:
+def partition_for(stream: str, message: Message, partitions: int, partition_of: Partitioner) -> int:
+    """Where a message goes: its own partition, else its key's; the first one for a message without key.
+
+    Raises:
+        StreamError: it names a partition that the topic does not have.
+    """
     if message.partition is None:
         return 0 if message.key is None else partition_of(message.key, partitions)
     if not 0 <= message.partition < partitions:

@@ -221,8 +221,9 @@ LOG_SYSTEM = Key(
     TEXT,
     None,
     _CONTAINER,
-    "An embedded system: the job's log records are also written to its stream `__samza_NAME_ID_logs`, with the "
-    "process's name as key. One with a file of its own (`systems.%s.path`) stays out of the job's way.",
+    "An embedded system or a Kafka one: the job's log records are also written to its stream `__samza_NAME_ID_logs`, "
+    "with the process's name as key. An embedded one with a file of its own (`systems.%s.path`) stays out of the "
+    "job's way.",
 )
 LOG_LOCATION = Key(
     "task.log4j.location.info.enabled",
@@ -244,7 +245,7 @@ DIAGNOSTICS_STREAM = Key(
     TEXT,
     None,
     _CONTAINER,
-    "Where diagnostics go, `system.stream` of an embedded system; see `job.diagnostics.enabled`.",
+    "Where diagnostics go, `system.stream` of an embedded system or a Kafka one; see `job.diagnostics.enabled`.",
 )
 METRICS_REPORTERS = Key(
     "metrics.reporters", LIST, None, _CONTAINER, "Samza's reporters.", no_effect="see `/metrics`"
