@@ -366,6 +366,8 @@ class KafkaSystem(System):
 
     def _writer(self, fence: Fence) -> GroupTransactions:
         if fence not in self._writers:
+            for old in [one for one in self._writers if one.scope == fence.scope and one.epoch < fence.epoch]:
+                self._writers.pop(old).drop()  # a coordinator fences a container off many times in its life
             self._writers[fence] = GroupTransactions(
                 self._connection,
                 transactional_id(fence.scope, DRIVER),
