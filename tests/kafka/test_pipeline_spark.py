@@ -20,7 +20,7 @@ from grete.errors import ConfigError, JobError, OffsetOutOfRange
 from grete.model.ids import SystemStreamPartition
 from grete.spark import kafka_sink
 from grete.spark.committed_rows import committed_rows
-from grete.spark.kafka_batch import may_be_reordered
+from grete.spark.kafka_batch import may_be_reordered, runs_tasks_once
 from grete.spark.kafka_options import sink_settings, source_settings
 from grete.spark.kafka_source import KafkaSourceSpec, explain_data_loss, read_stream
 from grete.spark.pipeline_rows import key_and_value
@@ -200,6 +200,38 @@ def test_of_what_is_in_a_topic_the_rows_of_committed_batches_count_once(
     texts = sorted(bytes(row.value).decode() for row in counted.collect())
     assert texts == ["first", "first", "foreign", "second", "second"]
     assert counted.columns == rows_of(spark, config, topic).columns
+
+
+def test_rows_that_spark_could_not_write_twice_are_not_numbered_and_all_count(
+    spark: SparkSession, config: Mapping[str, str], topic: str
+) -> None:
+    rows = spark.createDataFrame(
+        [("k", "same"), ("k", "same"), (None, "keyless")], "key string, value string"
+    )
+    for batch, attempt in ((0, FIRST), (1, FIRST), (1, SECOND)):
+        written = kafka_sink.records(rows, batch, attempt, PARTITIONS, is_run_once=True)
+        kafka_sink.write(written, sink_settings(config, "kafka"), topic)
+    [stamp, *_] = {
+        bytes(header.value) for row in rows_of(spark, config, topic).collect() for header in row.headers
+    }
+    assert stamp.endswith(b".-")
+    commits = OutputCommits([LineageCommits("l1").with_batch(0, FIRST).with_batch(1, SECOND)])
+    counted = committed_rows(rows_of(spark, config, topic), commits)
+    assert sorted(bytes(row.value) for row in counted.collect()) == [b"keyless"] * 2 + [b"same"] * 4
+
+
+@pytest.mark.parametrize(
+    ("master", "once"),
+    [
+        ("local", True),
+        ("local[2]", True),
+        ("local[*]", True),
+        ("local[2,3]", False),
+        ("spark://h:7077", False),
+    ],
+)
+def test_only_a_local_master_runs_no_task_twice(master: str, once: bool) -> None:
+    assert runs_tasks_once(master) is once
 
 
 def test_rows_whose_order_may_change_are_kept_before_they_are_numbered(

@@ -62,6 +62,7 @@ def test_attempts_grow_within_an_epoch_too_and_are_read_as_they_are_written() ->
     again = Attempt("a.b/c-1", "0", 3, 2)
     assert Attempt.parse(str(again)) == again
     assert Stamp.of([("grete-stamp", str(stamp(4, again, 17)).encode())]) == stamp(4, again, 17)
+    assert Stamp.of([("grete-stamp", str(Stamp(again, 4, None)).encode())]) == Stamp(again, 4, None)
     assert Stamp.of([("grete-stamp", b"damaged")]) is None
     assert Attempt("words-1", "0", 3, 2) > FIRST
     assert Attempt("words-1", "0", 10, 1) > Attempt("words-1", "0", 9, 2)
@@ -149,6 +150,16 @@ def texts(reader: CommittedReader) -> list[str]:
         made: Any = message
         found.append(made.text)
     return found
+
+
+def test_records_that_could_not_be_written_twice_have_one_stamp_and_all_count() -> None:
+    log, clock = MemoryKeyedLog(ManualClock()), ManualClock()
+    log.append([LineageCommits("l1").with_batch(0, FIRST).with_batch(1, SECOND).entry(GROUPER)])
+    sent = [(0, FIRST), (0, FIRST), (1, FIRST), (1, SECOND), (1, SECOND)]
+    topic = Topic([Message(str(n), Stamp(by, batch, None)) for n, (batch, by) in enumerate(sent)], clock)
+    reader = CommittedReader(topic, {JOB: log}, clock)  # type: ignore[arg-type]
+    found = [reader.poll(0) for _ in range(6)]
+    assert [message.text for message in found if message is not None] == ["0", "1", "3", "4"]
 
 
 def test_the_reader_returns_each_record_of_committed_batches_once_and_foreign_ones_as_they_are() -> None:

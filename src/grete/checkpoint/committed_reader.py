@@ -57,7 +57,8 @@ class Repetitions:
             newest, seen = now, set()
         if now < newest or stamp.sequence in seen:
             return True
-        seen.add(stamp.sequence)
+        if stamp.sequence is not None:
+            seen.add(stamp.sequence)
         self._batches[container] = (newest, seen)
         return False
 

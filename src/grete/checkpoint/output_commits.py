@@ -29,6 +29,8 @@ from grete.wire import compact_json
 
 HEADER = "grete-stamp"
 """One header, since each costs as much as a short record."""
+ONCE = "-"
+"""In the place of a stamp's sequence."""
 _KIND = "grete-output-commit"
 _FENCED_OFF = "grete-fenced-off"
 
@@ -73,14 +75,18 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Where a record is from: `<attempt>.<batch>.<sequence>`. The sequence numbers the rows of a batch, with gaps."""
+    """Where a record is from: `<attempt>.<batch>.<sequence>`. The sequence numbers the rows of a batch, with gaps.
+
+    None, written as `-`, where Spark runs no task twice, so that no row is written twice.
+    """
 
     attempt: Attempt
     batch: int
-    sequence: int
+    sequence: int | None
 
     def __str__(self) -> str:
-        return f"{stamp_prefix(self.attempt, self.batch)}{self.sequence}"
+        sequence = ONCE if self.sequence is None else self.sequence
+        return f"{stamp_prefix(self.attempt, self.batch)}{sequence}"
 
     @classmethod
     def of(cls, headers: Any) -> Stamp | None:
@@ -93,7 +99,7 @@ class Stamp:
             return None
         try:
             attempt, batch, sequence = found.decode().rsplit(".", 2)
-            return cls(Attempt.parse(attempt), int(batch), int(sequence))
+            return cls(Attempt.parse(attempt), int(batch), None if sequence == ONCE else int(sequence))
         except (ValueError, WireError):
             return None
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from grete.checkpoint.output_commits import HEADER, OutputCommits
+from grete.checkpoint.output_commits import HEADER, ONCE, OutputCommits
 from grete.errors import IllegalStateError
 
 _RANGES = "attempt string, first long, until long"
@@ -35,16 +35,20 @@ def committed_rows(frame: DataFrame, commits: OutputCommits) -> DataFrame:
     stamp = F.filter(F.col("headers"), lambda header: header["key"] == HEADER)
     stamped = frame.withColumn("__stamp", F.get(stamp, 0)["value"].cast("string")).withColumns(
         {
-            "__attempt": F.regexp_extract("__stamp", r"^(.*)\.\d+\.\d+$", 1),
-            "__batch": F.regexp_extract("__stamp", r"\.(\d+)\.\d+$", 1).cast("long"),
+            "__attempt": F.regexp_extract("__stamp", r"^(.*)\.\d+\.(?:\d+|-)$", 1),
+            # rows of a batch that could not be written twice have all one stamp
+            "__row": F.when(F.endswith("__stamp", F.lit(f".{ONCE}")), F.col("offset")),
+            "__batch": F.regexp_extract("__stamp", r"\.(\d+)\.(?:\d+|-)$", 1).cast("long"),
         }
     )
     counts = (F.col("__attempt") == F.col("attempt")) & F.col("__batch").between(
         F.col("first"), F.col("until")
     )
-    counted = stamped.join(ranges, counts, "left_semi").dropDuplicates(["__stamp", "topic", "partition"])
+    counted = stamped.join(ranges, counts, "left_semi").dropDuplicates(
+        ["__stamp", "topic", "partition", "__row"]
+    )
     return counted.unionByName(stamped.where(F.col("__stamp").isNull())).drop(
-        "__stamp", "__attempt", "__batch"
+        "__stamp", "__attempt", "__batch", "__row"
     )
 
 

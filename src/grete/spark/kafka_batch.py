@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from grete.checkpoint.output_commits import Attempt, LineageCommits
 from grete.checkpoint.task_commit import TaskCommit
+from grete.config.commits import local_cores
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.spark import kafka_sink
@@ -97,8 +98,14 @@ class KafkaPipelineBatch:
 
     def _write(self, batch: DataFrame, batch_id: int) -> None:
         if self._output.stamps:
-            rows = batch.localCheckpoint(eager=False) if may_be_reordered(batch) else batch
-            written = kafka_sink.records(rows, batch_id, self._attempt, self._output.partitions)
+            is_shuffled = may_be_reordered(batch)
+            runs_once = runs_tasks_once(batch.sparkSession.sparkContext.master)
+            rows = batch.localCheckpoint(eager=False) if is_shuffled and not runs_once else batch
+            # what was shuffled is read anew when a disk fails amid it, by local masters as well
+            once = runs_once and not is_shuffled
+            written = kafka_sink.records(
+                rows, batch_id, self._attempt, self._output.partitions, is_run_once=once
+            )
         else:
             written = kafka_sink.plain_records(batch)
         kafka_sink.write(written, self._output.settings, self._output.stream.stream)
@@ -113,13 +120,16 @@ class KafkaPipelineBatch:
         )
 
 
-def may_be_reordered(batch: DataFrame) -> bool:
-    """Whether Spark may run a task twice and get its rows in another order the second time.
+def runs_tasks_once(master: str) -> bool:
+    """Whether Spark runs no task that failed again: a local master does not, unless it is told how often to try."""
+    return local_cores(master) is not None and "," not in master
 
-    Then the rows are kept before they are numbered, so that a row has one number: a local master never runs a task
-    twice, and what was not shuffled comes in the order of the source.
+
+def may_be_reordered(batch: DataFrame) -> bool:
+    """Whether a task that Spark runs twice may get its rows in another order the second time.
+
+    `batch` is what Spark gives to `foreachBatch`. If so, the rows are kept before they are numbered, so that each has
+    one number; what was not shuffled comes in the order of the source.
     """
-    master = batch.sparkSession.sparkContext.master
-    is_run_once = master == "local" or (master.startswith("local[") and "," not in master)
-    # a batch's own plan only says that its rows come from an RDD; where that one comes from says the RDD
-    return not is_run_once and "ShuffledRowRDD" in batch._jdf.queryExecution().toRdd().toDebugString()
+    # a batch's own plan is an RDD, which says where it comes from; to plan it for that would take 20 ms of each batch
+    return "ShuffledRowRDD" in batch._jdf.queryExecution().logical().rdd().toDebugString()

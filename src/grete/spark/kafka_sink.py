@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from grete.checkpoint.output_commits import HEADER, Attempt, stamp_prefix
+from grete.checkpoint.output_commits import HEADER, ONCE, Attempt, stamp_prefix
 from grete.errors import ConfigError
 from grete.spark.pipeline_rows import check_types, key_of, value_of
 
@@ -35,29 +35,36 @@ def plain_records(rows: DataFrame) -> DataFrame:
     return rows.select(*columns)
 
 
-def records(rows: DataFrame, batch: int, attempt: Attempt, partitions: int) -> DataFrame:
+def records(
+    rows: DataFrame, batch: int, attempt: Attempt, partitions: int, *, is_run_once: bool = False
+) -> DataFrame:
     """The rows as the connector writes them: see `grete.DataFramePipeline.build` for the columns' meaning.
 
     The partition is the column `partition` where it is set, else the key's by Kafka's murmur2; records without key
-    go round by their sequence number, so that a record that is written twice is twice in the same partition.
+    go round by their sequence number, so that a record that is written twice is twice in the same partition. With
+    `is_run_once` none is: they are not numbered, and go where the client likes.
 
     Raises:
         ConfigError: a column is not of its type.
     """
     types = dict(rows.dtypes)
     _check_types(types)
-    numbered = rows.withColumn("__sequence", F.monotonically_increasing_id())
-    stamp = F.concat(F.lit(stamp_prefix(attempt, batch)), F.col("__sequence").cast("string"))
+    prefix = stamp_prefix(attempt, batch)
+    if is_run_once:
+        numbered, stamp = rows, F.lit(f"{prefix}{ONCE}")
+        partition = F.lit(None)
+    else:
+        numbered = rows.withColumn("__sequence", F.monotonically_increasing_id())
+        stamp = F.concat(F.lit(prefix), F.col("__sequence").cast("string"))
+        partition = F.when(key_of(types).isNull(), F.pmod("__sequence", F.lit(partitions)).cast("int"))
     headers = F.array(F.struct(F.lit(HEADER).alias("key"), stamp.cast("binary").alias("value")))
     if "headers" in types:
         own = F.coalesce(F.col("headers").cast(_HEADERS), F.array().cast(_HEADERS))
         headers = F.concat(own, headers)
-    key = key_of(types)
-    partition = F.when(key.isNull(), F.pmod("__sequence", F.lit(partitions)).cast("int"))
     if "partition" in types:
         partition = F.coalesce(F.col("partition").cast("int"), partition)
     return numbered.select(
-        key.alias("key"),
+        key_of(types).alias("key"),
         value_of(types, _OWN).alias("value"),
         headers.alias("headers"),
         partition.cast("int").alias("partition"),
