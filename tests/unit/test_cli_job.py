@@ -16,7 +16,9 @@ from grete.assembly.job_handle import job_scope
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.cli.main import main
+from grete.clock import SystemClock
 from grete.config.validate import validate
+from grete.coordination.base import Holder
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.history import History
 from grete.metadata.job_index import claim_stream
@@ -135,6 +137,21 @@ def test_a_job_that_ends_while_it_is_looked_at_has_not_died(
     assert main(["status", "-o", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["state"], row["run_by"]) == ("finished", None)
+
+
+@pytest.mark.parametrize(("ago_s", "told"), [(None, None), (3, None), (100, 100)])
+def test_a_coordinator_that_only_its_silence_tells_of_is_said_to_be_silent(
+    job: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, ago_s: int | None, told: int | None
+) -> None:
+    """On Kafka nobody can tell a dead one from a slow one. The lease is 15 s."""
+    now_ms = SystemClock().wall_ms()
+    holder = Holder("far", 7, "x", now_ms, None if ago_s is None else now_ms - 1000 * ago_s)
+    monkeypatch.setattr(JobHandle, "holder", lambda handle: holder)
+    assert main(["status", "-o", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["silent_s"] == (None if told is None else pytest.approx(told, abs=30))
+    assert ("not heard of for" in row["run_by"]) is (told is not None)
+    assert row["run_by"].startswith("process 7 on far")
 
 
 def test_a_foreign_record_in_the_place_of_the_state_is_no_state(job: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import add_job_options, opened_job
 from grete.cli.output import print_json, print_table
+from grete.clock import SystemClock
 
 if TYPE_CHECKING:
     from grete.assembly import JobHandle
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _row(handle: JobHandle) -> dict[str, Any]:
     state, holder = _standing(handle)
-    running = holder is not None
+    running, silent_s = holder is not None, _silent_s(handle, holder)
     lag = handle.lag().document()
     recorded = "never ran" if state is None else state.state
     if recorded == "running" and not running:
@@ -60,7 +61,8 @@ def _row(handle: JobHandle) -> dict[str, Any]:
         "tasks": len(handle.active_tasks()),
         "behind": lag["total"],
         "lag": lag,
-        "run_by": str(holder) if running else None,
+        "run_by": None if holder is None else str(holder) + _told(silent_s),
+        "silent_s": silent_s,
         "url": state.url if state is not None and running else None,
         "token_file": state.token_file if state is not None and running else None,
         "run_id": None if state is None else state.run_id,
@@ -69,6 +71,20 @@ def _row(handle: JobHandle) -> dict[str, Any]:
         "quarantined": [f"offset {q.offset}: {q.reason}" for q in handle.stream.quarantined],
         "message": "" if state is None else state.message,
     }
+
+
+def _silent_s(handle: JobHandle, holder: Holder | None) -> int | None:
+    """For how long nothing was heard of the coordinator, when that is more than its lease; by its clock and ours."""
+    from grete.assembly.job_handle import lease_ttl_s
+
+    if holder is None or holder.heard_ms is None:
+        return None
+    silent_s = SystemClock().wall_ms() / 1000 - holder.heard_ms / 1000
+    return round(silent_s) if silent_s > lease_ttl_s(handle.config()) else None
+
+
+def _told(silent_s: int | None) -> str:
+    return "" if silent_s is None else f", not heard of for {silent_s} s: dead, cut off, or clocks differ"
 
 
 def _standing(handle: JobHandle) -> tuple[JobState | None, Holder | None]:

@@ -29,6 +29,8 @@ class Holder:
     pid: int
     incarnation: str
     since_ms: int
+    heard_ms: int | None = None
+    """When it renewed last, by its own clock; None where the store knows whether it lives."""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"

@@ -101,7 +101,8 @@ class KafkaCoordination(Coordination):
             LogError: the brokers did not answer in time.
         """
         asked_s = self._clock.monotonic_s()
-        me = Holder(socket.gethostname(), os.getpid(), uuid.uuid4().hex, self._clock.wall_ms())
+        now_ms = self._clock.wall_ms()
+        me = Holder(socket.gethostname(), os.getpid(), uuid.uuid4().hex, now_ms, heard_ms=now_ms)
         won: list[int] = []
 
         def decide(value: bytes | None) -> bytes | None:
@@ -127,9 +128,10 @@ class KafkaCoordination(Coordination):
         def decide(value: bytes | None) -> bytes | None:
             row = _decode(leadership.scope, value)
             is_ours[0] = row is not None and row.is_held_by(leadership)
-            return (
-                replace(row, renewals=row.renewals + 1).encode() if row is not None and is_ours[0] else None
-            )
+            if row is None or row.holder is None or not is_ours[0]:
+                return None
+            heard = replace(row.holder, heard_ms=self._clock.wall_ms())
+            return replace(row, holder=heard, renewals=row.renewals + 1).encode()
 
         try:
             self._register(leadership.scope).change(decide, self._timeout_s)
@@ -154,7 +156,10 @@ class KafkaCoordination(Coordination):
         self._register(leadership.scope).change(decide, self._timeout_s)
 
     def holder(self, scope: str) -> Holder | None:
-        """See Coordination. A dead holder is named until somebody else leads: nobody can tell it from a slow one."""
+        """See Coordination. A dead holder is named until somebody else leads: nobody can tell it from a slow one.
+
+        When it was heard of last is what there is to go by.
+        """
         row = _decode(scope, self._register(scope).read())
         return None if row is None else row.holder
 

@@ -30,9 +30,30 @@ class CoordinationConformance:
         assert one.holder("job") is None
         leadership = one.campaign("job")
         assert leadership.epoch > 0
+        assert two.leading_epoch("job") == leadership.epoch
         holder = two.holder("job")
         assert holder is not None
         assert holder.incarnation == leadership.incarnation
+
+    def test_where_the_dead_do_not_show_the_holder_says_when_it_was_heard_of(
+        self, contender: Contender, pass_time: PassTime
+    ) -> None:
+        """None where they do."""
+        leader = contender()
+        leadership = leader.campaign("job")
+        assert leader.leading_epoch("job") == leadership.epoch
+        first = leader.holder("job")
+        pass_time(self.TTL_S / 3)
+        assert leader.renew(leadership) is not None
+        assert (
+            leader.leading_epoch("job") == leadership.epoch
+        )  # which waits until what was written can be read
+        renewed = leader.holder("job")
+        assert first is not None
+        assert renewed is not None
+        assert (first.heard_ms is None) == (renewed.heard_ms is None)
+        if first.heard_ms is not None and renewed.heard_ms is not None:
+            assert renewed.heard_ms - first.heard_ms == pytest.approx(self.TTL_S / 3 * 1000, abs=1000)
 
     def test_everybody_knows_under_which_epoch_somebody_leads(self, contender: Contender) -> None:
         """From the election on, and only as long as somebody does."""
