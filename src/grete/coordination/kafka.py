@@ -22,7 +22,7 @@ from grete.clock import Clock, SystemClock
 from grete.coordination.base import Coordination, Holder, Leadership
 from grete.coordination.factory import CoordinationContext
 from grete.coordination.patience import Patience
-from grete.errors import HeldByOther, LogCorrupted, LogError
+from grete.errors import HeldByOther, LogCorrupted, LogError, LogUnreachable
 from grete.keyed_log.kafka_register import KafkaRegister
 from grete.keyed_log.kafka_settings import KafkaLogSettings, coordinator_log_settings
 
@@ -158,9 +158,15 @@ class KafkaCoordination(Coordination):
     def holder(self, scope: str) -> Holder | None:
         """See Coordination. A dead holder is named until somebody else leads: nobody can tell it from a slow one.
 
-        When it was heard of last is what there is to go by.
+        When it was heard of last is what there is to go by. Whoever was elected before the call is found, unless
+        somebody who hangs keeps the outcome of a change open: then whoever led before.
         """
-        row = _decode(scope, self._register(scope).read())
+        register = self._register(scope)
+        try:
+            value = register.read(is_settled=True)
+        except LogUnreachable:
+            value = register.read()
+        row = _decode(scope, value)
         return None if row is None else row.holder
 
     def leading_epoch(self, scope: str) -> int | None:
