@@ -74,7 +74,9 @@ class PlainTopic:
         while self._producer.flush(_STEP_S) > 0 and self._clock.monotonic_s() < deadline_s:
             pass
         if len(self._producer) > 0:
-            self._producer.purge()  # else it would come after what is written next
+            given_up, self._producer = self._producer, None
+            given_up.purge()  # else they would come after what is written next
+            given_up.flush(_STEP_S)  # and the word of them with its own
             raise StreamUnreachable(f"{self._stream}: brokers did not take the records in time")
         if self._error is not None:
             raise self._refused(self._error)
