@@ -189,5 +189,38 @@ def test_a_consumer_group_has_a_name_that_tools_can_show(group: str) -> None:
 def test_a_consumer_group_without_an_input_on_kafka_is_refused() -> None:
     found = errors(**ON_KAFKA, **{"task.inputs": "local.in", GROUP: "words"})
     assert "no input of this job is on Kafka (its inputs are of the system local)" in found
-    broadcast = {"task.inputs": "local.in", "task.broadcast.inputs": "kafka.b#0", GROUP: "words"}
+    broadcast = {"task.inputs": "kafka.in", "task.broadcast.inputs": "kafka.b#0", GROUP: "words"}
     assert errors(**ON_KAFKA, **broadcast) == ""
+
+
+@pytest.mark.parametrize(
+    ("named", "problem"),
+    [
+        ({"task.inputs": "kafka.in,other.in"}, "task.inputs names the systems kafka, other"),
+        ({"task.broadcast.inputs": "other.b#0"}, "task.inputs names the systems kafka, other"),
+        (
+            {"task.outputs": "kafka.out,other.out"},
+            "task.outputs names other.out: the job writes to 'kafka' only",
+        ),
+        ({"task.poison.dead-letter.stream": "other.dead"}, "task.poison.dead-letter.stream names other.dead"),
+        ({"task.checkpoint.system": "other"}, "task.checkpoint.system is on system 'other'"),
+        ({"stores.s.changelog": "other.s"}, "stores.s.changelog is on system 'other'"),
+        (
+            {"job.changelog.system": "other", "stores.s.changelog": "s"},
+            "stores.s.changelog is on system 'other'",
+        ),
+        ({"task.checkpoint.system": "same", "stores.s.changelog": "same.s"}, ""),
+        ({"task.checkpoint.system": "other", "task.checkpoint.factory": "grete.checkpoint.file-system"}, ""),
+    ],
+)
+def test_what_commits_together_is_in_one_system(named: dict[str, str], problem: str) -> None:
+    """Else it would begin anew, or fail when its containers start. One cluster may have two names."""
+    systems = {
+        f"systems.{name}.{key}": value
+        for name, brokers in (("kafka", "b:9092"), ("same", "b:9092"), ("other", "o:9092"))
+        for key, value in (("samza.factory", "kafka"), ("producer.bootstrap.servers", brokers))
+    }
+    base = {**ON_KAFKA, **systems, "task.inputs": "kafka.in", "stores.s.factory": "grete.store.sqlite"}
+    files = {"task.checkpoint.path": "/var/lib/checkpoints"} if "task.checkpoint.factory" in named else {}
+    found = errors(**{**base, **files, **named})
+    assert (problem in found) if problem else (found == "")

@@ -8,10 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame
 
+from grete.errors import ConfigError, GreteError, JobError, ProcessingError
 from grete.spark.control import Ended
-from grete.spark.query import Query, QuerySettings
+from grete.spark.query import Query, QuerySettings, executor_error
 from grete.spark.stream_task_batch import BatchOutcome
 
 HandOver = Callable[[Any, int], None]
@@ -81,3 +83,19 @@ def test_a_query_ends_though_a_batch_is_on_its_way_and_does_not_run_it(tmp_path:
     assert ended is Ended.INTERRUPTED
     assert spark.refused, "the batch has to be refused: to return would tell Spark that it is done"
     assert not ran
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "code"),
+    [
+        ("grete.errors.ConfigError: task.class: no module named 'x'", ConfigError, 2),
+        ("grete.errors.ProcessingError: Partition 0: offset 7", ProcessingError, 3),
+        ("grete.errors.SomethingNew: words", JobError, 1),
+    ],
+)
+def test_what_a_worker_raised_is_known_by_its_name(line: str, kind: type[GreteError], code: int) -> None:
+    """So a class that cannot be loaded ends the container for good, and is not started eight times more."""
+    text = f"Job aborted\n  File grete.errors.py\n{line}\n\tat org.apache.spark.Something"
+    found = executor_error(text)
+    assert type(found) is kind
+    assert (str(found), found.exit_code) == (line.partition(": ")[2], code)

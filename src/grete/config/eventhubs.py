@@ -172,7 +172,7 @@ def _input_problems(config: Mapping[str, str], system: str) -> Iterator[str]:
         )
         return
     for store in store_names(config):
-        where = _named_changelog_system(store, config)
+        where = named_changelog_system(store, config)
         if where is not None and where != named:
             yield (
                 f"stores.{store}.changelog is on system {where!r} and the checkpoints are on {named!r}: state and "
@@ -185,7 +185,8 @@ def _input_problems(config: Mapping[str, str], system: str) -> Iterator[str]:
         )
 
 
-def _named_changelog_system(store: str, config: Mapping[str, str]) -> str | None:
+def named_changelog_system(store: str, config: Mapping[str, str]) -> str | None:
+    """The system of a store's changelog, when the store or the job names one."""
     default = config.get("job.changelog.system")
     is_named = "." in config.get(f"stores.{store}.changelog", "") or default
     return changelog_system(store, config) if is_named else None

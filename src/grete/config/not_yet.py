@@ -20,8 +20,9 @@ def not_yet(config: Mapping[str, str]) -> Iterator[str]:
     coordination = config.get("job.coordinator.factory", "")
     if aliases.canonical(aliases.COORDINATION, coordination) in ("zookeeper", "azure"):
         yield (
-            f"job.coordinator.factory={coordination!r}: this version elects leaders in the embedded system, for the "
-            f"processes of one machine; remove the key, and run the job on one machine"
+            f"job.coordinator.factory={coordination!r}: this version elects leaders where the coordinator stream is, "
+            f"in SQLite or on Kafka; remove the key, and set job.coordinator.system to a Kafka system where "
+            f"coordinators on several machines stand by for each other"
         )
     matcher = config.get("job.systemstreampartition.matcher.class")
     if matcher:

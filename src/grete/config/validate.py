@@ -20,6 +20,7 @@ from grete.config.java_regex import compile_java
 from grete.config.key import TEXT, Key
 from grete.config.keys import find_key
 from grete.config.not_yet import not_yet
+from grete.config.one_system import one_system_problems
 from grete.config.redact import Redactor, redact_value
 from grete.config.secrets import has_reference
 from grete.config.stores import changelog_stream, changelog_system, store_names
@@ -272,6 +273,7 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     _serdes,
     _regexes,
     telling_problems,
+    one_system_problems,
     eventhubs_problems,
     consumer_group_problems,
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from grete.config import aliases
 from grete.config.eventhubs import commits_beside
+from grete.config.one_system import brokers_of
 from grete.config.stores import changelog_stream, changelog_system, store_names
 from grete.config.streams import commit_system, coordinator_system
 from grete.errors import ConfigError
@@ -145,7 +146,7 @@ def _elsewhere(config: Mapping[str, str]) -> Notes:
     places = {"task.checkpoint.system": config.get("task.checkpoint.system") or _coordinator_system(config)}
     places |= {f"stores.{s}.changelog": changelog_system(s, config) or home for s in store_names(config)}
     for key, system in places.items():
-        if system in (home, "") or _cluster(config, system) == _cluster(config, home):
+        if system in (home, "") or brokers_of(config, system) == brokers_of(config, home):
             continue
         yield Note(
             Section.CHECKPOINTS if key.startswith("task.") else Section.STORES,
@@ -168,15 +169,6 @@ def _coordinator_system(config: Mapping[str, str]) -> str:
         return coordinator_system(config)
     except ConfigError:
         return ""  # several and none named: validation says so
-
-
-def _cluster(config: Mapping[str, str], system: str) -> frozenset[str] | str:
-    """The brokers of a system; its name where none are given."""
-    for client in ("producer", "consumer"):
-        servers = config.get(f"systems.{system}.{client}.bootstrap.servers", "").strip()
-        if servers:
-            return frozenset(server.strip() for server in servers.split(","))
-    return system
 
 
 def _versions(config: Mapping[str, str]) -> Notes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -61,6 +62,10 @@ def jars_directory(config: Mapping[str, str], system: str) -> Path | None:
 
 def could_not_start(settings: Mapping[str, str], error: Exception) -> JobError:
     """Spark's own words for a connector that it could not fetch are in its log only; these are for the operator."""
+    if "JAVA_GATEWAY_EXITED" in str(error) and shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        return JobError(
+            "Spark did not start: there is no Java. Install Java 17 or newer, or set JAVA_HOME to it"
+        )
     packages = settings.get(_PACKAGES)
     hint = (
         f". It was to fetch {packages} first; where Maven Central cannot be reached, fetch the connector's jars "
@@ -68,7 +73,7 @@ def could_not_start(settings: Mapping[str, str], error: Exception) -> JobError:
         if packages
         else ""
     )
-    return JobError(f"Spark did not start: {error}{hint}")
+    return JobError(f"Spark did not start: {error}{hint}. `grete doctor` looks at Java and at Spark")
 
 
 def _present(config: Mapping[str, str], spark_jars: Path) -> Iterable[str]:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from grete.errors import (
+    ConfigError,
     Fenced,
     GreteError,
     JobError,
@@ -146,7 +147,14 @@ class Query:
 _MARKER = "grete.errors."
 _KINDS: dict[str, type[GreteError]] = {
     kind.__name__: kind
-    for kind in (ProcessingError, LogUnreachable, StreamUnreachable, OffsetOutOfRange, OffsetsRemoved)
+    for kind in (
+        ConfigError,
+        ProcessingError,
+        LogUnreachable,
+        StreamUnreachable,
+        OffsetOutOfRange,
+        OffsetsRemoved,
+    )
 }
 """What makes a difference to the container; whatever else executors raise ends it."""
 _FENCED = re.compile(r"epoch (\d+) of '(.*)' is fenced: epoch (\d+)")

@@ -54,7 +54,8 @@ FACTORY = Key(
     TEXT,
     None,
     _SET_ONCE,
-    "Leader election and locks: `sqlite`, `kafka`, `zookeeper`, `azure`, or one of Samza's factories.",
+    "Leader election: `sqlite` or `kafka`. `zookeeper`, `azure` and Samza's factories for them are refused in this "
+    "version.",
     default_doc="what goes with the coordinator stream",
     aliases=aliases.COORDINATION,
 )

@@ -205,9 +205,11 @@ STORE_MSG_SERDE = Key("stores.%s.msg.serde", TEXT, "json", _SET_ONCE, "Serde of 
 STORE_CHANGELOG_REPLICATION = Key(
     "stores.%s.changelog.replication.factor",
     COUNT,
-    "2",
+    None,
     _SET_ONCE,
     "Copies of the changelog, where the system keeps copies.",
+    default_doc="`stores.default.changelog.replication.factor`, then "
+    "`systems.SYSTEM.default.stream.replication.factor`, then 3",
 )
 STORE_COMPACTION_LAG = Key(
     "stores.%s.changelog.min.compaction.lag.ms",
