@@ -22,7 +22,10 @@ from grete.model.ids import ContainerId
 
 EXIT_FILE = "GRETE_EXIT_FILE"
 """Where a container leaves `{"epoch": n, "code": n}` as the last thing it does, for a launcher that adopted it."""
-_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "JAVA_HOME", "SPARK_HOME", "USER", "LOGNAME", "TZ")
+_PASSED_ON = (
+    *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME", "TZ"),
+    *("JAVA_HOME", "SPARK_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
+)
 _PASSED_ON_PREFIXES = ("GRETE_", "PYSPARK_", "SPARK_", "PYTHON")
 _TAIL_BYTES = 4000
 _LOG_KEPT_BYTES = 32 * 1024 * 1024
