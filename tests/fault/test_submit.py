@@ -272,6 +272,7 @@ def test_a_container_that_keeps_failing_fails_the_job_with_its_reason(job: Job) 
     code, errors = job.run(path)
     assert code == 1
     assert "container 0 ended with code 1" in errors
+    assert f". Logs: {job.home / 'jobs' / 'job-1' / 'logs'}" in errors
     with open_job(JobId("job")) as handle:
         assert [row.event for row in handle.history()].count("container-exited") == 3
     assert state() == "failed"

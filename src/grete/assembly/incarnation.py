@@ -260,7 +260,10 @@ class Incarnation:
         History(self._stream).append(final.phase.value, message=final.message)
         failpoint("coordinator.finished")
         if final.phase is Phase.FAILED:
-            raise failure(final.message or "a container was given up", History(self._stream).rows())
+            message = final.message or "a container was given up"
+            if self.can_be_followed:  # containers are processes, with logs of their own
+                message += f". Logs: {state_directory(self._stream.config(), self.job, self._home) / 'logs'}"
+            raise failure(message, History(self._stream).rows())
         return 0
 
 
