@@ -411,10 +411,14 @@ def test_what_the_planner_trips_over_is_shown_and_ends_nothing(job: Job) -> None
     bad = {
         "systems.foo.samza.factory": "local",
         "systems.foo.path": str(job.home / "a-file"),
-        "task.inputs": "local.in,foo.x",
+        "task.inputs": "foo.x",
     }
     with open_job(JOB) as handle:
         handle.set_config(bad, reason="a path that is a file", force=True)
     job.eventually(lambda: "config-refused" in job.events())
+    with open_job(JOB) as handle:
+        state = handle.state()
+        assert state is not None
+        assert "a-file" in state.message
     count = len(job.said())
     job.eventually(lambda: spoke_since(job, count + 4))
