@@ -110,6 +110,11 @@ systems.kafka.producer.bootstrap.servers={self.bootstrap}
             process.terminate()
             process.wait(60)
 
+    def run_until_shown(self) -> None:
+        """Until the group has no lag; then it is stopped. A job that drains has twelve seconds for its last word."""
+        with self.running():
+            eventually(lambda: self.lag() == everywhere(0), "the group follows", tell=self.log)
+
     def is_running(self) -> bool:
         with suppress(GreteError), open_job(self.id) as handle:
             return len(handle.checkpoints()) == PARTITIONS
@@ -146,8 +151,7 @@ def everywhere(lag: int) -> dict[int, int]:
 def test_the_lag_of_the_group_is_the_lag_of_the_job_and_follows_a_rewind(job: Job) -> None:
     """Each of two containers tells of its own partitions; none is left out."""
     job.fill(5)
-    with job.running():
-        eventually(lambda: job.lag() == everywhere(0), "the group follows", tell=job.log)
+    job.run_until_shown()
     assert job.offsets() == {partition: last + 1 for partition, last in job.processed().items()}
     job.fill(3)
     assert job.lag() == everywhere(3)
@@ -168,8 +172,7 @@ def test_marks_of_transactions_are_no_lag(job: Job) -> None:
     with closing(job.system()) as system:
         now_ms = SystemClock().wall_ms()
         system.append(job.topic, [Message(b"k", b"{}", now_ms, partition) for partition in range(PARTITIONS)])
-    with job.running():
-        eventually(lambda: job.lag() == everywhere(0), "the group follows", tell=job.log)
+    job.run_until_shown()
     assert job.offsets() == everywhere(2)
 
 
@@ -181,8 +184,7 @@ def test_a_member_of_the_group_keeps_it_and_costs_the_job_nothing(job: Job) -> N
         assert job.processed() == everywhere(4)
         said = "a consumer is a member of this group; stop it, or let task.checkpoint.consumer.group name"
         assert job.log().count(said) == 2, "once in each container"
-    with job.running():
-        eventually(lambda: job.lag() == everywhere(0), "the group follows", tell=job.log)
+    job.run_until_shown()
 
 
 def test_a_running_job_is_shown_as_soon_as_the_key_is_set(kafka: KafkaCluster, home: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grete.assembly.fencing import fence_off
-from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.names import checkpoint_log_name, grouper_of
 from grete.checkpoint.output_commits import Attempt, LineageCommits, OutputCommits, Stamp, Verdict
 from grete.clock import SystemClock
 from grete.errors import Fenced
@@ -20,7 +20,6 @@ from grete.systems.factory import open_system
 from grete.testing.kafka_broker import KafkaCluster
 
 pytestmark = pytest.mark.fault
-GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 ONE = ContainerId("1")
 
 
@@ -42,12 +41,12 @@ def test_readers_need_not_wait_for_what_a_container_wrote_that_was_fenced_off(
     with closing(open_system(config, "kafka", Path(), SystemClock())) as system:
         old = Fence(f"container/{job}/{ONE}", 5)
         system.raise_fence([old])
-        system.commit(CommitGroup([old], [], log, [last.entry(GROUPER)]))
+        system.commit(CommitGroup([old], [], log, [last.entry(grouper_of({}))]))
 
         fence_off(job, ONE, 6, config, {"kafka": system})
 
         with pytest.raises(Fenced):
-            system.commit(CommitGroup([old], [], log, [last.with_batch(1, attempt).entry(GROUPER)]))
+            system.commit(CommitGroup([old], [], log, [last.with_batch(1, attempt).entry(grouper_of({}))]))
         found = OutputCommits()
         found.read(system.checkpoint_log(log).read())
     assert found.verdict(Stamp(attempt, 0, 0)) is Verdict.COMMITTED

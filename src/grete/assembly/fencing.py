@@ -9,7 +9,7 @@ from grete.checkpoint.names import checkpoint_log_name, grouper_of
 from grete.checkpoint.output_commits import fenced_off
 from grete.config.streams import system_kind
 from grete.errors import GreteError
-from grete.model.fence import Fence
+from grete.model.fence import Fence, container_fence
 from grete.model.ids import ContainerId, JobId
 from grete.systems.base import CommitGroup, System
 
@@ -26,7 +26,7 @@ def fence_off(
         Fenced: the container is above this epoch already.
         GreteError: a system does not answer.
     """
-    fence = Fence(f"container/{job}/{container}", epoch)
+    fence = container_fence(job, container, epoch)
     for name, system in systems.items():
         system.raise_fence([fence])
         if "app.class" in config and system_kind(config, name) == "kafka":

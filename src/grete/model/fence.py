@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from grete.model.ids import ContainerId, JobId
+
 
 @dataclass(frozen=True, slots=True)
 class Fence:
@@ -11,3 +13,8 @@ class Fence:
 
     scope: str
     epoch: int
+
+
+def container_fence(job: JobId, container: ContainerId, epoch: int) -> Fence:
+    """The right to write what a container writes."""
+    return Fence(f"container/{job}/{container}", epoch)

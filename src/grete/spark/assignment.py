@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from grete.errors import WireError
-from grete.model.fence import Fence
+from grete.model.fence import Fence, container_fence
 from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
 from grete.model.startpoint import PendingStart, StateChoice, StateRequest
@@ -60,7 +60,7 @@ class Assignment:
     @property
     def fence(self) -> Fence:
         """The fence of this container's commits."""
-        return Fence(f"container/{self.job}/{self.container_id}", self.epoch)
+        return container_fence(self.job, self.container_id, self.epoch)
 
     def state_directory(self, home: Path) -> Path:
         """Where the container keeps lineages and store files."""
