@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,16 +12,19 @@ import pytest
 from grete.assembly.coordinated import Surroundings
 from grete.assembly.plan import Planner
 from grete.assembly.view import View
+from grete.checkpoint.names import checkpoint_log_name, grouper_of
+from grete.checkpoint.task_commit import TaskCommit, commit_entries
+from grete.config.key_tables.job import SSP_GROUPER
 from grete.coordinator.events import ContainerRequested, Event, ModelChanged, StopRequested
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.state import ContainerSpec, RetryPolicy, State
-from grete.errors import StreamUnreachable
+from grete.errors import ConfigError, StreamUnreachable
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
-from grete.model.ids import ContainerId, JobId
+from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import JobModel
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
@@ -70,12 +73,16 @@ class Watched:
     """A job whose coordinator has served its first model; `step` lets five minutes pass."""
 
     def __init__(
-        self, home: Path, stack: ExitStack, asked: Callable[[CoordinatorStream], object] = lambda stream: None
+        self,
+        home: Path,
+        stack: ExitStack,
+        asked: Callable[[CoordinatorStream], object] = lambda stream: None,
+        config: Mapping[str, str] = CONFIG,
     ) -> None:
         """`asked` was asked for between the election, under epoch 2, and here."""
         self.clock = ManualClock()
         self.stream = CoordinatorStream(MemoryKeyedLog(self.clock), self.clock, source="test")
-        self.stream.write_config(CONFIG, run_id="run", reason="")
+        self.stream.write_config(config, run_id="run", reason="")
         self.view = View(JOB, self.stream, MetadataMetrics(), "run", 2, self.clock)
         planner = Planner(JOB, home, self.stream, self.clock, stack)
         asked(self.stream)
@@ -94,7 +101,7 @@ class Watched:
             on_problem=lambda problem: None,
             post=lambda event: None,
         )
-        self._job.begin(planner.plan(CONFIG))
+        self._job.begin(planner.plan(config))
         self._job.serve(1)
 
     def step(self) -> list[ModelChanged]:
@@ -262,3 +269,26 @@ def test_a_request_for_a_container_waits_until_it_is_known_which_there_are(job: 
     ask_container(job.stream, ZERO, "restart", 2, 5, "odd")
     assert job.events(State(RetryPolicy())) == []
     assert job.events() == [ContainerRequested(ZERO, "restart", 5, "odd")]
+
+
+def test_another_grouper_is_not_followed_where_checkpoints_would_be_left_behind(
+    home: Path, system: LocalSystem
+) -> None:
+    """Also of a job without stores (S2-110): neither while it runs, nor at the next start."""
+    system.create_stream(StreamSpec("orders-eu", 2))
+    stateless = {key: value for key, value in CONFIG.items() if not key.startswith("stores.")}
+    with ExitStack() as stack:
+        job = Watched(home, stack, config=stateless)
+        commit = {TaskName("Partition 1"): TaskCommit({SystemStreamPartition("local", "orders-eu", 1): "7"})}
+        entries = commit_entries(commit, grouper=grouper_of(stateless))
+        system.checkpoint_log(checkpoint_log_name(JOB)).append(entries)
+        by_ssp = {**stateless, SSP_GROUPER.name: "GroupBySystemStreamPartitionFactory"}
+        job.stream.write_config(by_ssp, run_id="run", reason="")
+        assert job.told() == []
+        assert "local.orders-eu.1 was read up to 7 by 'Partition 1'" in job.view.problem
+        planner = Planner(JOB, home, job.stream, job.clock, stack)
+        with pytest.raises(ConfigError, match=r"local\.orders-eu\.1 was read up to 7"):
+            planner.plan(by_ssp)
+        job.stream.write_config(stateless, run_id="run", reason="")
+        assert len(job.told()) == 1
+        assert job.view.problem == ""

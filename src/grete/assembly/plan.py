@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from grete.assembly.renamed_tasks import renamed_tasks
 from grete.assembly.replaced_inputs import replaced_inputs
 from grete.checkpoint.legacy_changelog import legacy_mapping, note_migration
 from grete.checkpoint.names import checkpoint_log_name
@@ -20,7 +21,7 @@ from grete.config.streams import commit_system
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Calculated, Remembered, calculate, input_streams
 from grete.coordinator.state import ContainerSpec
-from grete.errors import JobError
+from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -114,6 +115,17 @@ class Planner:
             LocalityManager(self._stream).read_locality(),
         )
         calculated = calculate(config, partitions, remembered)
+        problems = list(
+            renamed_tasks(
+                self._stream,
+                calculated.model,
+                remembered.active_ssps,
+                lambda: read_commits(checkpoints.read()),
+                self._clock.wall_ms(),
+            )
+        )
+        if problems:
+            raise ConfigError(*problems)
         return _WorkedOut(partitions, uids, remembered, calculated, bool(legacy))
 
     def _open_systems(self, config: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ in the middle of it and nobody would know what it left out. So a stream's id is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.streams import stream_property
@@ -57,16 +57,26 @@ def replaced_inputs(
 def _without_startpoint(
     stream: CoordinatorStream, one: SystemStream, commits: Commits, now_ms: int
 ) -> list[SystemStreamPartition]:
-    live = live_startpoints(stream.raw(NAMESPACE), now_ms)
-    fanned_out = decoded_fan_outs(stream.raw(FAN_OUT_NAMESPACE))
+    asked = AskedStarts(stream, now_ms)
     return sorted(
         {
             ssp
             for task, commit in commits.items()
             for ssp in commit.offsets
-            if ssp.system_stream == one
-            and startpoint_key(ssp, None) not in live
-            and startpoint_key(ssp, task) not in live
-            and ssp not in fanned_out.get(task, {})
+            if ssp.system_stream == one and not asked.cover(ssp, [task])
         }
     )
+
+
+class AskedStarts:
+    """The startpoints of a stream that are waiting for their tasks, read once."""
+
+    def __init__(self, stream: CoordinatorStream, now_ms: int) -> None:
+        self._live = live_startpoints(stream.raw(NAMESPACE), now_ms)
+        self._fanned_out = decoded_fan_outs(stream.raw(FAN_OUT_NAMESPACE))
+
+    def cover(self, ssp: SystemStreamPartition, tasks: Iterable[TaskName]) -> bool:
+        """Whether one says where the SSP goes on, in every task or in one of these."""
+        return startpoint_key(ssp, None) in self._live or any(
+            startpoint_key(ssp, task) in self._live or ssp in self._fanned_out.get(task, {}) for task in tasks
+        )

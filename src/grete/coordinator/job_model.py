@@ -38,6 +38,11 @@ class Remembered:
         """The assignment of active tasks."""
         return {t: c for t, c in self.assignment.items() if self.modes.get(t) is not TaskMode.STANDBY}
 
+    @property
+    def active_ssps(self) -> dict[TaskName, tuple[SystemStreamPartition, ...]]:
+        """The SSPs of active tasks."""
+        return {t: s for t, s in self.ssps.items() if self.modes.get(t) is not TaskMode.STANDBY}
+
 
 @dataclass(frozen=True, slots=True)
 class Calculated:
@@ -123,10 +128,7 @@ def _groups(
         raise ConfigError("every input is a broadcast stream, so there is no task: add one to task.inputs")
     if config.get("job.systemstreampartition.input.expansion.enabled", "true").lower() != "true":
         return groups
-    active = {
-        t: ssps for t, ssps in remembered.ssps.items() if remembered.modes.get(t) is not TaskMode.STANDBY
-    }
-    return keep_keys_with_their_state(groups, active, config)
+    return keep_keys_with_their_state(groups, remembered.active_ssps, config)
 
 
 def _stream_order(streams: Iterable[SystemStream]) -> list[SystemStream]:

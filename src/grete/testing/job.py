@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.names import grouper_of
-from grete.checkpoint.task_commit import TaskCommit, commit_entries
+from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
 from grete.config.validate import refused_changes
 from grete.coordinator.job_model import input_streams
 from grete.errors import ConfigError, IllegalStateError
@@ -98,7 +98,12 @@ class JobUnderTest(JobWorld):
         stream = self.coordinator_stream()
         if stream.config() != self._config:
             stream.write_config(self._config, run_id=f"test-{self._epoch}", reason="")
-        self._model = write_job_model(stream, self._system)
+        self._model = write_job_model(
+            stream,
+            self._system,
+            lambda: read_commits(self._checkpoint_log().read()),
+            self.clock.wall_ms(),
+        )
         self._containers = [
             ContainerUnderTest(assignment, self._system, self._ends, self.clock, self.directory)
             for assignment in assignments_of(self._model, self._epoch, self._pending_starts())

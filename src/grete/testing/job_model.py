@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from grete.assembly.renamed_tasks import renamed_tasks
+from grete.assembly.replaced_inputs import Commits
 from grete.config.stores import changelog_stream, store_names
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Remembered, calculate, input_streams
+from grete.errors import ConfigError
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.locality import LocalityManager
@@ -23,11 +26,13 @@ def job_of(config: Mapping[str, str]) -> JobId:
     return JobId(config["job.name"], config.get("job.id", "1"))
 
 
-def write_job_model(stream: CoordinatorStream, system: LocalSystem) -> JobModel:
+def write_job_model(
+    stream: CoordinatorStream, system: LocalSystem, read_commits: Callable[[], Commits], now_ms: int
+) -> JobModel:
     """Calculate the model of the stream's configuration, write its assignments, create its changelogs.
 
     Raises:
-        ConfigError: the configuration and the partitions give no model.
+        ConfigError: the configuration and the partitions give no model, or not one that keeps the checkpoints.
         StreamNotFound: an input is not there.
     """
     config = stream.config()
@@ -41,6 +46,9 @@ def write_job_model(stream: CoordinatorStream, system: LocalSystem) -> JobModel:
         LocalityManager(stream).read_locality(),
     )
     calculated = calculate(config, partitions, remembered)
+    problems = list(renamed_tasks(stream, calculated.model, remembered.active_ssps, read_commits, now_ms))
+    if problems:
+        raise ConfigError(*problems)
     mapping.write(calculated.changelog)
     assignments.write(assignment_records(calculated.model, remembered))
     width = max(calculated.changelog.values(), default=-1) + 1

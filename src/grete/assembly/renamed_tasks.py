@@ -1,0 +1,83 @@
+"""SSPs that come to another task than the one whose checkpoint says how far they were read (S2-110).
+
+A checkpoint is a task's. Another SSP grouper gives the tasks other names, so each SSP would begin where its offset
+default says, and what lies between would be left out or processed again. Samza refuses the other grouper by the name
+in the checkpoint's key; here the positions themselves are compared, so a model that keeps them is never refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from grete.assembly.replaced_inputs import AskedStarts, Commits
+from grete.config.key_tables.job import SSP_GROUPER
+from grete.config.streams import stream_property
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.model.ids import SystemStreamPartition, TaskName
+from grete.model.job import JobModel, TaskMode
+
+_NAMED = 5
+"""SSPs that a refusal names; the others are counted."""
+
+TaskSsps = Mapping[TaskName, Sequence[SystemStreamPartition]]
+_Readers = dict[SystemStreamPartition, set[TaskName]]
+
+
+def renamed_tasks(
+    stream: CoordinatorStream,
+    model: JobModel,
+    previous: TaskSsps,
+    read_commits: Callable[[], Commits],
+    now_ms: int,
+) -> Iterator[str]:
+    """A problem, with the way out, when SSPs have checkpoints and none of the tasks that read them now has one.
+
+    `previous` are the SSPs of each task in the last model; checkpoints are read only when an SSP has left its task.
+    """
+    readers = _readers({t.name: t.ssps for t in model.tasks.values() if t.mode is TaskMode.ACTIVE})
+    before = _readers(previous)
+    moved = {ssp: tasks for ssp, tasks in readers.items() if not tasks & before.get(ssp, set())}
+    if not moved:
+        return
+    commits = read_commits()
+    read = _readers({task: tuple(commit.offsets) for task, commit in commits.items()})
+    asked = AskedStarts(stream, now_ms)
+    lost = [
+        ssp
+        for ssp, tasks in sorted(moved.items())
+        if not tasks & read.get(ssp, tasks)
+        and not _is_reset(model.config, ssp)
+        and not asked.cover(ssp, tasks)
+    ]
+    if lost:
+        yield _problem(lost, readers, read, commits)
+
+
+def _readers(ssps: TaskSsps) -> _Readers:
+    readers: _Readers = {}
+    for task, of_task in ssps.items():
+        for ssp in of_task:
+            readers.setdefault(ssp, set()).add(task)
+    return readers
+
+
+def _is_reset(config: Mapping[str, str], ssp: SystemStreamPartition) -> bool:
+    return (stream_property(config, ssp.system_stream, "samza.reset.offset") or "").lower() == "true"
+
+
+def _problem(
+    lost: Sequence[SystemStreamPartition], readers: _Readers, read: _Readers, commits: Commits
+) -> str:
+    named = []
+    for ssp in lost[:_NAMED]:
+        was, now = min(read[ssp]), min(readers[ssp])
+        named.append(f"{ssp} was read up to {commits[was].offsets[ssp]} by {was!r} and comes to {now!r}")
+    more = f", and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+    streams = sorted({ssp.stream for ssp in lost})
+    return (
+        f"{'; '.join(named)}{more}: a checkpoint is a task's, so the new one would not go on there but begin at its "
+        f"offset default, and records would be left out or processed again. Another {SSP_GROUPER.name} does this: "
+        f"set it back to what it was (`grete config history` shows it). To begin anew with the other one, say so for "
+        f"one run with {', '.join(f'streams.{one}.samza.reset.offset=true' for one in streams[:_NAMED])} and "
+        f"samza.offset.default=oldest or upcoming, or give the job a new job.id"
+    )
