@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,13 +14,14 @@ from grete.checkpoint.legacy_changelog import legacy_mapping, note_migration
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock
+from grete.config.changes import is_stateful
 from grete.config.current import in_current_words
 from grete.config.fingerprint import digest, fingerprint
 from grete.config.rewriters import with_new_inputs
 from grete.config.stores import changelog_stream, store_names
-from grete.config.streams import commit_system
+from grete.config.streams import all_input_streams, broadcast_inputs, commit_system, task_inputs
 from grete.coordinator.assignment_records import assignment_records
-from grete.coordinator.job_model import Calculated, Remembered, calculate, input_streams
+from grete.coordinator.job_model import Calculated, Remembered, calculate
 from grete.coordinator.state import ContainerSpec
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
@@ -32,10 +34,12 @@ from grete.model.job import ContainerModel, JobModel, TaskMode
 from grete.systems.base import StreamSpec, System
 from grete.systems.factory import open_system
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A configuration and the job model that it makes; `partitions` are the input's that it was calculated from."""
+    """A configuration and the job model that it makes; `partitions` are those of `task.inputs`, its base."""
 
     config: Mapping[str, str]
     model: JobModel
@@ -76,6 +80,7 @@ class Planner:
         worked_out = self._work_out(config)
         calculated = worked_out.calculated
         failpoint("coordinator.model-calculated")
+        _warn_of_tasks_that_end(config, calculated.model, worked_out.remembered)
         ChangelogMapping(self._stream).write(calculated.changelog)
         if worked_out.took_legacy_mapping:
             note_migration(self._stream)
@@ -95,7 +100,8 @@ class Planner:
 
     def _work_out(self, config: Mapping[str, str]) -> _WorkedOut:
         self._open_systems(config)
-        partitions = {s: self.systems[s.system].partition_count(s.stream) for s in input_streams(config)}
+        partitions = {s: self.systems[s.system].partition_count(s.stream) for s in all_input_streams(config)}
+        _check_broadcast(config, partitions)
         uids = {s: self.systems[s.system].stream_uid(s.stream) for s in partitions}
         assignments, mapping = TaskAssignments(self._stream), ChangelogMapping(self._stream)
         checkpoints = self.commit_system(config).checkpoint_log(checkpoint_log_name(self._job))
@@ -126,10 +132,11 @@ class Planner:
         )
         if problems:
             raise ConfigError(*problems)
-        return _WorkedOut(partitions, uids, remembered, calculated, bool(legacy))
+        grouped = {stream: partitions[stream] for stream in task_inputs(config)}
+        return _WorkedOut(grouped, uids, remembered, calculated, bool(legacy))
 
     def _open_systems(self, config: Mapping[str, str]) -> None:
-        for stream in input_streams(config):
+        for stream in all_input_streams(config):
             self.system(stream.system, config)
 
     def system(self, name: str, config: Mapping[str, str]) -> System:
@@ -163,6 +170,28 @@ class Planner:
     def commit_system(self, config: Mapping[str, str]) -> System:
         """The system in which containers commit."""
         return self.system(commit_system(config), config)
+
+
+def _check_broadcast(config: Mapping[str, str], partitions: Mapping[SystemStream, int]) -> None:
+    missing = [ssp for ssp in broadcast_inputs(config) if ssp.partition >= partitions[ssp.system_stream]]
+    if missing:
+        stream = missing[0].system_stream
+        raise ConfigError(
+            f"task.broadcast.inputs names partition {missing[0].partition} of {stream}, which has "
+            f"{partitions[stream]}: name partitions that are there, or add some: grete stream grow {stream} "
+            f"--partitions N"
+        )
+
+
+def _warn_of_tasks_that_end(config: Mapping[str, str], model: JobModel, remembered: Remembered) -> None:
+    gone = sorted(set(remembered.active) - set(model.tasks))
+    if gone and is_stateful(config):
+        _log.warning(
+            "%d tasks of the last job model have no partition any more and do not run: %s. Their stores and "
+            "changelog partitions stay as they are",
+            len(gone),
+            ", ".join(gone[:20]),
+        )
 
 
 def container_specs(plan: Plan, *, mode: str) -> dict[ContainerId, ContainerSpec]:

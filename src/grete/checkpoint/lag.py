@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grete.checkpoint.offset_manager import added_partitions
-from grete.config.streams import broadcast_inputs, default_offset, task_inputs
+from grete.config.streams import all_input_streams, broadcast_inputs, default_offset, task_inputs
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
 from grete.systems.base import PartitionOffsets
@@ -102,7 +102,7 @@ def active_tasks(model: JobModel) -> dict[TaskName, tuple[SystemStreamPartition,
 
 def measured_streams(config: Mapping[str, str]) -> list[SystemStream]:
     """The inputs and broadcast inputs, sorted: ask the systems for the offsets of these."""
-    return sorted({*task_inputs(config), *(ssp.system_stream for ssp in broadcast_inputs(config))})
+    return all_input_streams(config)
 
 
 def measure_lag(

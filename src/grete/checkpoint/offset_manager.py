@@ -15,6 +15,7 @@ from typing import Protocol
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.key_tables.task import LOST_OFFSETS_POLICY
+from grete.config.streams import broadcast_inputs
 from grete.errors import ConfigError, OffsetOutOfRange, OffsetsRemoved, StreamError, StreamUnreachable
 from grete.grouping import ssp as grouping
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
@@ -173,7 +174,7 @@ def added_partitions(
     for ssp in checkpoint:
         lowest[ssp.system_stream] = min(ssp.partition, lowest.get(ssp.system_stream, ssp.partition))
     new = {ssp for ssp in unknown if lowest.get(ssp.system_stream, ssp.partition) < ssp.partition}
-    return new.difference(grouping.broadcast_ssps(config)) if new else new
+    return new.difference(broadcast_inputs(config)) if new else new
 
 
 def default_start(ssp: SystemStreamPartition, offsets: PartitionOffsets, config: Mapping[str, str]) -> str:

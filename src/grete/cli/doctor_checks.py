@@ -185,10 +185,10 @@ def _inputs(config: Mapping[str, str], away: Collection[str]) -> Iterator[Findin
     """
     from grete.assembly import grete_home
     from grete.clock import SystemClock
-    from grete.config.streams import task_inputs
+    from grete.config.streams import all_input_streams
     from grete.systems.factory import open_system
 
-    inputs = task_inputs(config)
+    inputs = all_input_streams(config)
     for name in sorted({stream.system for stream in inputs} - set(away)):
         try:
             with closing(open_system(config, name, grete_home(), SystemClock())) as system:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from grete.config.key_tables.task import CONSUMER_GROUP
-from grete.config.streams import EMBEDDED_SYSTEM, broadcast_inputs, system_kind, task_inputs
+from grete.config.streams import EMBEDDED_SYSTEM, all_input_streams, system_kind
 from grete.errors import ConfigError
 
 _NAME = re.compile(r"[!-~]{1,249}")
@@ -39,7 +39,7 @@ def consumer_group_problems(config: Mapping[str, str]) -> Iterator[str]:
 
 def _input_systems(config: Mapping[str, str]) -> list[str]:
     try:
-        inputs = [*task_inputs(config), *(ssp.system_stream for ssp in broadcast_inputs(config))]
+        inputs = all_input_streams(config)
     except ConfigError:
         return []  # of another form than system.stream: said elsewhere
     return sorted({stream.system for stream in inputs})

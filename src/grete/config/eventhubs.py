@@ -15,14 +15,13 @@ from grete.config.key_tables import eventhubs as keys
 from grete.config.secrets import has_reference, resolve_secrets
 from grete.config.stores import changelog_system, store_names
 from grete.config.streams import (
-    broadcast_inputs,
+    all_input_streams,
     coordinator_system,
     physical_name,
     stream_ids,
     stream_system,
     system_names,
     system_stream_from_names,
-    task_inputs,
 )
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
@@ -206,7 +205,7 @@ def _streams(config: Mapping[str, str], system: str) -> set[str]:
 
 def _inputs(config: Mapping[str, str]) -> list[SystemStream]:
     try:
-        return [*task_inputs(config), *(ssp.system_stream for ssp in broadcast_inputs(config))]
+        return all_input_streams(config)
     except ConfigError:
         return []  # of another form than system.stream: said elsewhere
 

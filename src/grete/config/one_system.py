@@ -13,7 +13,7 @@ from grete.config.eventhubs import (
     named_changelog_system,
 )
 from grete.config.stores import store_names
-from grete.config.streams import broadcast_inputs, system_stream_from_names, task_inputs
+from grete.config.streams import all_input_streams, system_stream_from_names
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 
@@ -21,7 +21,7 @@ from grete.model.ids import SystemStream
 def one_system_problems(config: Mapping[str, str]) -> Iterator[str]:
     """Each problem with the way out; names that are no names are said elsewhere."""
     try:
-        inputs = [*task_inputs(config), *(ssp.system_stream for ssp in broadcast_inputs(config))]
+        inputs = all_input_streams(config)
         outputs = {
             (key, system_stream_from_names(name))
             for key in ("task.outputs", "task.poison.dead-letter.stream")

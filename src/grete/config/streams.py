@@ -188,13 +188,27 @@ def task_inputs(config: Mapping[str, str]) -> list[SystemStream]:
 
 
 def broadcast_inputs(config: Mapping[str, str]) -> list[SystemStreamPartition]:
-    """`task.broadcast.inputs` as Samza reads it, sorted: an inverted range is empty, with a warning.
+    """The partitions that every task reads: `task.broadcast.inputs` as Samza reads it, in its order, each once.
+
+    `system.stream#0` or `system.stream#[0-3]`; an inverted range is empty, with a warning. Nothing else of these
+    streams is read, unless they are in `task.inputs` too.
 
     Raises:
         ConfigError: an entry of another form, or a range of more than 100,000 partitions.
     """
     entries = java_values.split_list(config.get("task.broadcast.inputs", "")) or []
-    return sorted({ssp for entry in entries for ssp in _broadcast(entry)})
+    return list(dict.fromkeys(ssp for entry in entries for ssp in _broadcast(entry)))
+
+
+def all_input_streams(config: Mapping[str, str]) -> list[SystemStream]:
+    """Every stream of which the job reads something, sorted (TaskConfig.getAllInputStreams).
+
+    They have to exist. Tasks are made of the partitions of `task_inputs` alone.
+
+    Raises:
+        ConfigError: as `task_inputs` and `broadcast_inputs`.
+    """
+    return sorted({*task_inputs(config), *(ssp.system_stream for ssp in broadcast_inputs(config))})
 
 
 def _broadcast(entry: str) -> list[SystemStreamPartition]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from grete.config.streams import task_inputs
 from grete.errors import ConfigError
 from grete.grouping import task_names
 from grete.grouping.expansion import keep_keys_with_their_state
@@ -52,19 +53,6 @@ class Calculated:
     changelog: Mapping[TaskName, int]
 
 
-def input_streams(config: Mapping[str, str]) -> list[SystemStream]:
-    """`task.inputs` and the streams of `task.broadcast.inputs`, without repetition, in order.
-
-    Raises:
-        ConfigError: an entry is not `system.stream`.
-    """
-    names = [name.strip() for name in config.get("task.inputs", "").split(",") if name.strip()]
-    names += [
-        n.strip().split("#")[0] for n in config.get("task.broadcast.inputs", "").split(",") if n.strip()
-    ]
-    return [SystemStream.parse(name) for name in dict.fromkeys(names)]
-
-
 def changelog_mapping(tasks: Iterable[TaskName], previous: Mapping[TaskName, int]) -> dict[TaskName, int]:
     """Give every new task the next free partition, in name order; old entries stay for ever."""
     mapping = dict(previous)
@@ -87,7 +75,7 @@ def container_count(config: Mapping[str, str]) -> int:
 def calculate(
     config: Mapping[str, str], partitions: Mapping[SystemStream, int], remembered: Remembered
 ) -> Calculated:
-    """Calculate the model.
+    """Calculate the model. Of `partitions`, the count of each stream, those of `task.inputs` are grouped.
 
     Raises:
         ConfigError: no inputs, an unknown grouper, a container count below one or above the number of tasks, or
@@ -117,7 +105,7 @@ def _groups(
 ) -> Groups:
     ssps = [
         SystemStreamPartition(stream.system, stream.stream, partition)
-        for stream in _stream_order(partitions)
+        for stream in _stream_order(task_inputs(config))
         for partition in range(partitions[stream])
     ]
     if not ssps:
@@ -125,7 +113,9 @@ def _groups(
     processors = ",".join(str(i) for i in range(container_count(config)))
     groups = ssp_grouper(config)(JavaHashMap.of(ssps), {**config, "processor.list": processors})
     if not groups:
-        raise ConfigError("every input is a broadcast stream, so there is no task: add one to task.inputs")
+        raise ConfigError(
+            "every partition of task.inputs is a broadcast one, so there is no task: add another input to task.inputs"
+        )
     if config.get("job.systemstreampartition.input.expansion.enabled", "true").lower() != "true":
         return groups
     return keep_keys_with_their_state(groups, remembered.active_ssps, config)

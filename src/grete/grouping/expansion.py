@@ -1,15 +1,18 @@
 """Partition expansion of a stateful job (SEP-5, SSPGrouperProxy): new partitions go where their keys' state is.
 
 When a stream has grown to a multiple of its partitions, keys of partition p are now in p, p+n, p+2n ... and all of
-these go to the task that had p. Streams that are new keep the task that the grouper gives them.
+these go to the task that had p. Streams that are new keep the task that the grouper gives them, and so does a
+partition that several tasks read: its keys' state is in no one of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from grete.config.changes import is_stateful
+from grete.config.streams import broadcast_inputs
 from grete.errors import ConfigError
-from grete.grouping.ssp import Groups, broadcast_ssps
+from grete.grouping.ssp import Groups
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.wire.java_hash import hash_set_order
 
@@ -40,11 +43,26 @@ def previous_ssp(
     return SystemStreamPartition(ssp.system, ssp.stream, ssp.partition % previous_count, ssp.key_bucket)
 
 
-def _counts(ssps: Iterable[SystemStreamPartition]) -> dict[SystemStream, int]:
+def _partition_counts(ssps: Iterable[SystemStreamPartition]) -> dict[SystemStream, int]:
+    """How many partitions each stream has, broadcast ones too: a key's partition follows from all of them."""
     partitions: dict[SystemStream, set[int]] = {}
     for ssp in ssps:
         partitions.setdefault(ssp.system_stream, set()).add(ssp.partition)
     return {stream: len(found) for stream, found in partitions.items()}
+
+
+def _only_owners(
+    tasks: Mapping[TaskName, Iterable[SystemStreamPartition]],
+) -> dict[SystemStreamPartition, TaskName]:
+    """The task of each SSP that only one task reads."""
+    owners: dict[SystemStreamPartition, TaskName] = {}
+    several = set()
+    for task, ssps in tasks.items():
+        for ssp in ssps:
+            if ssp in owners:
+                several.add(ssp)
+            owners[ssp] = task
+    return {ssp: task for ssp, task in owners.items() if ssp not in several}
 
 
 def keep_keys_with_their_state(
@@ -57,20 +75,21 @@ def keep_keys_with_their_state(
     Raises:
         ConfigError: see `previous_ssp`.
     """
-    if not any(key.startswith("stores.") and key.endswith(".factory") for key in config):
+    if not is_stateful(config):
         return groups  # without state no key needs to stay where it was
-    shared = set(broadcast_ssps(config))
-    owners = {ssp: task for task, ssps in previous.items() for ssp in ssps if ssp not in shared}
+    shared = set(broadcast_inputs(config))
+    owners = {ssp: task for ssp, task in _only_owners(previous).items() if ssp not in shared}
     if not owners:
         return groups
-    before = _counts(owners)
-    now = _counts(ssp for ssps in groups.values() for ssp in ssps if ssp not in shared)
+    movable = {ssp for ssp in _only_owners(groups) if ssp not in shared}
+    before = _partition_counts(ssp for ssps in previous.values() for ssp in ssps)
+    now = _partition_counts(ssp for ssps in groups.values() for ssp in ssps)
     sets: dict[TaskName, list[SystemStreamPartition]] = {}
     for task, ssps in groups.items():
         for ssp in ssps:
             owner = task
             stream = ssp.system_stream
-            if ssp not in shared and stream in before:
+            if ssp in movable and stream in before:
                 origin = previous_ssp(ssp, previous_count=before[stream], current_count=now[stream])
                 owner = owners.get(origin, task)
             sets.setdefault(owner, []).append(ssp)

@@ -7,39 +7,17 @@ java.util.HashSet that the original builds, since that order reaches the job mod
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 
+from grete.config.streams import broadcast_inputs
 from grete.errors import ConfigError
-from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
+from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.labels import ssp_label
 from grete.wire.java_hash import JavaHashMap, hash_set_order
 
 Groups = dict[TaskName, tuple[SystemStreamPartition, ...]]
 SspGrouper = Callable[[Iterable[SystemStreamPartition], Mapping[str, str]], Groups]
 TaskNamer = Callable[[SystemStreamPartition], str]
-
-_BROADCAST = re.compile(r"(?P<stream>[^#]+)#(?:(?P<one>\d+)|\[(?P<low>\d+)-(?P<high>\d+)\])")
-
-
-def broadcast_ssps(config: Mapping[str, str]) -> list[SystemStreamPartition]:
-    """The SSPs that `task.broadcast.inputs` names, in HashSet order.
-
-    Raises:
-        ConfigError: an entry is not of the form system.stream#N or system.stream#[M-N].
-    """
-    found: list[SystemStreamPartition] = []
-    for entry in _csv(config.get("task.broadcast.inputs", "")):
-        match = _BROADCAST.fullmatch(entry)
-        if match is None:
-            raise ConfigError(
-                f"task.broadcast.inputs={entry!r}: write system.stream#partition or system.stream#[first-last]"
-            )
-        stream = SystemStream.parse(match["stream"])
-        low = int(match["one"] if match["one"] is not None else match["low"])
-        high = int(match["one"] if match["one"] is not None else match["high"])
-        found += [SystemStreamPartition(stream.system, stream.stream, p) for p in range(low, high + 1)]
-    return list(JavaHashMap.of(found))
 
 
 def _csv(text: str) -> list[str]:
@@ -62,7 +40,7 @@ def group_by_ssp(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str
 
 
 def _group(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str], label: TaskNamer) -> Groups:
-    shared = broadcast_ssps(config)
+    shared = JavaHashMap.of(broadcast_inputs(config))
     buckets = _elasticity(config)
     members: dict[TaskName, list[SystemStreamPartition]] = {}
     for ssp in ssps:
@@ -93,7 +71,7 @@ def all_ssps_to_single_task(ssps: Iterable[SystemStreamPartition], config: Mappi
     Raises:
         ConfigError: there are broadcast inputs, or no processor list.
     """
-    if broadcast_ssps(config):
+    if broadcast_inputs(config):
         raise ConfigError("The job configured with AllSspToSingleTaskGrouper cannot have broadcast streams.")
     everything = tuple(ssps)
     processors = _csv(config.get("processor.list", ""))

@@ -16,8 +16,8 @@ from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock
 from grete.config.completed import is_kafka
 from grete.config.stores import changelog_stream, store_names
-from grete.config.streams import coordinator_system, default_offset
-from grete.coordinator.job_model import Calculated, Remembered, calculate, input_streams
+from grete.config.streams import all_input_streams, coordinator_system, default_offset
+from grete.coordinator.job_model import Calculated, Remembered, calculate
 from grete.errors import ConfigError, WireError
 from grete.grouping.ssp import grouper_name
 from grete.keyed_log.base import Record
@@ -123,7 +123,7 @@ def _ends(
     config: Mapping[str, str], home: Path, clock: Clock
 ) -> dict[SystemStream, Mapping[int, PartitionOffsets]]:
     found = {}
-    for stream in input_streams(config):
+    for stream in all_input_streams(config):
         with closing(open_system(config, stream.system, home, clock)) as system:
             found[stream] = system.offsets(stream.stream)
     return found

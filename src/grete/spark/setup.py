@@ -15,7 +15,7 @@ from grete.clock import Clock
 from grete.config.commits import commit_groups
 from grete.config.eventhubs import keys_of_system, name_within
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
-from grete.config.streams import EMBEDDED_SYSTEM, stream_property, system_kind
+from grete.config.streams import EMBEDDED_SYSTEM, broadcast_inputs, stream_property, system_kind
 from grete.diagnostics.streams import container_name, telling_of
 from grete.errors import ConfigError, StreamError, StreamNotFound
 from grete.grouping import ssp as grouping
@@ -288,7 +288,7 @@ def _later(assignment: Assignment) -> dict[str, list[str]]:
     """
     if assignment.config.get(grouping.KEY, "").endswith("AllSspToSingleTaskGrouperFactory"):
         return {}
-    shared = set(grouping.broadcast_ssps(assignment.config))
+    shared = set(broadcast_inputs(assignment.config))
     found: dict[str, list[str]] = {}
     for task in assignment.tasks:
         own = [ssp for ssp in sorted(task.ssps) if ssp not in shared]

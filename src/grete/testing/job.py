@@ -17,8 +17,8 @@ from typing import NamedTuple
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.names import grouper_of
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
+from grete.config.streams import all_input_streams, broadcast_inputs
 from grete.config.validate import refused_changes
-from grete.coordinator.job_model import input_streams
 from grete.errors import ConfigError, IllegalStateError
 from grete.keyed_log.base import KeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -53,7 +53,8 @@ class JobUnderTest(JobWorld):
 
     Every system of the configuration is an embedded one in `directory` (a temporary one by default); paths that the
     configuration names for systems and state are not used, so that a production file can be tried as it is. Inputs
-    that are not there are created, with `partitions` (by `system.stream`), `streams.<name>.samza.partitions`, or one.
+    that are not there are created, with `partitions` (by `system.stream`), `streams.<name>.samza.partitions`, or one;
+    of a broadcast stream as many as the configuration names.
 
     Raises:
         ConfigError: the configuration is refused, as `grete run` would refuse it; or it is a DataFrame pipeline,
@@ -83,8 +84,10 @@ class JobUnderTest(JobWorld):
         self._create_inputs()
 
     def _create_inputs(self) -> None:
-        for stream in input_streams(self._config):
-            setting = self._config.get(f"streams.{stream.stream}.samza.partitions", "1")
+        broadcast = broadcast_inputs(self._config)
+        for stream in all_input_streams(self._config):
+            listed = max((ssp.partition for ssp in broadcast if ssp.system_stream == stream), default=0)
+            setting = self._config.get(f"streams.{stream.stream}.samza.partitions", str(listed + 1))
             count = self._partitions.get(str(stream), int(setting))
             self._system.ensure_stream(StreamSpec(stream.stream, count))
 

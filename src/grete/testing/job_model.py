@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from grete.assembly.renamed_tasks import renamed_tasks
 from grete.assembly.replaced_inputs import Commits
 from grete.config.stores import changelog_stream, store_names
+from grete.config.streams import task_inputs
 from grete.coordinator.assignment_records import assignment_records
-from grete.coordinator.job_model import Remembered, calculate, input_streams
+from grete.coordinator.job_model import Remembered, calculate
 from grete.errors import ConfigError
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -36,7 +37,7 @@ def write_job_model(
         StreamNotFound: an input is not there.
     """
     config = stream.config()
-    partitions: dict[SystemStream, int] = {s: system.partition_count(s.stream) for s in input_streams(config)}
+    partitions: dict[SystemStream, int] = {s: system.partition_count(s.stream) for s in task_inputs(config)}
     assignments, mapping = TaskAssignments(stream), ChangelogMapping(stream)
     remembered = Remembered(
         assignments.read(),

@@ -30,7 +30,8 @@ BROADCAST = Key(
     LIST,
     None,
     _QUERY,
-    "Partitions every task reads: `system.stream#0` or `system.stream#[0-3]`, separated by commas.",
+    "Partitions every task reads: `system.stream#0` or `system.stream#[0-3]`, separated by commas. Nothing else of "
+    "these streams is read, and tasks are made of `task.inputs` alone.",
 )
 OUTPUTS = Key("task.outputs", LIST, None, _QUERY, "Output streams, created when they do not exist.")
 WINDOW = Key(
