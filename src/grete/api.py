@@ -172,6 +172,9 @@ class DataFramePipeline(ABC):
     def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
         """Turn the inputs (`system.stream` -> streaming DataFrame) into the output DataFrame.
 
+        In this version it uses one input, once. With more than one container every row has to be treated alone: what
+        shuffles rows or keeps state is refused before the first batch.
+
         Input columns: stream string, partition int, offset long, key binary, value binary, timestamp timestamp.
         Output columns: `key` (string or binary, optional) decides partition and key; a column `value` (string or
         binary) is written as it is, otherwise all other columns become one JSON object. On Kafka inputs may have

@@ -127,6 +127,15 @@ def test_what_only_looks_wrong_is_a_warning(key: str, value: str, says: str) -> 
     assert says in warnings(**{key: value})
 
 
+def test_keys_that_only_stream_tasks_follow_are_named_for_a_pipeline() -> None:
+    keys = {"task.poison.policy": "fail", "task.window.ms": "5", "stores.s.factory": "grete.store.sqlite"}
+    said = (
+        "no effect on a DataFrame pipeline (app.class): stores.s.factory, task.poison.policy, task.window.ms;"
+    )
+    assert said in warnings(**{"task.class": None, "app.class": "my:App", **keys})
+    assert "app.class" not in warnings(**keys)
+
+
 def test_keys_of_the_application_and_of_spark_are_nobodys_business() -> None:
     assert warnings(**{"my.threshold": "3", "spark.sql.shuffle.partitions": "4", "taskforce": "x"}) == ""
 

@@ -71,7 +71,7 @@ def test_a_checkpoint_that_an_operator_moved_ends_the_lineage_once_a_batch_is_pl
 
 
 def test_a_stateful_pipeline_never_loses_its_state_silently() -> None:
-    lost = StartNew("rewound")
+    lost = StartNew("rewound", LINEAGE)
     with pytest.raises(JobError, match=r"job\.lineage\.state=discard"):
         refuse_to_lose_state(lost, had_checkpoint=True, discard=False)
     refuse_to_lose_state(lost, had_checkpoint=True, discard=True)

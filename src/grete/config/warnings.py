@@ -14,6 +14,7 @@ from grete.config.redact import is_secret_key
 from grete.config.secrets import has_reference
 
 _PREFIXES = ("job.", "task.", "app.", "cluster-manager.", "systems.", "streams.", "stores.", "serializers.")
+_STREAM_TASK_ONLY = ("task.poison.", "task.window.ms", "stores.")
 _MOST_CHECKED = 100
 """Comparing one key with the table takes about 2 ms; 10,000 keys of an application's own must not take 20 s."""
 
@@ -25,6 +26,7 @@ def warnings_of(config: Mapping[str, str]) -> list[str]:
         *_fallbacks(config),
         *_misspelt(config),
         *_without_effect(config),
+        *_of_stream_tasks_only(config),
         *_plain_secrets(config),
         *_launcher(config),
         *isolation_problems(config),
@@ -72,6 +74,18 @@ def _without_effect(config: Mapping[str, str]) -> Iterator[str]:
             found.setdefault(key.no_effect, []).append(name)
     for reason, names in found.items():
         yield f"no effect in grete: {', '.join(names)} ({reason})"
+
+
+def _of_stream_tasks_only(config: Mapping[str, str]) -> Iterator[str]:
+    """A pipeline is all of Spark's: rows that it cannot read, its windows and its state as well."""
+    if "app.class" not in config:
+        return
+    names = [name for name in sorted(config) if name.startswith(_STREAM_TASK_ONLY)]
+    if names:
+        yield (
+            f"no effect on a DataFrame pipeline (app.class): {', '.join(names)}; poison messages, windows and stores "
+            f"are of StreamTasks (task.class), in a pipeline say them in Spark SQL"
+        )
 
 
 def _is_default(key: Key[object], value: str) -> bool:

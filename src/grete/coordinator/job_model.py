@@ -64,14 +64,6 @@ def changelog_mapping(tasks: Iterable[TaskName], previous: Mapping[TaskName, int
     return mapping
 
 
-def container_count(config: Mapping[str, str]) -> int:
-    """`job.container.count`, or auto-sizing's when that is enabled."""
-    autosized = config.get("job.autosizing.container.count")
-    if autosized is not None and config.get("job.autosizing.enabled", "false").lower() == "true":
-        return task_names.container_count({task_names.KEY: autosized})
-    return task_names.container_count(config)
-
-
 def calculate(
     config: Mapping[str, str], partitions: Mapping[SystemStream, int], remembered: Remembered
 ) -> Calculated:
@@ -110,7 +102,7 @@ def _groups(
     ]
     if not ssps:
         raise ConfigError("the job has no input: set task.inputs to system.stream[,system.stream]")
-    processors = ",".join(str(i) for i in range(container_count(config)))
+    processors = ",".join(str(i) for i in range(task_names.container_count(config)))
     groups = ssp_grouper(config)(JavaHashMap.of(ssps), {**config, "processor.list": processors})
     if not groups:
         raise ConfigError(
@@ -155,7 +147,7 @@ def _containers(
     config: Mapping[str, str], groups: Groups, mapping: Mapping[TaskName, int], remembered: Remembered
 ) -> task_names.Assignment:
     tasks = sorted(groups)
-    count = container_count(config)
+    count = task_names.container_count(config)
     affinity = config.get(
         "job.host-affinity.enabled", config.get("yarn.samza.host-affinity.enabled", "false")
     )

@@ -18,12 +18,14 @@ Assignment = dict[ContainerId, list[TaskName]]
 
 
 def container_count(config: Mapping[str, str]) -> int:
-    """`job.container.count`, 1 by default.
+    """`job.container.count`, or auto-sizing's when that is enabled; 1 by default.
 
     Raises:
         ConfigError: not a positive number.
     """
     text = config.get(KEY, config.get("yarn.container.count", "1"))
+    if config.get("job.autosizing.enabled", "false").lower() == "true":
+        text = config.get("job.autosizing.container.count", text)
     if not text.isdigit() or int(text) < 1:
         raise ConfigError(f"{KEY}={text!r} is not a positive number")
     return int(text)

@@ -18,17 +18,25 @@ from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock, SystemClock
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
+from grete.grouping.task_names import container_count
 from grete.model.ids import SystemStream, TaskName
 from grete.model.startpoint import StateChoice
 from grete.spark import kafka_pipeline, setup
 from grete.spark.assignment import Assignment
 from grete.spark.control import Ended, Interruption
 from grete.spark.group_shadow import Follower, NoFollower, open_follower
-from grete.spark.lineage import Continue, LineageInfo, decide_lineage, refuse_to_lose_state
+from grete.spark.lineage import (
+    Continue,
+    LineageDecision,
+    LineageInfo,
+    decide_lineage,
+    refuse_to_lose_state,
+)
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.local_plan import LocalPlan, SourceOptions
 from grete.spark.local_source import read_stream
 from grete.spark.pipeline_batch import PipelineBatch, PipelineOutput
+from grete.spark.pipeline_plan import check_build, check_containers
 from grete.spark.query import Query, QuerySettings, RunBatch
 from grete.spark.rewind import applied_startpoints, apply_startpoints
 from grete.spark.session import build_session
@@ -119,7 +127,8 @@ class JobRun:
     def _run_stream_task(
         self, spark: SparkSession, starting: StartingOffsets, commits: Mapping[TaskName, TaskCommit]
     ) -> Ended:
-        lineage = self._choose_lineage(starting, "stream-task", stateful=False, commits=commits)
+        decision = self._decide_lineage(starting, "stream-task", stateful=False, commits=commits)
+        lineage = self._lineage_of(decision)
         spec = setup.runner_spec(self._assignment, self._system, self._home)
         positions = setup.store_positions(spec, self._system, commits)
         options = self._source_options(lineage, by_task=True)
@@ -141,17 +150,12 @@ class JobRun:
         pipeline = self._load_pipeline()
         output = SystemStream.parse(pipeline.output)
         plan = f"pipeline {self._config['app.class']} to {output}, {pipeline.output_mode}"
-        lineage = self._choose_lineage(starting, plan, stateful=True, commits=commits)
+        decision = self._decide_lineage(starting, plan, stateful=True, commits=commits)
+        frame = self._built(spark, pipeline, decision)
+        discard = self._config.get("job.lineage.state") == "discard" or self._rewind_discards(commits)
+        refuse_to_lose_state(decision, had_checkpoint=bool(commits), discard=discard)
+        lineage = self._lineage_of(decision)
         on_kafka = self._connector_system is not None
-        if on_kafka:
-            source = kafka_pipeline.read(spark, self._assignment, lineage)
-        else:
-            source = read_stream(spark, self._source_options(lineage, by_task=False))
-        streams = sorted({str(ssp.system_stream) for ssp in self._assignment.ssps})
-        inputs = {name: source.where(source["stream"] == name) for name in streams}
-        if len(streams) == 1:
-            inputs = {streams[0]: source}
-        frame = pipeline.build(inputs)
         if on_kafka:
             return self._run_on_kafka(spark, frame, lineage, output, starting, pipeline.output_mode)
         batch = PipelineBatch(
@@ -183,6 +187,26 @@ class JobRun:
             kafka_pipeline.explain_data_loss(error, batch.position, self._system)
             raise
 
+    def _built(
+        self, spark: SparkSession, pipeline: DataFramePipeline, decision: LineageDecision
+    ) -> DataFrame:
+        """What the pipeline makes of its inputs, checked before anything of a lineage is touched.
+
+        Raises:
+            ConfigError: see `check_build` and `check_containers`.
+        """
+        if self._connector_system is not None:
+            source = kafka_pipeline.read(spark, self._assignment, decision.lineage)
+        else:
+            source = read_stream(spark, self._source_options(decision.lineage, by_task=False))
+        streams = sorted({str(ssp.system_stream) for ssp in self._assignment.ssps})
+        inputs = {name: source.where(source["stream"] == name) for name in streams}
+        if len(streams) == 1:
+            inputs = {streams[0]: source}
+        frame = check_build(pipeline.build(inputs), self._config["app.class"])
+        check_containers(frame, container_count(self._config))
+        return frame
+
     def _load_pipeline(self) -> DataFramePipeline:
         path = self._config["app.class"]
         made = load_class(path, "app.class")()
@@ -192,15 +216,15 @@ class JobRun:
 
     # --- both ---
 
-    def _choose_lineage(
+    def _decide_lineage(
         self,
         starting: StartingOffsets,
         plan: str,
         *,
         stateful: bool,
         commits: Mapping[TaskName, TaskCommit],
-    ) -> LineageInfo:
-        wanted = next_offsets(starting)
+    ) -> LineageDecision:
+        """Whether the current lineage goes on. Nothing is begun or given up yet."""
         current = self._lineages.current()
         if current is not None and not self._lineages.lock(current):
             _log.warning("another process still has lineage %s", current.id)
@@ -208,17 +232,16 @@ class JobRun:
         else:
             progress = None if current is None else self._lineages.progress(current)
         moved = stateful and any(not commit.lineage for commit in commits.values())
-        decision = decide_lineage(
-            current, progress, wanted, f"{plan}, {self._task_fingerprint()}", moved=moved
-        )
-        if stateful:
-            discard = self._config.get("job.lineage.state") == "discard" or self._rewind_discards(commits)
-            refuse_to_lose_state(decision, had_checkpoint=bool(commits), discard=discard)
+        plan = f"{plan}, {self._task_fingerprint()}"
+        return decide_lineage(current, progress, next_offsets(starting), plan, moved=moved)
+
+    def _lineage_of(self, decision: LineageDecision) -> LineageInfo:
+        """The lineage to run: the current one, or a new one, which is durable on return."""
+        lineage = decision.lineage
         if isinstance(decision, Continue):
-            _log.info("continuing lineage %s", decision.lineage.id)
-            lineage = decision.lineage
+            _log.info("continuing lineage %s", lineage.id)
         else:
-            lineage = self._lineages.start(wanted, f"{plan}, {self._task_fingerprint()}")
+            lineage = self._lineages.start(lineage.starting_offsets, lineage.plan)
             _log.info("starting lineage %s: %s", lineage.id, decision.reason or "the first one")
         failpoint("container.lineage-decided")
         return lineage

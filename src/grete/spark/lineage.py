@@ -45,9 +45,13 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class StartNew:
-    """Begin a fresh lineage; `reason` goes to log and history, empty when there was none before."""
+    """Begin a fresh lineage; `reason` goes to log and history, empty when there was none before.
+
+    `lineage` says where and with which plan; its id is given when it begins.
+    """
 
     reason: str
+    lineage: LineageInfo
 
 
 LineageDecision = Continue | StartNew
@@ -68,25 +72,29 @@ def decide_lineage(
     an operator has moved a checkpoint to where no batch ended: a batch that Spark has planned already would not
     begin there. Who skips records that are processed may leave it out.
     """
+
+    def start_new(reason: str) -> StartNew:
+        return StartNew(reason, LineageInfo("", dict(wanted), plan))
+
     if current is None or spark is None:
-        return StartNew("")
+        return start_new("")
     if isinstance(spark, str):
-        return StartNew(f"Spark's logs are unreadable: {spark}")
+        return start_new(f"Spark's logs are unreadable: {spark}")
     if current.plan != plan:
-        return StartNew(f"the plan changed from {current.plan!r} to {plan!r}")
+        return start_new(f"the plan changed from {current.plan!r} to {plan!r}")
     if set(current.starting_offsets) != set(wanted):
-        return StartNew("the container reads other stream partitions than before")
+        return start_new("the container reads other stream partitions than before")
     if moved and spark.planned >= 0:
-        return StartNew("an operator has moved the checkpoint")
+        return start_new("an operator has moved the checkpoint")
     committed = spark.committed_end.next_offsets if spark.committed_end else current.starting_offsets
     planned = spark.planned_end.next_offsets if spark.planned_end else committed
     for ssp, offset in wanted.items():
         if committed.get(ssp, 0) > offset:
-            return StartNew(
+            return start_new(
                 f"{ssp}: Spark has read up to {committed.get(ssp, 0)}, the checkpoint says {offset}"
             )
         if planned.get(ssp, 0) < offset:
-            return StartNew(
+            return start_new(
                 f"{ssp}: the checkpoint says {offset}, Spark has planned only {planned.get(ssp, 0)}"
             )
     return Continue(current)

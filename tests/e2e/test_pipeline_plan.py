@@ -1,0 +1,127 @@
+"""Pipelines that cannot be right are refused before their first batch, in words, and not tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from grete.errors import ConfigError
+from grete.spark.pipeline_plan import check_build, check_containers, gathers
+from grete.spark.session import build_session
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = build_session("plans", {"spark.master": "local[1]"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def stream(spark: SparkSession) -> DataFrame:
+    return spark.readStream.format("rate").load()
+
+
+def every_way_of_looking_at_each_row_alone(spark: SparkSession, stream: DataFrame) -> dict[str, DataFrame]:
+    table = spark.range(5).withColumnRenamed("id", "value")
+    counted = table.groupBy("value").count()
+    stream.createOrReplaceTempView("rates")
+    return {
+        "as it is": stream,
+        "columns": stream.where("value > 3").select((F.col("value") * 2).alias("value")).drop("timestamp"),
+        "explode": stream.select(F.explode(F.array("value", "value")).alias("value")),
+        "pandas": stream.mapInPandas(lambda frames: frames, stream.schema),
+        "arrow": stream.mapInArrow(lambda batches: batches, stream.schema),
+        "a table": stream.join(counted, "value", "left"),
+        "a watermark": stream.withWatermark("timestamp", "1 minute"),
+        "fewer partitions": stream.coalesce(1),
+        "sql": spark.sql("with big as (select * from rates where value > 1) select value from big"),
+        "unpivot": stream.unpivot("timestamp", ["value"], "name", "number"),
+    }
+
+
+def every_way_of_looking_at_several_rows(stream: DataFrame) -> dict[str, DataFrame]:
+    late = stream.withWatermark("timestamp", "1 minute")
+    return {
+        "Aggregate": stream.groupBy("value").agg(F.count(F.lit(1))).where("value > 1").select("value"),
+        "Deduplicate [": stream.distinct(),
+        "Deduplicate": late.dropDuplicates(["value", "timestamp"]),
+        "DeduplicateWithinWatermark": late.dropDuplicatesWithinWatermark(["value"]),
+        "FlatMapGroupsInPandas": stream.groupBy("value").applyInPandas(lambda one: one, stream.schema),
+        "Repartition": stream.repartition(3),
+        "RepartitionByExpression": stream.repartition("value"),
+        "GlobalLimit": stream.limit(3),
+        "Sort": stream.groupBy("value").count().orderBy("value"),
+    }
+
+
+def test_what_looks_at_each_row_alone_may_run_in_any_number_of_containers(
+    spark: SparkSession, stream: DataFrame
+) -> None:
+    for name, built in every_way_of_looking_at_each_row_alone(spark, stream).items():
+        assert (name, gathers(check_build(built, "my:App"))) == (name, None)
+        check_containers(built, 7)
+
+
+def test_what_looks_at_several_rows_is_refused_in_more_than_one_container_by_the_operators_name(
+    stream: DataFrame,
+) -> None:
+    for name, built in every_way_of_looking_at_several_rows(stream).items():
+        check_containers(check_build(built, "my:App"), 1)
+        with pytest.raises(ConfigError) as refused:
+            check_containers(built, 2)
+        assert f"shuffles rows or keeps state ({name}" in str(refused.value)
+        assert "Set job.container.count=1" in str(refused.value)
+        assert "job.lineage.state" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda stream: {"local.a": stream, "local.b": stream}, "a dict of outputs ('local.a', 'local.b')"),
+        (lambda stream: None, "has to return a DataFrame, it returned NoneType"),
+        (lambda stream: stream.sparkSession.range(3), "reads none of its inputs"),
+        (lambda stream: stream.where("value=1").union(stream.where("value=2")), "uses streams 2 times"),
+        (
+            lambda stream: stream.sparkSession.sql(
+                "with r as (select * from {stream}) select value from r union all select value + 1 from r",
+                stream=stream,
+            ),
+            "uses streams 2 times",
+        ),
+        (lambda stream: stream.alias("a").join(stream.alias("b"), "value"), "uses streams 2 times"),
+    ],
+)
+def test_what_a_pipeline_cannot_return_in_this_version_is_said_with_the_way_out(
+    stream: DataFrame, build: Callable[[DataFrame], object], says: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_build(build(stream), "my:App")
+    assert str(refused.value).startswith("app.class: my:App.build")
+    assert says in str(refused.value)
+
+
+@pytest.mark.timeout(400)
+def test_a_counting_pipeline_is_refused_in_two_containers_at_once_and_goes_on_in_one(
+    counting_pipelines: Any,
+) -> None:
+    job, _ = counting_pipelines
+    job.fill(100)
+    assert job.run().returncode == 0
+    before = job.counted()
+    refused = job.run("--set", "job.container.count=2")
+    assert refused.returncode == 2, refused.stderr
+    assert "the pipeline's plan shuffles rows or keeps state (Aggregate" in refused.stderr
+    assert "Set job.container.count=1" in refused.stderr
+    assert "job.lineage.state" not in refused.stderr
+    assert job.log().count("shuffles rows or keeps state") == 1, "it was not tried again"
+    job.fill(100)
+    done = job.run()
+    assert done.returncode == 0, done.stderr
+    assert job.counted() == 2 * before, "with the state that it had"
