@@ -19,6 +19,8 @@ from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.config.validate import validate
 from grete.coordination.base import Holder
+from grete.metadata.assignments import TaskAssignments
+from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.history import History
 from grete.metadata.job_index import claim_stream
@@ -258,6 +260,23 @@ def test_a_change_that_is_wrong_is_refused_with_the_reason(
     assert error.startswith("grete: ")
     assert reason in error
     assert config() == before
+
+
+def test_what_another_program_changed_of_the_state_is_taken_back_without_force(
+    job: Path, capsys: Output
+) -> None:
+    """What counts is the configuration that the job has run with, not the one that stands in the stream."""
+    moved = "stores.totals.changelog"
+    with opened() as handle:
+        TaskAssignments(handle.stream).write(ConfigInForce(handle.stream).records(CONFIG))
+        handle.stream.write_config({**CONFIG, moved: "local.other"}, run_id="run-1", reason="by hand")
+    assert main(["config", "set", moved, "local.third"]) == 2
+    assert "can not change from unset to 'local.third'" in capsys.readouterr().err
+    assert main(["config", "set", "task.commit.ms", "5000"]) == 0
+    assert main(["config", "unset", moved]) == 0
+    assert moved not in config()
+    with opened() as handle:
+        assert ConfigInForce(handle.stream).refusals(handle.config()) == []
 
 
 def test_force_writes_what_is_not_known(job: Path) -> None:

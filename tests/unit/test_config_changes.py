@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grete.config.changes import apply_changes, diff, refused_changes, strongest
+from grete.config.changes import apply_changes, diff, refused_changes, set_once_part, strongest
 from grete.config.key import ChangeClass
 from grete.config.keys import KEYS
 from grete.errors import ConfigError
@@ -105,6 +105,37 @@ def test_a_store_may_come_and_go_as_a_whole() -> None:
     with_other = {**STATEFUL, "stores.t.factory": "grete.store.sqlite", "stores.t.key.serde": "json"}
     assert refused_changes(STATEFUL, with_other) == []
     assert refused_changes(with_other, STATEFUL) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"stores.s.changelog": "local.other"},
+        {"stores.s.changelog": "other.j-1-s-changelog"},
+        {"stores.t.factory": "grete.store.sqlite", "stores.t.changelog": "local.of-t"},
+        {"streams.a.samza.physical.name": "b"},
+        {"streams.new.samza.physical.name": "b"},
+        {"systems.kafka.samza.factory": "kafka", "systems.kafka.samza.fetch": "1"},
+        {"job.default.system": "other"},
+        {"job.changelog.system": "other"},
+        {"task.max.records.per.batch": "5", "my.own": "x", "job.id": "2"},
+    ],
+)
+def test_the_set_once_part_tells_the_same_changes_as_the_whole(change: dict[str, str]) -> None:
+    old = {**STATEFUL, "streams.a.samza.offset.default": "oldest", "my.own": "y"}
+    new = {**old, **change}
+    assert refused_changes(set_once_part(old), set_once_part(new)) == refused_changes(old, new)
+    assert refused_changes(set_once_part(new), set_once_part(old)) == refused_changes(new, old)
+
+
+def test_the_set_once_part_holds_no_credentials() -> None:
+    config = {
+        **STATEFUL,
+        "systems.k.producer.sasl.jaas.config": "secret",
+        "streams.a.eventhubs.sas.token": "s",
+    }
+    assert set_once_part(config) == {key: STATEFUL[key] for key in ("job.name", "stores.s.factory")}
 
 
 def test_a_refusal_shows_no_secret() -> None:

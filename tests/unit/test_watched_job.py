@@ -20,12 +20,14 @@ from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.state import ContainerSpec, RetryPolicy, State
 from grete.errors import ConfigError, StreamUnreachable
 from grete.keyed_log.memory import MemoryKeyedLog
+from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import JobModel
+from grete.model.messages import SET_CONFIG
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
 from grete.testing.clock import ManualClock
@@ -292,3 +294,27 @@ def test_another_grouper_is_not_followed_where_checkpoints_would_be_left_behind(
         job.stream.write_config(stateless, run_id="run", reason="")
         assert len(job.told()) == 1
         assert job.view.problem == ""
+
+
+def test_a_store_that_another_program_gave_another_changelog_is_not_followed_by_the_next_start_either(
+    job: Watched, home: Path
+) -> None:
+    """The coordinator has died meanwhile, and with it what it knew: what is in force stands in the stream (S1-23)."""
+    job.stream.put(SET_CONFIG, {"stores.totals.changelog": "local.other"})
+    with ExitStack() as stack:
+        successor = Planner(JOB, home, job.stream, job.clock, stack)
+        with pytest.raises(ConfigError, match=r"stores\.totals\.changelog can not change from unset"):
+            successor.plan(job.stream.config())
+        job.stream.put(SET_CONFIG, {"stores.totals.changelog": None})
+        assert successor.plan(job.stream.config()).model.tasks
+
+
+def test_what_an_operator_forced_is_followed_and_is_in_force_then(job: Watched, home: Path) -> None:
+    moved = {**CONFIG, "stores.totals.changelog": "local.other"}
+    ConfigInForce(job.stream).force(moved)
+    job.stream.write_config(moved, run_id="run", reason="")
+    with ExitStack() as stack:
+        planner = Planner(JOB, home, job.stream, job.clock, stack)
+        assert planner.plan(moved).model.tasks
+        with pytest.raises(ConfigError, match=r"from 'local\.other' to unset"):
+            planner.plan(CONFIG)

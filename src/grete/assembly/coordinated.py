@@ -19,7 +19,7 @@ from grete.checkpoint.latest_offsets import LatestOffsets
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock
 from grete.config.coordinator_config import coordinator_environment
-from grete.config.validate import refused_changes, validate
+from grete.config.validate import validate
 from grete.coordinator import events
 from grete.coordinator.events import (
     ContainerRequested,
@@ -286,9 +286,6 @@ class CoordinatedJob:
         began_s = self._clock.monotonic_s()
         config = self._stream.config()
         try:
-            problems = refused_changes(self._config, config)
-            if problems:
-                raise ConfigError(*problems)
             validate(config)
             plan = self._planner.plan(config)
         except (ConfigError, StreamError, JobError, UnsafeStorage, OSError) as error:

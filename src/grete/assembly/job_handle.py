@@ -18,14 +18,16 @@ from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, copies, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
+from grete.config.changes import refusal
 from grete.config.streams import commit_system
-from grete.config.validate import refused_changes, validate
+from grete.config.validate import validate
 from grete.coordination.base import Coordination, Holder, campaign_patiently
 from grete.coordination.factory import open_coordination
 from grete.errors import ConfigError, HeldByOther, JobError, LogNotFound
 from grete.keyed_log.base import KeyedLog
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
+from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import (
     ConfigChange,
@@ -129,12 +131,16 @@ class JobHandle:
         return self.stream.run_id() or uuid.uuid4().hex
 
     def _check(self, old: Mapping[str, str], new: Mapping[str, str], force: bool) -> None:
-        if not force:
-            problems = refused_changes(old, new)
-            if problems:
-                raise ConfigError(*problems)
-            if old:
-                validate(new)
+        """A set-once key may always go back to what is in force, whoever has changed it since."""
+        in_force = ConfigInForce(self.stream)
+        if force:
+            in_force.force(new)
+            return
+        problems = [refusal(one) for one in in_force.changed_by(new) if old.get(one.key) != one.new]
+        if problems:
+            raise ConfigError(*problems)
+        if old:
+            validate(new)
 
     def history(self) -> list[HistoryRow]:
         """What happened."""

@@ -26,6 +26,7 @@ from grete.coordinator.state import ContainerSpec
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
+from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.input_streams import input_records
 from grete.metadata.locality import LocalityManager
@@ -72,7 +73,8 @@ class Planner:
         """Calculate the model and write down what must be remembered of it, then create what it needs.
 
         Raises:
-            ConfigError: the configuration makes no model that the job could follow; nothing was written.
+            ConfigError: it changes what is set once, or makes no model that the job could follow; then nothing was
+                written.
             StreamError: an input does not exist.
             JobError: Samza's old form of the changelog mapping is there and cannot be read; or an input was deleted
                 and made anew, and nobody has said where to go on in it.
@@ -84,8 +86,12 @@ class Planner:
         ChangelogMapping(self._stream).write(calculated.changelog)
         if worked_out.took_legacy_mapping:
             note_migration(self._stream)
-        records = assignment_records(calculated.model, worked_out.remembered)
-        TaskAssignments(self._stream).write([*records, *input_records(worked_out.uids)])
+        records = [
+            *assignment_records(calculated.model, worked_out.remembered),
+            *input_records(worked_out.uids),
+            *ConfigInForce(self._stream).records(config),
+        ]
+        TaskAssignments(self._stream).write(records)
         failpoint("coordinator.model-persisted")
         self._create_changelogs(config, calculated)
         return Plan(dict(config), calculated.model, worked_out.partitions)
@@ -99,6 +105,9 @@ class Planner:
         self._work_out(config)
 
     def _work_out(self, config: Mapping[str, str]) -> _WorkedOut:
+        refusals = ConfigInForce(self._stream).refusals(config)
+        if refusals:
+            raise ConfigError(*refusals)
         self._open_systems(config)
         partitions = {s: self.systems[s.system].partition_count(s.stream) for s in all_input_streams(config)}
         _check_broadcast(config, partitions)

@@ -17,7 +17,7 @@ from grete.config.development import with_single_copies
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.streams import EMBEDDED_SYSTEM, coordinator_system, system_kind
-from grete.config.validate import refused_changes, validate
+from grete.config.validate import validate
 from grete.coordination.base import Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
 from grete.errors import ConfigError, Fenced, HeldByOther, JobError, LogNotFound
@@ -163,7 +163,7 @@ class Submission:
         """Make the submitted configuration the stream's; returns the run id of the configuration in force.
 
         Raises:
-            ConfigError: the job may not change so, or (`check`) the configuration makes no job model.
+            ConfigError: (`check`) the job may not change so, or the configuration makes no job model.
         """
         submitted, old = self._submitted, stream.config()
         if submitted is None:
@@ -173,10 +173,7 @@ class Submission:
                 )
             validate(old)
             return stream.run_id() or uuid.uuid4().hex
-        problems = refused_changes(old, submitted)
-        if problems:
-            raise ConfigError(*problems)
-        check(submitted)  # what makes no job model is not written
+        check(submitted)  # what makes no job model, or not this job's, is not written
         run_id = uuid.uuid4().hex
         changes = stream.write_config(submitted, run_id=run_id, reason=self._options.reason)
         failpoint("submit.config-written")

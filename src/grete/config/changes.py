@@ -9,7 +9,7 @@ from grete.config import aliases
 from grete.config.key import ChangeClass, Key
 from grete.config.key_tables import coordinator, streams
 from grete.config.keys import find_key
-from grete.config.redact import redact_value
+from grete.config.redact import is_secret_key, redact_value
 from grete.config.stores import changelog_stream, changelog_system, store_names
 from grete.config.streams import EMBEDDED_SYSTEM, system_names
 from grete.errors import ConfigError
@@ -112,7 +112,14 @@ def is_stateful(config: Mapping[str, str]) -> bool:
 def refused_changes(
     old: Mapping[str, str], new: Mapping[str, str], *, stateful: bool | None = None
 ) -> list[str]:
-    """Changes of set-once keys on a stateful job, each with the reason and the way out (S1-23).
+    """Why the job may not change so: each set-once key with the reason and the way out; see `set_once_changes`."""
+    return [refusal(change) for change in set_once_changes(old, new, stateful=stateful)]
+
+
+def set_once_changes(
+    old: Mapping[str, str], new: Mapping[str, str], *, stateful: bool | None = None
+) -> list[Change]:
+    """Changes of set-once keys on a stateful job (S1-23).
 
     `stateful` says whether the job has state; without it, a job with stores in the old configuration has. A whole
     store, system or stream may come and go; the embedded system is always there.
@@ -120,10 +127,27 @@ def refused_changes(
     if not old or not (is_stateful(old) if stateful is None else stateful):
         return []
     return [
-        _refusal(change)
+        change
         for change in diff(old, new)
         if change.change_class is ChangeClass.SET_ONCE and not _is_whole(change.key, old, new)
     ]
+
+
+def set_once_part(config: Mapping[str, str]) -> dict[str, str]:
+    """What `set_once_changes` looks at, of a configuration: the set-once keys, and what their defaults come from.
+
+    Comparing the parts of two configurations finds what comparing the configurations would. No credentials are in it.
+    """
+    return {key: value for key, value in config.items() if _is_compared(key)}
+
+
+def _is_compared(key: str) -> bool:
+    if is_secret_key(key):
+        return False
+    known = find_key(key)
+    if key.startswith(("stores.", "streams.")) or key in ("job.default.system", "job.changelog.system"):
+        return True  # any key of a store or a stream tells that this is there
+    return known is not None and known.change is ChangeClass.SET_ONCE
 
 
 def _is_whole(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> bool:
@@ -134,7 +158,8 @@ def _is_whole(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> bool:
     return not all(any(key.startswith(f"{kind}.{name}.") for key in config) for config in (old, new))
 
 
-def _refusal(change: Change) -> str:
+def refusal(change: Change) -> str:
+    """Why a set-once key cannot change so, and the way out."""
     was, becomes = (
         "unset" if value is None else repr(redact_value(change.key, value))
         for value in (change.old, change.new)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from grete.assembly import coordinated
 from grete.coordinator import job_model
 from grete.grouping import ssp as grouping
+from grete.metadata import config_in_force
 from grete.model.ids import TaskName
-from grete.testing.simulator import coordinator, operators
 from grete.testing.simulator.plants import Plant, Replaced
 
 
@@ -48,8 +47,7 @@ def _keys_move(replaced: Replaced) -> None:
 
 
 def _set_once_accepted(replaced: Replaced) -> None:
-    for module in (coordinated, coordinator, operators):
-        replaced(module, "refused_changes", lambda *configs: [])
+    replaced(config_in_force, "set_once_changes", lambda *configs: [])
 
 
 PLANTS = {

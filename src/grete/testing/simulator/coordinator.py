@@ -15,7 +15,7 @@ from grete.assembly.coordinated import CoordinatedJob, Surroundings, retry_polic
 from grete.assembly.job_handle import job_scope
 from grete.assembly.plan import Plan, Planner
 from grete.assembly.view import View
-from grete.config.validate import refused_changes, validate
+from grete.config.validate import validate
 from grete.coordination.base import Leadership
 from grete.coordination.memory import MemoryCoordination
 from grete.coordinator.board import Directive, Told
@@ -27,6 +27,7 @@ from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import FINAL, ContainerSpec, State
 from grete.errors import ConfigError, HeldByOther, JobError
 from grete.keyed_log.base import Fence
+from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.job_state import JobState, read_state, write_state
@@ -172,7 +173,7 @@ class CoordinatorProgram(Server):
         run_id, config = self.submitted
         if stream.run_id() == run_id:
             return run_id  # the submit died after this; whoever submitted looks before he does it again
-        problems = refused_changes(stream.config(), config)
+        problems = ConfigInForce(stream).refusals(config)
         if problems:
             raise ConfigError(*problems)
         validate(config)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from grete.assembly.job_handle import job_scope
-from grete.config.changes import refused_changes
 from grete.config.validate import check
 from grete.coordination.memory import MemoryCoordination
 from grete.errors import GreteError
 from grete.keyed_log.base import Entry
+from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import ContainerRequest, write_container_request
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
@@ -86,7 +86,7 @@ class Operator:
         """As `grete config set` does: the whole result is checked before anything is written."""
         old = self._stream.config()
         after = {**old, **changes}
-        if not old or refused_changes(old, after) or check(after).errors:
+        if not old or ConfigInForce(self._stream).refusals(after) or check(after).errors:
             return
         with self._world.watch.expecting(after):
             self._stream.change_config(dict(changes), run_id=str(self._stream.run_id()))
