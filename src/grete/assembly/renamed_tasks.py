@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from grete.assembly.replaced_inputs import AskedStarts, Commits
 from grete.config.key_tables.job import SSP_GROUPER
-from grete.config.streams import stream_property
+from grete.config.stream_config import StreamConfig
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
@@ -46,7 +46,7 @@ def renamed_tasks(
         ssp
         for ssp, tasks in sorted(moved.items())
         if not tasks & read.get(ssp, tasks)
-        and not _is_reset(model.config, ssp)
+        and not StreamConfig(model.config, ssp.system_stream).is_reset
         and not asked.cover(ssp, tasks)
     ]
     if lost:
@@ -59,10 +59,6 @@ def _readers(ssps: TaskSsps) -> _Readers:
         for ssp in of_task:
             readers.setdefault(ssp, set()).add(task)
     return readers
-
-
-def _is_reset(config: Mapping[str, str], ssp: SystemStreamPartition) -> bool:
-    return (stream_property(config, ssp.system_stream, "samza.reset.offset") or "").lower() == "true"
 
 
 def _problem(

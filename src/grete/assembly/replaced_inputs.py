@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from grete.checkpoint.task_commit import TaskCommit
-from grete.config.streams import stream_property
+from grete.config.stream_config import StreamConfig
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.input_streams import read_input_uids
 from grete.metadata.startpoints import (
@@ -42,15 +42,15 @@ def replaced_inputs(
         return
     commits = read_commits()
     for one in changed:
-        is_reset = (stream_property(config, one, "samza.reset.offset") or "").lower() == "true"
-        stale = [] if is_reset else list(_without_startpoint(stream, one, commits, now_ms))
+        settings = StreamConfig(config, one)
+        stale = [] if settings.is_reset else list(_without_startpoint(stream, one, commits, now_ms))
         if stale:
             yield (
                 f"{one} was deleted and made anew since this job read it (id {known[one]}, now {uids[one]}), and the "
                 f"job's checkpoints are offsets of the old one: nobody can tell what of the new one they would leave "
                 f"out. Say where to go on, with the job stopped: grete checkpoint rewind --job NAME "
                 f"{' '.join(f'--ssp {ssp}' for ssp in stale[:20])} --to oldest --execute (or --to upcoming), or set "
-                f"streams.{one.stream}.samza.reset.offset=true for one run"
+                f"{settings.key('samza.reset.offset')}=true for one run"
             )
 
 

@@ -25,6 +25,7 @@ from grete.checkpoint.rewind_target import BatchTarget, RewindTarget
 from grete.checkpoint.startpoint_offsets import resolve
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.stores import changelog_stream, store_names
+from grete.config.stream_config import StreamConfig
 from grete.config.streams import commit_system
 from grete.errors import JobError
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -195,7 +196,11 @@ class _Planner:
         offsets = self._offsets(ssp)
         # of an empty partition every default is the upcoming offset; the job says so when it starts, this does not
         is_empty = offsets.oldest is None
-        return int(offsets.upcoming if is_empty else default_start(ssp, offsets, self._config))
+        return int(
+            offsets.upcoming
+            if is_empty
+            else default_start(ssp, offsets, StreamConfig(self._config, ssp.system_stream))
+        )
 
     def _resolved(self, ssp: SystemStreamPartition, startpoint: Startpoint) -> str:
         return resolve(startpoint, ssp, self._offsets(ssp), self._system(ssp.system))

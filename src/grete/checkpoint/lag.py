@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from grete.checkpoint.offset_manager import added_partitions
-from grete.config.streams import all_input_streams, broadcast_inputs, default_offset, task_inputs
+from grete.config.stream_config import StreamConfig
+from grete.config.streams import all_input_streams, broadcast_inputs, task_inputs
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
 from grete.systems.base import PartitionOffsets
@@ -118,7 +119,7 @@ def measure_lag(
     reads counts whole, as it will be read.
     """
     streams = measured_streams(config)
-    defaults = {stream: default_offset(config, stream) for stream in streams}
+    defaults = {stream: StreamConfig(config, stream).offset_default for stream in streams}
     readers = _by_ssp(tasks)
     processed = _by_ssp(checkpoints)
     added = {task: added_partitions(ssps, checkpoints.get(task, {}), config) for task, ssps in tasks.items()}

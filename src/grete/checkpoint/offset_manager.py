@@ -15,6 +15,7 @@ from typing import Protocol
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.key_tables.task import LOST_OFFSETS_POLICY
+from grete.config.stream_config import StreamConfig
 from grete.config.streams import broadcast_inputs
 from grete.errors import ConfigError, OffsetOutOfRange, OffsetsRemoved, StreamError, StreamUnreachable
 from grete.grouping import ssp as grouping
@@ -22,7 +23,6 @@ from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets
 
 _log = logging.getLogger(__name__)
-_DEFAULTS = ("oldest", "newest", "upcoming")
 
 
 class OffsetAdmin(Protocol):
@@ -80,6 +80,7 @@ def starting_offsets(
         StreamUnreachable: nobody answers for a partition of which there is no checkpoint.
     """
     known: dict[SystemStream, Mapping[int, PartitionOffsets | None]] = {}
+    streams: dict[SystemStream, StreamConfig] = {}
     by_task: dict[TaskName, dict[SystemStreamPartition, str]] = {}
     skipped: list[Skipped] = []
     for task, ssps in tasks.items():
@@ -88,10 +89,11 @@ def starting_offsets(
         added = added_partitions(ssps, checkpoint, config)
         for ssp in ssps:
             offsets = _offsets_of(ssp, known, admins)
-            is_reset = _is_reset(ssp.system_stream, config)
+            stream = streams.setdefault(ssp.system_stream, StreamConfig(config, ssp.system_stream))
+            is_reset = stream.is_reset
             last = None if is_reset else checkpoint.get(ssp)
             if last is not None:
-                found = _after(task, ssp, last, offsets, admins[ssp.system], may_skip=may_skip(config))
+                found = _after(task, ssp, last, offsets, admins[ssp.system], stream)
                 by_task[task][ssp] = found.end if isinstance(found, Skipped) else found
                 skipped += [found] if isinstance(found, Skipped) else []
             elif offsets is None:
@@ -102,7 +104,7 @@ def starting_offsets(
             elif ssp in added and not is_reset:
                 by_task[task][ssp] = offsets.upcoming if offsets.oldest is None else offsets.oldest
             else:
-                by_task[task][ssp] = default_start(ssp, offsets, config)
+                by_task[task][ssp] = default_start(ssp, offsets, stream)
     return StartingOffsets(by_task, _smallest(by_task, admins), tuple(skipped))
 
 
@@ -142,20 +144,6 @@ def _offsets_of(
     return known[stream][ssp.partition]
 
 
-def _setting(stream: SystemStream, config: Mapping[str, str], name: str) -> tuple[str, str] | None:
-    """(key, value) of a stream's setting in Samza's two spellings."""
-    keys = (
-        f"streams.{stream.stream}.samza.{name}",
-        f"systems.{stream.system}.streams.{stream.stream}.samza.{name}",
-    )
-    return next(((key, config[key]) for key in keys if key in config), None)
-
-
-def _is_reset(stream: SystemStream, config: Mapping[str, str]) -> bool:
-    found = _setting(stream, config, "reset.offset")
-    return found is not None and found[1].strip().lower() == "true"
-
-
 def added_partitions(
     ssps: Iterable[SystemStreamPartition],
     checkpoint: Mapping[SystemStreamPartition, str],
@@ -177,23 +165,13 @@ def added_partitions(
     return new.difference(broadcast_inputs(config)) if new else new
 
 
-def default_start(ssp: SystemStreamPartition, offsets: PartitionOffsets, config: Mapping[str, str]) -> str:
+def default_start(ssp: SystemStreamPartition, offsets: PartitionOffsets, stream: StreamConfig) -> str:
     """Where an SSP without checkpoint starts, falling back to upcoming with a warning when it is empty (S2-90).
 
     Raises:
         ConfigError: the default is none of oldest, newest, upcoming.
     """
-    stream = ssp.system_stream
-    system_keys = (
-        f"systems.{ssp.system}.samza.offset.default",
-        f"systems.{ssp.system}.default.stream.samza.offset.default",
-    )
-    found = _setting(stream, config, "offset.default") or next(
-        ((key, config[key]) for key in system_keys if key in config), ("", "upcoming")
-    )
-    wanted = found[1].strip().lower()
-    if wanted not in _DEFAULTS:
-        raise ConfigError(f"{found[0]}={found[1]!r}: an offset default is one of {', '.join(_DEFAULTS)}")
+    wanted = stream.offset_default
     offset = {"oldest": offsets.oldest, "newest": offsets.newest, "upcoming": offsets.upcoming}[wanted]
     if offset is None:
         _log.warning("%s has no %s offset since it is empty; starting at %s", ssp, wanted, offsets.upcoming)
@@ -207,8 +185,7 @@ def _after(
     last: str,
     offsets: PartitionOffsets | None,
     admin: OffsetAdmin,
-    *,
-    may_skip: bool,
+    stream: StreamConfig,
 ) -> str | Skipped:
     next_offset = admin.offsets_after({ssp: last})[ssp]
     if offsets is None:
@@ -220,11 +197,11 @@ def _after(
             admin,
             f"task {task!r} has processed {ssp} up to offset {last}",
             f"To go on without what is lost: grete checkpoint rewind --task {task!r} --ssp {ssp} --to oldest "
-            f"--execute, or set streams.{ssp.stream}.samza.reset.offset=true for one run, or "
+            f"--execute, or set {stream.key('samza.reset.offset')}=true for one run, or "
             f"{LOST_OFFSETS_POLICY.name}=skip for every time",
         )
     except OffsetsRemoved:
-        if not may_skip:
+        if not may_skip(stream.config):
             raise
         return Skipped(task, ssp, next_offset, _oldest(offsets))
     return next_offset

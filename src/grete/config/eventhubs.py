@@ -18,6 +18,7 @@ from grete.config.streams import (
     all_input_streams,
     coordinator_system,
     physical_name,
+    stream_id_of,
     stream_ids,
     stream_system,
     system_names,
@@ -91,19 +92,9 @@ def _host(config: Mapping[str, str], system: str, stream: str) -> str | None:
     return namespace if "." in namespace else f"{namespace}{_CLOUD}"
 
 
-def _stream_id(config: Mapping[str, str], system: str, stream: str) -> str | None:
-    """The id whose physical name the stream has."""
-    named = (
-        id_
-        for id_ in stream_ids(config)
-        if stream_system(config, id_) == system and physical_name(config, id_) == stream
-    )
-    return next(named, None)
-
-
 def _key(config: Mapping[str, str], system: str, stream: str, name: str) -> str:
     """The key that says it: of the stream's id, else of the stream itself (EventHubConfig's order)."""
-    own = name % (_stream_id(config, system, stream) or stream)
+    own = name % (stream_id_of(config, SystemStream(system, stream)) or stream)
     return own if own in config else name % stream if name % stream in config else own
 
 
@@ -211,7 +202,10 @@ def _inputs(config: Mapping[str, str]) -> list[SystemStream]:
 
 
 def _stream_problems(config: Mapping[str, str], system: str, stream: str) -> Iterator[str]:
-    id_ = _stream_id(config, system, stream) or stream
+    try:
+        id_ = stream_id_of(config, SystemStream(system, stream)) or stream
+    except ConfigError:
+        return  # several ids are mapped to it: said elsewhere
     if not _client(config, system, "bootstrap.servers") and _host(config, system, stream) is None:
         yield f"Missing {keys.NAMESPACE.name % id_}: the Event Hubs namespace of {system}.{stream}"
     if _client(config, system, "sasl.jaas.config"):

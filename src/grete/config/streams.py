@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grete.config import aliases, java_values
-from grete.config.key_tables.streams import STREAM_OFFSET
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition
 
@@ -123,56 +122,28 @@ def stream_ids(config: Mapping[str, str]) -> list[str]:
 
 
 def stream_id_of(config: Mapping[str, str], stream: SystemStream) -> str | None:
-    """The id that is mapped to a stream, None when none is.
+    """The id whose keys speak of a stream, None when there is none.
+
+    It is the one that is mapped to the stream's system and name, as in Samza; else one of the name without a system,
+    which Samza would overlook. A name with dots, which no id has, is its own id.
 
     Raises:
         ConfigError: several ids are mapped to it.
     """
-    found = [
-        stream_id
-        for stream_id in stream_ids(config)
-        if stream_system(config, stream_id) == stream.system
-        and physical_name(config, stream_id) == stream.stream
-    ]
+    named = [id_ for id_ in stream_ids(config) if physical_name(config, id_) == stream.stream]
+    found = [id_ for id_ in named if stream_system(config, id_) == stream.system]
+    found = found or [id_ for id_ in named if stream_system(config, id_) is None]
     if len(found) > 1:
         raise ConfigError(f"streams {', '.join(found)} are all mapped to {stream}; keep one of them")
-    return found[0] if found else None
+    if found:
+        return found[0]
+    return stream.stream if "." in stream.stream and may_be_id(config, stream) else None
 
 
-def stream_property(config: Mapping[str, str], stream: SystemStream, name: str) -> str | None:
-    """A property such as `samza.key.serde`: the stream id's, else the stream's, else its system's default.
-
-    A stream that no id is mapped to is also found under its own name, so that `streams.<name>.…` works without
-    `streams.<name>.samza.system`; Samza wants the system there or in `job.default.system`.
-    """
-    stream_id = stream_id_of(config, stream)
-    if stream_id is None and stream_system(config, stream.stream) in (None, stream.system):
-        stream_id = stream.stream
-    scopes = [] if stream_id is None else [f"streams.{stream_id}."]
-    scopes += [
-        f"systems.{stream.system}.streams.{stream.stream}.",
-        f"systems.{stream.system}.default.stream.",
-    ]
-    return next((config[scope + name] for scope in scopes if scope + name in config), None)
-
-
-def default_offset(config: Mapping[str, str], stream: SystemStream) -> str:
-    """Where to start without a checkpoint: the stream's default, else its system's, else upcoming (S2-89).
-
-    Returns `oldest`, `newest` or `upcoming`, however it is capitalised in the configuration.
-
-    Raises:
-        ConfigError: another word.
-    """
-    value = stream_property(config, stream, "samza.offset.default")
-    if value is None or not value.strip():
-        value = config.get(f"systems.{stream.system}.samza.offset.default", "")
-    if not value.strip():
-        return "upcoming"
-    try:
-        return STREAM_OFFSET.type.read(value)
-    except ValueError as error:
-        raise ConfigError(f"the default offset {value!r} of {stream} is wrong: {error}") from error
+def may_be_id(config: Mapping[str, str], stream: SystemStream) -> bool:
+    """Whether keys with the stream's own name as the id would speak of it, and of no other stream."""
+    is_its_system = stream_system(config, stream.stream) in (None, stream.system)
+    return is_its_system and physical_name(config, stream.stream) == stream.stream
 
 
 def task_inputs(config: Mapping[str, str]) -> list[SystemStream]:

@@ -28,13 +28,14 @@ from grete.config.streams import (
     EMBEDDED_SYSTEM,
     broadcast_inputs,
     coordinator_system,
+    stream_id_of,
     stream_ids,
     system_names,
 )
 from grete.config.telling import telling_problems
 from grete.config.warnings import warnings_of
 from grete.errors import ConfigError, WireError
-from grete.model.ids import JobId
+from grete.model.ids import JobId, SystemStream
 from grete.registry import known_plugins
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -194,6 +195,7 @@ def _systems(config: Mapping[str, str]) -> Iterator[str]:
     ):
         if config.get(key):
             yield from _system(config, key, config[key])
+    yield from _ids_of_streams(config)
     for stream in stream_ids(config):
         key = f"streams.{stream}.samza.system"
         if config.get(key):
@@ -202,6 +204,20 @@ def _systems(config: Mapping[str, str]) -> Iterator[str]:
         coordinator_system(config)
     except ConfigError as error:
         yield str(error)
+
+
+def _ids_of_streams(config: Mapping[str, str]) -> Iterator[str]:
+    """Streams that the job reads or writes and that several ids are mapped to."""
+    named = (
+        name
+        for key in ("task.inputs", "task.outputs")
+        for name in java_values.split_commas(config.get(key, ""))
+    )
+    for name in sorted({name for name in named if "." in name}):
+        try:
+            stream_id_of(config, SystemStream.parse(name))
+        except ConfigError as error:
+            yield str(error)
 
 
 def _stores(config: Mapping[str, str]) -> Iterator[str]:

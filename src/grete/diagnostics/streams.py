@@ -11,7 +11,8 @@ from grete.config.key_tables import job as job_keys
 from grete.config.key_tables import task as task_keys
 from grete.config.redact import Redactor, is_secret_key
 from grete.config.secrets import references, resolve_secrets
-from grete.config.streams import stream_property, system_kind
+from grete.config.stream_config import StreamConfig
+from grete.config.streams import system_kind
 from grete.diagnostics.background_writer import Sink
 from grete.errors import ConfigError, MissingExtra
 from grete.model.ids import JobId, SystemStream
@@ -92,17 +93,14 @@ def telling_of(config: Mapping[str, str], job: JobId, container: str, home: Path
 
 def _target(config: Mapping[str, str], stream: SystemStream, home: Path, *, partitions: int = 1) -> Target:
     directory = config.get(f"systems.{stream.system}.path", str(home / "local"))
-    retention = stream_property(config, stream, "retention.ms") or str(RETENTION_MS)
+    said = StreamConfig(config, stream)
+    for_ever = -1 if said.retention_ms is None else said.retention_ms
+    retention = RETENTION_MS if said.find("retention.ms") is None else for_ever
     kafka = None
     if system_kind(config, stream.system) == "kafka":
         said_of_it = (f"systems.{stream.system}.", "streams.")
         kafka = {key: value for key, value in config.items() if key.startswith(said_of_it)}
-    try:
-        return Target(directory, stream, partitions, int(retention), kafka)
-    except ValueError as error:
-        raise ConfigError(
-            f"retention.ms of {stream} is {retention!r}; write milliseconds, -1 for ever"
-        ) from error
+    return Target(directory, stream, partitions, retention, kafka)
 
 
 def open_sink(target: Target, clock: Clock | None = None) -> Sink:

@@ -16,7 +16,8 @@ from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock
 from grete.config.completed import is_kafka
 from grete.config.stores import changelog_stream, store_names
-from grete.config.streams import all_input_streams, coordinator_system, default_offset
+from grete.config.stream_config import StreamConfig
+from grete.config.streams import all_input_streams, coordinator_system
 from grete.coordinator.job_model import Calculated, Remembered, calculate
 from grete.errors import ConfigError, WireError
 from grete.grouping.ssp import grouper_name
@@ -208,7 +209,9 @@ def _start(
     config: Mapping[str, str], task: TaskName, ssp: SystemStreamPartition, offset: str | None, ends: Ends
 ) -> Notes:
     if offset is None:
-        says = f"no checkpoint: {task} starts there at {default_offset(config, ssp.system_stream)}"
+        says = (
+            f"no checkpoint: {task} starts there at {StreamConfig(config, ssp.system_stream).offset_default}"
+        )
         yield Note(Section.CHECKPOINTS, str(ssp), Outcome.AS_IS, says)
         return
     end = ends[ssp.system_stream][ssp.partition]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from grete.api import Serde
 from grete.config import aliases
-from grete.config.streams import stream_property
+from grete.config.stream_config import StreamConfig
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes.avro import AvroSerde
@@ -67,19 +67,16 @@ def _load_class(path: str, name: str, config: Mapping[str, str]) -> Serde:
     return made
 
 
-def _named(stream: SystemStream, config: Mapping[str, str], what: str) -> Serde:
-    own = stream_property(config, stream, f"samza.{what}.serde")
-    key = f"systems.{stream.system}.samza.{what}.serde"
-    name = own if own is not None else config.get(key)
-    if name is None:
-        return BytesSerde()
-    used_by = key if own is None else f"samza.{what}.serde of {stream}"
-    return load_serde(name, config, used_by=used_by)
-
-
 def stream_serdes(stream: SystemStream, config: Mapping[str, str]) -> StreamSerdes:
     """Serdes of a stream: its own settings before its system's; bytes when nothing is said."""
-    return StreamSerdes(key=_named(stream, config, "key"), message=_named(stream, config, "msg"))
+    settings = StreamConfig(config, stream)
+    return StreamSerdes(
+        key=_serde(settings.key_serde, config, stream), message=_serde(settings.msg_serde, config, stream)
+    )
+
+
+def _serde(said: tuple[str, str] | None, config: Mapping[str, str], stream: SystemStream) -> Serde:
+    return BytesSerde() if said is None else load_serde(said[1], config, used_by=f"{said[0]} of {stream}")
 
 
 def store_serdes(store: str, config: Mapping[str, str]) -> StreamSerdes:

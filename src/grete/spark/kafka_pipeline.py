@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from grete.checkpoint.output_commits import LineageCommits, OutputCommits
 from grete.config.key_tables import streams
+from grete.config.stream_config import StreamConfig
 from grete.config.streams import system_kind
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition
@@ -35,7 +36,11 @@ def read(spark: SparkSession, assignment: Assignment, lineage: LineageInfo) -> D
     """
     config = assignment.config
     refuse_bootstrap(
-        {str(ssp.system_stream) for ssp in assignment.ssps if setup.is_bootstrap(ssp.system_stream, config)}
+        {
+            str(ssp.system_stream)
+            for ssp in assignment.ssps
+            if StreamConfig(config, ssp.system_stream).is_bootstrap
+        }
     )
     starting = {SystemStreamPartition.parse(ssp): offset for ssp, offset in lineage.starting_offsets.items()}
     headers = config.get(streams.PIPELINE_HEADERS.named(lineage.system), "false").lower() == "true"

@@ -15,7 +15,8 @@ from grete.clock import Clock
 from grete.config.commits import commit_groups
 from grete.config.eventhubs import keys_of_system, name_within
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
-from grete.config.streams import EMBEDDED_SYSTEM, broadcast_inputs, stream_property, system_kind
+from grete.config.stream_config import StreamConfig
+from grete.config.streams import EMBEDDED_SYSTEM, broadcast_inputs, system_kind
 from grete.diagnostics.streams import container_name, telling_of
 from grete.errors import ConfigError, StreamError, StreamNotFound
 from grete.grouping import ssp as grouping
@@ -117,7 +118,7 @@ def create_outputs(assignment: Assignment, system: System) -> None:
     largest = max((ssp.partition + 1 for ssp in assignment.ssps), default=1)
     for name in _declared_outputs(assignment.config):
         stream = SystemStream.parse(name)
-        partitions = int(assignment.config.get(f"streams.{stream.stream}.samza.partitions", largest))
+        partitions = StreamConfig(assignment.config, stream).partitions or largest
         known_as = name_within(assignment.config, single_system(assignment), stream) or stream.stream
         try:
             system.partition_count(known_as)
@@ -206,17 +207,12 @@ def housekeeper(assignment: Assignment, system: LocalSystem, clock: Clock) -> Ho
     others = [
         StreamPolicy(
             stream,
-            retention_ms=_limit(config, SystemStream(name, stream), "retention.ms"),
-            retention_bytes=_limit(config, SystemStream(name, stream), "retention.bytes"),
+            retention_ms=StreamConfig(config, SystemStream(name, stream)).retention_ms,
+            retention_bytes=StreamConfig(config, SystemStream(name, stream)).retention_bytes,
         )
         for stream in sorted(read | written)
     ]
     return Housekeeper(system, [*changelogs, *others], [assignment.fence], clock)
-
-
-def _limit(config: Mapping[str, str], stream: SystemStream, name: str) -> int | None:
-    text = stream_property(config, stream, name)
-    return None if text is None or int(text) < 0 else int(text)
 
 
 def stores(assignment: Assignment, system: System) -> tuple[StoreSpec, ...]:
@@ -274,7 +270,7 @@ def source_options(
         max_records=max_records(config),
         tick_ms=max(0, window_ms) if by_task else 0,
         bootstrap=tuple(
-            sorted({str(s.system_stream) for s in ssps if is_bootstrap(s.system_stream, config)})
+            sorted({str(s.system_stream) for s in ssps if StreamConfig(config, s.system_stream).is_bootstrap})
         ),
         later=_later(assignment) if by_task and commits_there else {},
     )
@@ -302,12 +298,3 @@ def _later(assignment: Assignment) -> dict[str, list[str]]:
 def max_records(config: Mapping[str, str]) -> int:
     """Most input records of a batch."""
     return int(config.get("task.max.records.per.batch", "200000"))
-
-
-def is_bootstrap(stream: SystemStream, config: Mapping[str, str]) -> bool:
-    """Whether a stream is read to its end before the others."""
-    keys = (
-        f"streams.{stream.stream}.samza.bootstrap",
-        f"systems.{stream.system}.streams.{stream.stream}.samza.bootstrap",
-    )
-    return any(config.get(key, "").lower() == "true" for key in keys)

@@ -16,7 +16,7 @@ from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, Resou
 from grete.clock import Clock
 from grete.config.numbers import at_least_one
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
-from grete.config.streams import stream_property
+from grete.config.stream_config import StreamConfig
 from grete.errors import StreamError, StreamNotFound, StreamUnreachable
 from grete.keyed_log.kafka_client import KafkaConnection, describe, done, is_temporary, reason_of
 from grete.model.ids import JobId, SystemStream
@@ -67,13 +67,13 @@ class StreamSettings:
         store = self._store_behind(spec.stream)
         if store is not None:
             return self._changelog(store)
-        stream = SystemStream(self._system, spec.stream)
-        found = {name: stream_property(self._config, stream, name) for name in _TOPIC_SETTINGS}
+        stream = StreamConfig(self._config, SystemStream(self._system, spec.stream))
+        found = {name: stream.text(name) for name in _TOPIC_SETTINGS}
         config = {name: value for name, value in found.items() if value is not None}
         if spec.compacted:
             config["cleanup.policy"] = "compact"
         key = f"systems.{self._system}.default.stream.replication.factor"
-        copies = stream_property(self._config, stream, "replication.factor")
+        copies = stream.text("replication.factor")
         return TopicSettings(at_least_one(key, copies or "3"), key, config)
 
     def may_be_deleted_by_age(self, stream: str) -> bool:

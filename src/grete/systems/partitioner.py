@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from grete.api import Serde
-from grete.config.streams import stream_property
-from grete.errors import ConfigError
+from grete.config.stream_config import StreamConfig
 from grete.model.ids import SystemStream
 from grete.serdes import stream_serdes
 from grete.serdes.builtin import IntegerSerde, LongSerde, StringSerde
@@ -77,9 +76,6 @@ def _long_hash(key: bytes) -> int:
     return int.from_bytes(((number ^ number >> 32) & _MASK).to_bytes(4, "big"), "big", signed=True)
 
 
-PARTITIONERS = ("samza", "kafka")
-
-
 def kafka_partitioner(config: Mapping[str, str], stream: SystemStream) -> Partitioner:
     """What chooses the partitions of an output on Kafka: `samza.partitioner` of the stream, else of its system.
 
@@ -88,9 +84,9 @@ def kafka_partitioner(config: Mapping[str, str], stream: SystemStream) -> Partit
     Raises:
         ConfigError: another name.
     """
-    name = stream_property(config, stream, "samza.partitioner") or PARTITIONERS[0]
-    if name not in PARTITIONERS:
-        raise ConfigError(
-            f"samza.partitioner of {stream} is {name!r}; it is one of {', '.join(PARTITIONERS)}"
-        )
-    return partition_of if name == "kafka" else samza_partition_of(stream_serdes(stream, config).key)
+    settings = StreamConfig(config, stream)
+    return (
+        partition_of
+        if settings.partitioner == "kafka"
+        else samza_partition_of(stream_serdes(stream, config).key)
+    )

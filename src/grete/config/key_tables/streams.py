@@ -102,7 +102,7 @@ STREAM_RESET = Key(
     "false",
     _QUERY,
     "Whether to ignore the stream's checkpoint at every start.",
-    spellings=(f"{_LEGACY}.samza.reset.offset",),
+    spellings=(f"{_LEGACY}.samza.reset.offset", f"{_DEFAULTS}.samza.reset.offset"),
 )
 STREAM_BOOTSTRAP = Key(
     "streams.%s.samza.bootstrap",
@@ -110,7 +110,7 @@ STREAM_BOOTSTRAP = Key(
     "false",
     _QUERY,
     "Whether to read this stream to its end before the others.",
-    spellings=(f"{_LEGACY}.samza.bootstrap",),
+    spellings=(f"{_LEGACY}.samza.bootstrap", f"{_DEFAULTS}.samza.bootstrap"),
 )
 STREAM_KEY_SERDE = Key(
     "streams.%s.samza.key.serde",
@@ -128,7 +128,7 @@ STREAM_PARTITIONER = Key(
     _QUERY,
     "What chooses the partition of a key that a task sends to Kafka: Samza's `hashCode` of strings, integers and "
     "longs, or Kafka's own murmur2. Keys of other kinds always go by murmur2.",
-    spellings=(f"{_LEGACY}.samza.partitioner",),
+    spellings=(f"{_LEGACY}.samza.partitioner", f"{_DEFAULTS}.samza.partitioner"),
 )
 STREAM_MSG_SERDE = Key(
     "streams.%s.samza.msg.serde",
@@ -145,6 +145,7 @@ STREAM_PARTITIONS = Key(
     None,
     _QUERY,
     "Partitions of an output stream that is created.",
+    spellings=(f"{_LEGACY}.samza.partitions", f"{_DEFAULTS}.samza.partitions"),
     default_doc="the most that an input has",
 )
 STREAM_PRIORITY = Key(
@@ -162,7 +163,7 @@ STREAM_RETENTION_MS = Key(
     "-1",
     _CONTAINER,
     "How long the embedded system keeps records of the stream; -1 for ever. Whoever reads slower loses them.",
-    spellings=(f"{_LEGACY}.retention.ms",),
+    spellings=(f"{_LEGACY}.retention.ms", f"{_DEFAULTS}.retention.ms"),
 )
 STREAM_RETENTION_BYTES = Key(
     "streams.%s.retention.bytes",
@@ -170,7 +171,7 @@ STREAM_RETENTION_BYTES = Key(
     "-1",
     _CONTAINER,
     "How much the embedded system keeps of each partition; -1 everything.",
-    spellings=(f"{_LEGACY}.retention.bytes",),
+    spellings=(f"{_LEGACY}.retention.bytes", f"{_DEFAULTS}.retention.bytes"),
 )
 STREAM_OTHER = Key(
     "streams.%s.%s", TEXT, None, _QUERY, "Properties of the stream in its system.", is_open=True
