@@ -330,6 +330,8 @@ def test_records_nobody_understands_do_not_keep_a_job_from_starting(job: Job) ->
         ]
         garbage += [b'[1,"set-config","deep"]', b'[1,"set-config","nan"]', b'["1","set-config","old"]']
         values = [b"x"] * 7 + [b"[" * 100_000, b'{"values":{"value":NaN}}', b'{"values":{"value":"\\ud800"}}']
+        garbage += [b'[1,"set-config","key\\ud800"]', b'[1,"grete-input-stream","nodot"]']
+        values += [b'{"values":{"value":"1"}}', b'{"values":{"uid":"1"}}']
         handle.coordinator_log.append([Entry(k, v) for k, v in zip(garbage, values, strict=True)])
     assert job.run("job:job") == (0, "")
     with open_job(JobId("job")) as handle:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +36,7 @@ from grete.metadata.coordinator_stream import (
     config_generations,
     stream_name,
 )
+from grete.metadata.examine import examined
 from grete.metadata.history import History, HistoryRow
 from grete.metadata.job_index import where_submitted
 from grete.metadata.job_state import (
@@ -48,6 +49,7 @@ from grete.metadata.job_state import (
 )
 from grete.metadata.launches import LaunchRecord, read_launches
 from grete.metadata.locality import LocalityManager
+from grete.metadata.quarantine import Quarantined
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
 from grete.systems.base import System
@@ -145,6 +147,16 @@ class JobHandle:
     def history(self) -> list[HistoryRow]:
         """What happened."""
         return History(self.stream).rows()
+
+    def quarantined(self) -> list[Quarantined]:
+        """The records of the coordinator stream that are not understood, by offset."""
+        return examined(self.stream)
+
+    def remove_quarantined(self, offsets: Collection[int], *, reason: str) -> None:
+        """Delete records that are not understood, and say so in the history."""
+        self.stream.remove_quarantined(offsets)
+        where = ",".join(map(str, offsets))
+        History(self.stream).append("records-removed", offsets=where[:2000], reason=reason)
 
     def state(self) -> JobState | None:
         """The recorded state; `running` of a job that nobody leads means that its coordinator died."""

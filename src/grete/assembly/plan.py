@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.input_streams import input_records
 from grete.metadata.locality import LocalityManager
-from grete.model.ids import ContainerId, JobId, SystemStream
+from grete.model.ids import ContainerId, JobId, SystemStream, TaskName
 from grete.model.job import ContainerModel, JobModel, TaskMode
 from grete.systems.base import StreamSpec, System
 from grete.systems.factory import open_system
@@ -130,6 +130,9 @@ class Planner:
             LocalityManager(self._stream).read_locality(),
         )
         calculated = calculate(config, partitions, remembered)
+        problems = list(_lost_partitions(mapping.unreadable(), calculated))
+        if problems:
+            raise JobError("\n".join(problems))
         problems = list(
             renamed_tasks(
                 self._stream,
@@ -200,6 +203,16 @@ def _warn_of_tasks_that_end(config: Mapping[str, str], model: JobModel, remember
             "changelog partitions stay as they are",
             len(gone),
             ", ".join(gone[:20]),
+        )
+
+
+def _lost_partitions(unreadable: Mapping[TaskName, str], calculated: Calculated) -> Iterator[str]:
+    """A problem for each task of the model that nobody can tell the changelog partition of: it may have state."""
+    for task in sorted(set(unreadable) & set(calculated.model.tasks)):
+        yield (
+            f"the set-changelog record of task {task!r} says partition {unreadable[task][:100]!r}: nobody can tell "
+            f"where the task's state is. Write its number again, or let it begin without state: grete stream "
+            f"quarantine --job NAME --remove OFFSET --execute"
         )
 
 

@@ -31,6 +31,7 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.input_streams import read_input_uids
 from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
+from grete.metadata.quarantine import SHOWN
 from grete.metadata.startpoint_hand_over import AppliedTimes, StartpointHandOver
 from grete.model.ids import ContainerId, JobId, TaskName
 from grete.model.job import ContainerModel, JobModel
@@ -215,7 +216,8 @@ class View:
             "problem": self.problem,
             "metrics": {name: getattr(self._metrics, name) for name in MetadataMetrics.__slots__},
             "containers": self.progress(),
-            "quarantined": [f"offset {q.offset}: {q.reason}" for q in self._stream.quarantined],
+            "quarantined": [str(one) for one in self._stream.quarantined[:SHOWN]],
+            "quarantined_count": self._stream.quarantined_count(),
             "monitor_problems": {} if self.monitors is None else dict(self.monitors.problems),
         }
 
@@ -266,7 +268,7 @@ class View:
             heard=self._heartbeats.heard(),
             now_s=self._clock.monotonic_s(),
             lag=self._known_lag(),
-            quarantined=len(self._stream.quarantined),
+            quarantined=self._stream.quarantined_count(),
             monitors=self.monitors,
             events=[row.event for row in History(self._stream).rows()],
         )

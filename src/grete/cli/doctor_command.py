@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from grete.cli.doctor_checks import MACHINE, Finding, job_findings
 from grete.cli.options import add_job_options, given_config, opened_job
-from grete.cli.output import print_json
+from grete.cli.output import cell, print_json
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +24,7 @@ def run(options: argparse.Namespace) -> int:
     )  # findings say what clients would say as well
     findings = [check() for check in MACHINE]
     if options.config or options.job:
+        findings += _stream_findings(options)
         findings += job_findings(_config(options))
     if options.output == "json":
         print_json([asdict(finding) for finding in findings])
@@ -41,8 +42,21 @@ def _config(options: argparse.Namespace) -> dict[str, str]:
         return handle.config()
 
 
+def _stream_findings(options: argparse.Namespace) -> list[Finding]:
+    """A job that has a coordinator stream: is there anything in it that nobody understands?"""
+    if options.config:
+        return []
+    with opened_job(options) as handle:
+        found = handle.quarantined()
+        way_out = f"grete stream quarantine --job {handle.job.shown} --remove-all --execute"
+    text = f"{len(found)} records are not understood"
+    if found:
+        text += f", the first at {found[0]}"
+    return [Finding("coordinator stream", not found, text, way_out)]
+
+
 def _print(findings: list[Finding]) -> None:
     for finding in findings:
-        print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.check}: {finding.found}")
+        print(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.check}: {cell(finding.found)}")
         if not finding.ok:
-            print(f"      {finding.way_out}")
+            print(f"      {cell(finding.way_out)}")

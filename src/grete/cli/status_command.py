@@ -6,8 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import add_job_options, opened_job
-from grete.cli.output import print_json, print_table
+from grete.cli.output import cell, print_json, print_table
 from grete.clock import SystemClock
+from grete.metadata.quarantine import SHOWN
 
 if TYPE_CHECKING:
     from grete.assembly import JobHandle
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from grete.metadata.job_state import JobState
 
 _MOST_BEHIND = 20
+_MOST_QUARANTINED = 5
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
         print_table(headings, [[row[column] for column in columns] for row in rows])
         if options.job or options.config:
             _print_lag(rows[0]["lag"])
+            _print_quarantined(rows[0]["quarantined"], rows[0]["quarantined_count"])
     else:
         print(f"no jobs in {grete_home()}")
     return 0
@@ -51,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 def _row(handle: JobHandle) -> dict[str, Any]:
     state, holder = _standing(handle)
     running, silent_s = holder is not None, _silent_s(handle, holder)
-    lag = handle.lag().document()
+    lag, quarantined = handle.lag().document(), handle.quarantined()
     recorded = "never ran" if state is None else state.state
     if recorded == "running" and not running:
         recorded = "died"  # its coordinator ended without writing a terminal state
@@ -68,7 +71,8 @@ def _row(handle: JobHandle) -> dict[str, Any]:
         "run_id": None if state is None else state.run_id,
         "epoch": None if state is None else state.epoch,
         "hosts": handle.localities(),
-        "quarantined": [f"offset {q.offset}: {q.reason}" for q in handle.stream.quarantined],
+        "quarantined": [str(one) for one in quarantined[:SHOWN]],
+        "quarantined_count": len(quarantined),
         "message": "" if state is None else state.message,
     }
 
@@ -94,6 +98,15 @@ def _standing(handle: JobHandle) -> tuple[JobState | None, Holder | None]:
         return state, holder
     again = handle.state()  # the end is recorded before the leadership is released
     return (state, None) if again == state else (again, handle.holder())
+
+
+def _print_quarantined(records: list[str], count: int) -> None:
+    if count:
+        print(
+            f"\n{count} records of the coordinator stream are not understood; grete stream quarantine removes them"
+        )
+        for record in records[:_MOST_QUARANTINED]:
+            print(f"  {cell(record)}")
 
 
 def _print_lag(lag: dict[str, Any]) -> None:

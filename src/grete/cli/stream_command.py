@@ -1,10 +1,10 @@
-"""`grete stream write|dump|tail|append|create|grow|list`."""
+"""`grete stream write|dump|tail|append|create|grow|quarantine|list`."""
 
 from __future__ import annotations
 
 import argparse
 
-from grete.cli import stream_append, stream_dump, stream_grow
+from grete.cli import stream_append, stream_dump, stream_grow, stream_quarantine
 from grete.cli.config_change import add_change_options, change_config, print_changes
 from grete.cli.options import add_job_options, count, opened_job
 from grete.cli.output import print_json, print_table
@@ -30,6 +30,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_job_options(create)
     create.set_defaults(run=_create)
     stream_grow.declare(actions.add_parser("grow", help="add partitions to a stream"))
+    quarantine = actions.add_parser(
+        "quarantine", help="records of a coordinator stream that nobody understands"
+    )
+    stream_quarantine.declare(quarantine)
     list_ = actions.add_parser("list", help="the streams of a system")
     list_.add_argument("system", nargs="?", default=EMBEDDED)
     add_job_options(list_)

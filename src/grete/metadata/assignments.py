@@ -10,8 +10,10 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PARTITION
+from grete.systems.base import MOST_PARTITIONS
 from grete.wire import java_json
 
+_DIGITS = 18
 Record = tuple[str, str, Mapping[str, str] | None]
 """(message type, key, values); None deletes."""
 
@@ -23,9 +25,19 @@ class ChangelogMapping:
         self._stream = stream
 
     def read(self) -> dict[TaskName, int]:
-        """The mapping; an entry whose partition is no number is left out."""
+        """The mapping, without the entries that are `unreadable`."""
         values = self._stream.values(SET_CHANGELOG)
-        return {TaskName(task): int(value) for task, value in values.items() if value.isdigit()}
+        return {TaskName(task): int(value) for task, value in values.items() if _is_partition(value)}
+
+    def unreadable(self) -> dict[TaskName, str]:
+        """What stands in place of a partition's number, or a number that no stream has; they are quarantined."""
+        values = self._stream.values(SET_CHANGELOG)
+        found = {TaskName(task): value for task, value in values.items() if not _is_partition(value)}
+        for task, value in found.items():
+            self._stream.set_aside(
+                SET_CHANGELOG, task, f"a partition is 0 to {MOST_PARTITIONS - 1}, got {value[:100]!r}"
+            )
+        return found
 
     def write(self, mapping: Mapping[TaskName, int]) -> None:
         """Write what is new or different, atomically."""
@@ -36,6 +48,10 @@ class ChangelogMapping:
         if changed:
             self._stream.put(SET_CHANGELOG, changed)
             failpoint("model.mapping-written")
+
+
+def _is_partition(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) < MOST_PARTITIONS
 
 
 class TaskAssignments:

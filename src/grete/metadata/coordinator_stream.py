@@ -1,7 +1,7 @@
 """The coordinator stream: config and job state of one job, over a keyed log.
 
 What is kept in memory is the last raw value of each live key, so replay is bounded by live keys and never by the
-log's length. Records that are not understood are counted and kept aside with their offset; they never stop a job.
+log's length. Records that are not understood are set aside with their offset; they never stop a job.
 
 A config generation is one atomic append: every changed set-config, a tombstone per vanished key, and a
 `grete-config-generation` record that says who wrote it, when, where from and why. So no reader ever sees a mix of
@@ -14,31 +14,26 @@ import getpass
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from grete.clock import Clock
 from grete.errors import WireError
 from grete.keyed_log.base import Entry, Fence, KeyedLog
+from grete.metadata.quarantine import Quarantine, Quarantined
 from grete.model.ids import JobId
 from grete.model.messages import SET_CONFIG, VALUE_FIELDS, CoordinatorMessage, Origin
 from grete.wire import coordinator_message as codec
 
 GENERATION = "grete-config-generation"
 _KNOWN_VERSIONS = (1,)
+_OFFSET_BYTES = 8
+"""A live value is kept behind its offset: 8 bytes a record, where a tuple with a number takes 88."""
 
 
 def stream_name(job: JobId) -> str:
     """Samza's name for a job's coordinator stream (S1-5): `_` becomes `-` inside name and id."""
     return f"__samza_coordinator_{job.name.replace('_', '-')}_{job.id.replace('_', '-')}"
-
-
-@dataclass(frozen=True, slots=True)
-class Quarantined:
-    """A record that was not understood."""
-
-    offset: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +56,8 @@ class CoordinatorStream:
         self._lock = threading.RLock()
         self._offset = -1
         self._live: dict[str, dict[str, bytes]] = {}
-        self._quarantined: list[Quarantined] = []
-        self._types: dict[bytes, tuple[str, str] | None] = {}
+        self._quarantine = Quarantine()
+        self._types: dict[bytes, tuple[str, str]] = {}
         self._taken: Counter[str] = Counter()
 
     @property
@@ -76,8 +71,34 @@ class CoordinatorStream:
 
     @property
     def quarantined(self) -> list[Quarantined]:
-        """What was not understood so far."""
-        return list(self._quarantined)
+        """What was not understood of the records that are there, as far as it was looked at; by offset."""
+        with self._lock:
+            return self._quarantine.records()
+
+    def quarantined_count(self) -> int:
+        """How many records are set aside."""
+        return len(self._quarantine)
+
+    def set_aside(self, message_type: str, key: str, reason: str) -> None:
+        """Show a live record, which its reader does not understand and passes over, among the quarantined."""
+        name = message_type.lower(), key
+        with self._lock:
+            kept = self._live.get(name[0], {}).get(key)
+            if kept is not None:
+                offset = int.from_bytes(kept[:_OFFSET_BYTES], "big")
+                self._quarantine.add(name, Quarantined(offset, f"{message_type} {key!r}: {reason}"))
+
+    def remove_quarantined(self, offsets: Collection[int]) -> list[Quarantined]:
+        """Delete the records that are set aside at these offsets, in one append; returns those."""
+        with self._lock:
+            self.catch_up()
+            found = {key: one for key, one in self._quarantine.by_key().items() if one.offset in set(offsets)}
+            keys = [key for key in found if isinstance(key, bytes)]
+            keys += [data for data, name in self._types.items() if name in found]
+            if keys:
+                self.append(Entry(key, None) for key in keys)
+                self.catch_up()
+            return sorted(found.values(), key=lambda one: one.offset)
 
     def catch_up(self) -> int:
         """Read what is new; returns the offset of the last record read."""
@@ -88,29 +109,30 @@ class CoordinatorStream:
             return self._offset
 
     def _take(self, offset: int, key: bytes, value: bytes | None) -> None:
-        if key in self._types:
-            name = self._types[key]
-        else:
-            name = self._types[key] = self._key_of(offset, key)
+        name = self._types.get(key) or self._key_of(offset, key, value)
         if name is None:
             return
+        if self._quarantine:
+            self._quarantine.discard(name)
         self._taken[name[0]] += 1
         live = self._live.setdefault(name[0], {})
+        live.pop(name[1], None)  # the order of the last writes, as a reader of the stream would see it
         if value is None:
-            live.pop(name[1], None)
             self._types.pop(key, None)  # bounded by live keys
         else:
-            live.pop(name[1], None)  # the order of the last writes, as a reader of the stream would see it
-            live[name[1]] = value
+            self._types[key] = name
+            live[name[1]] = offset.to_bytes(_OFFSET_BYTES, "big") + value
 
-    def _key_of(self, offset: int, key: bytes) -> tuple[str, str] | None:
+    def _key_of(self, offset: int, key: bytes, value: bytes | None) -> tuple[str, str] | None:
+        self._quarantine.discard(key)
         try:
             version, message_type, name = codec.decode_key(key)
+            _check_text(message_type, name)
+            if version not in _KNOWN_VERSIONS:
+                raise WireError(f"version {version!r} is not known")
         except WireError as error:
-            self._quarantined.append(Quarantined(offset, str(error)))
-            return None
-        if version not in _KNOWN_VERSIONS:
-            self._quarantined.append(Quarantined(offset, f"version {version!r} is not known"))
+            if value is not None:
+                self._quarantine.add(key, Quarantined(offset, str(error)))
             return None
         return message_type.lower(), name
 
@@ -121,17 +143,19 @@ class CoordinatorStream:
     def raw(self, message_type: str) -> dict[str, bytes]:
         """The live values of a type by key, undecoded, after catching up: for types with a format of their own."""
         with self._lock:
+            return {key: kept[_OFFSET_BYTES:] for key, kept in self._kept(message_type)}
+
+    def _kept(self, message_type: str) -> list[tuple[str, bytes]]:
+        """The live records of a type, each value behind its offset, after catching up."""
+        with self._lock:
             self.catch_up()
-            return dict(self._live.get(message_type.lower(), {}))
+            return list(self._live.get(message_type.lower(), {}).items())
 
     def messages(self, message_type: str) -> dict[str, CoordinatorMessage]:
         """The live messages of a type by key, after catching up. Undecodable values are quarantined."""
-        with self._lock:
-            self.catch_up()
-            raw = list(self._live.get(message_type.lower(), {}).items())
         found = {}
-        for key, data in raw:
-            message = self._decoded(message_type, key, data)
+        for key, kept in self._kept(message_type):
+            message = self._decoded(message_type, key, kept[_OFFSET_BYTES:])
             if message is not None:
                 found[key] = message
         return found
@@ -139,25 +163,18 @@ class CoordinatorStream:
     def _decoded(self, message_type: str, key: str, data: bytes) -> CoordinatorMessage | None:
         try:
             values, origin = codec.decode_value(data)
-            _check_text(values)
+            _check_text(*(values or ()), *(value for value in (values or {}).values() if value is not None))
         except WireError as error:
-            self._quarantine(key, message_type, error)
+            self.set_aside(message_type, key, str(error))
             return None
         return CoordinatorMessage(message_type, key, values, origin)
-
-    def _quarantine(self, key: str, message_type: str, error: WireError) -> None:
-        entry = Quarantined(-1, f"{message_type} {key!r}: {error}")
-        if entry not in self._quarantined:
-            self._quarantined.append(entry)
 
     def values(self, message_type: str) -> dict[str, str]:
         """The single value of each live message of a type, by key."""
         found: dict[str, str] = {}
-        with self._lock:
-            self.catch_up()
-            raw = list(self._live.get(message_type.lower(), {}).items())
         field = VALUE_FIELDS.get(message_type.lower(), "")
-        for key, data in raw:
+        for key, kept in self._kept(message_type):
+            data = kept[_OFFSET_BYTES:]
             plain = codec.plain_value(field, data)
             if plain is not None:
                 found[key] = plain
@@ -236,14 +253,14 @@ class CoordinatorStream:
         return None if generation is None or generation.values is None else generation.values.get("run-id")
 
 
-def _check_text(values: Mapping[str, str] | None) -> None:
-    """Refuse text that no file, environment or terminal can take.
+def _check_text(*texts: str) -> None:
+    """Refuse what no file, environment or terminal can take.
 
     Raises:
         WireError: a lone surrogate.
     """
     try:
-        "".join(value for value in (values or {}).values() if value is not None).encode()
+        "".join(texts).encode()
     except UnicodeEncodeError as error:
         raise WireError(f"not text: {error}") from error
 
@@ -267,6 +284,9 @@ def config_generations(log: KeyedLog) -> Iterator[Generation]:
         offset = record.offset
         try:
             message = codec.decode(record.key, record.value)
+            _check_text(
+                message.key, *(value for value in (message.values or {}).values() if value is not None)
+            )
         except WireError:
             continue
         if message.type.lower() == SET_CONFIG:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from grete.errors import WireError
 from grete.metadata.assignments import Record
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import SystemStream
@@ -16,8 +17,13 @@ def read_input_uids(stream: CoordinatorStream) -> dict[SystemStream, str]:
     found = {}
     for key, message in stream.messages(INPUT).items():
         uid = (message.values or {}).get("uid")
+        try:
+            name = SystemStream.parse(key)
+        except WireError as error:
+            stream.set_aside(INPUT, key, str(error))
+            continue
         if uid:
-            found[SystemStream.parse(key)] = uid
+            found[name] = uid
     return found
 
 

@@ -20,6 +20,9 @@ from grete.model.ids import SystemStreamPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MOST_PARTITIONS = 1_000_000
+"""Of one stream: ten times the tasks of the largest job, and what the embedded system adds within seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -59,6 +62,21 @@ class StreamSpec:
     stream: str
     partitions: int
     compacted: bool = False
+
+    def __post_init__(self) -> None:
+        check_partitions(self.stream, self.partitions)
+
+
+def check_partitions(stream: str, partitions: int) -> None:
+    """Refuse a number of partitions that a slip of the pen or a foreign record asks for.
+
+    Raises:
+        StreamError: below one, or above `MOST_PARTITIONS`.
+    """
+    if not 1 <= partitions <= MOST_PARTITIONS:
+        raise StreamError(
+            f"stream {stream!r} has 1 to {MOST_PARTITIONS:,} partitions, asked for {partitions}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

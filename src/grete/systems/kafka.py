@@ -32,7 +32,15 @@ from grete.keyed_log.kafka_client import KafkaConnection, describe, is_temporary
 from grete.keyed_log.kafka_producer import NotWritten, OutcomeUnknown
 from grete.keyed_log.kafka_settings import checkpoint_log_settings
 from grete.model.ids import SystemStream, SystemStreamPartition
-from grete.systems.base import CommitGroup, Message, PartitionOffsets, StreamSpec, System, SystemContext
+from grete.systems.base import (
+    CommitGroup,
+    Message,
+    PartitionOffsets,
+    StreamSpec,
+    System,
+    SystemContext,
+    check_partitions,
+)
 from grete.systems.kafka_append import Appender
 from grete.systems.kafka_fence import DRIVER, FenceReader, Fences, transactional_id
 from grete.systems.kafka_group import FenceWatch, KafkaGroupOffsets
@@ -175,8 +183,6 @@ class KafkaSystem(System):
 
     def create_stream(self, spec: StreamSpec) -> None:
         """See SystemAdmin."""
-        if spec.partitions < 1:
-            raise StreamError(f"stream {spec.stream!r} needs at least one partition, got {spec.partitions}")
         if self._topics.find(spec.stream) is None and self._topics.create(
             spec.stream, spec.partitions, self._settings.of(spec)
         ):
@@ -212,6 +218,7 @@ class KafkaSystem(System):
 
     def add_partitions(self, stream: str, partitions: int) -> None:
         """See SystemAdmin."""
+        check_partitions(stream, partitions)
         found = self.partition_count(stream)
         if partitions < found:
             raise StreamError(

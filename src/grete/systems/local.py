@@ -42,6 +42,7 @@ from grete.systems.base import (
     StreamSpec,
     System,
     SystemContext,
+    check_partitions,
 )
 from grete.systems.base import Message as Message
 from grete.systems.local_compaction import Compaction, compaction_in
@@ -168,8 +169,6 @@ class LocalSystem(System):
         """See SystemAdmin."""
         if not _NAME.fullmatch(spec.stream):
             raise StreamError(f"a stream's name is 1 to 249 of A-Z a-z 0-9 . _ -, got {spec.stream!r}")
-        if spec.partitions < 1:
-            raise StreamError(f"stream {spec.stream!r} needs at least one partition, got {spec.partitions}")
         with self._file.transaction() as connection:
             row = connection.execute(
                 "SELECT partitions, compacted FROM streams WHERE name = ?", (spec.stream,)
@@ -197,6 +196,7 @@ class LocalSystem(System):
 
     def add_partitions(self, stream: str, partitions: int) -> None:
         """See SystemAdmin."""
+        check_partitions(stream, partitions)
         with self._file.transaction() as connection:
             info = self._stream_in(connection, stream)
             if partitions < info.partitions:

@@ -79,7 +79,7 @@ def decode_key(data: bytes) -> tuple[Any, str, str]:
 
 
 def decode_value(data: bytes | None) -> tuple[dict[str, str] | None, Origin | None]:
-    """(values, origin); None for a tombstone.
+    """(values, origin); None for a tombstone. What is no text in an origin, which is for people, becomes `?`.
 
     Raises:
         WireError: not an object with an object of values.
@@ -92,12 +92,16 @@ def decode_value(data: bytes | None) -> tuple[dict[str, str] | None, Origin | No
     values = {name: _text(value) for name, value in document["values"].items()}
     timestamp = document.get("timestamp")
     origin = Origin(
-        source=str(document.get("source", "")),
-        host=str(document.get("host", "")),
-        username=str(document.get("username", "")),
+        source=_label(document.get("source", "")),
+        host=_label(document.get("host", "")),
+        username=_label(document.get("username", "")),
         timestamp_ms=timestamp if isinstance(timestamp, int) else 0,
     )
     return values, origin
+
+
+def _label(value: Any) -> str:
+    return str(value).encode(errors="replace").decode()
 
 
 def plain_value(field: str, data: bytes) -> str | None:
