@@ -17,6 +17,8 @@ from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions, Submission
 from grete.assembly.view import View
 from grete.clock import SystemClock
+from grete.config.key_tables.job import HTTP_AUTH, LAUNCHER
+from grete.config.values import value_of
 from grete.coordination.base import Leadership
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
@@ -90,7 +92,7 @@ class Incarnation:
         planner = Planner(job, self._home, self._stream, self._clock, self._stack)
         run_id = submission.write_config(self._stream, planner.check)
         config = self._stream.config()
-        self.can_be_followed = config.get("job.launcher") != "thread"
+        self.can_be_followed = value_of(config, LAUNCHER) != "thread"
         self._observer = self._stack.enter_context(observed(config, job, JOB_COORDINATOR, self._home))
         failpoint("coordinator.bootstrapped")
         plan = planner.plan(config)
@@ -171,7 +173,7 @@ class Incarnation:
         state_dir = state_directory(config, self.job, self._home)
         bound = bind(config.get("job.http.host", "127.0.0.1"), int(config.get("job.http.port", "0")))
         token_file = state_dir / "http-token"
-        needs_token = config.get("job.http.auth", "token") == "token"
+        needs_token = value_of(config, HTTP_AUTH) == "token"
         token = write_token(token_file)
         view = View(self.job, self._stream, metadata.metrics, run_id, leadership.epoch)
         view.until_drained = self._options.until_drained
@@ -235,7 +237,7 @@ class Incarnation:
         History(self._stream).append("reconfigured", run_id=run_id, **ids)
 
     def _launcher(self, config: Mapping[str, str], state_dir: Path) -> Launcher:
-        if config.get("job.launcher") == "thread":
+        if value_of(config, LAUNCHER) == "thread":
             from grete.spark.container import run_container
 
             if "task.opts" in config:

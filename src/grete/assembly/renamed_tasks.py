@@ -50,7 +50,7 @@ def renamed_tasks(
         and not asked.cover(ssp, tasks)
     ]
     if lost:
-        yield _problem(lost, readers, read, commits)
+        yield _problem(model.config, lost, readers, read, commits)
 
 
 def _readers(ssps: TaskSsps) -> _Readers:
@@ -62,18 +62,23 @@ def _readers(ssps: TaskSsps) -> _Readers:
 
 
 def _problem(
-    lost: Sequence[SystemStreamPartition], readers: _Readers, read: _Readers, commits: Commits
+    config: Mapping[str, str],
+    lost: Sequence[SystemStreamPartition],
+    readers: _Readers,
+    read: _Readers,
+    commits: Commits,
 ) -> str:
     named = []
     for ssp in lost[:_NAMED]:
         was, now = min(read[ssp]), min(readers[ssp])
         named.append(f"{ssp} was read up to {commits[was].offsets[ssp]} by {was!r} and comes to {now!r}")
     more = f", and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-    streams = sorted({ssp.stream for ssp in lost})
+    streams = sorted({ssp.system_stream for ssp in lost})
+    resets = [f"{StreamConfig(config, one).key('samza.reset.offset')}=true" for one in streams[:_NAMED]]
     return (
         f"{'; '.join(named)}{more}: a checkpoint is a task's, so the new one would not go on there but begin at its "
         f"offset default, and records would be left out or processed again. Another {SSP_GROUPER.name} does this: "
         f"set it back to what it was (`grete config history` shows it). To begin anew with the other one, say so for "
-        f"one run with {', '.join(f'streams.{one}.samza.reset.offset=true' for one in streams[:_NAMED])} and "
+        f"one run with {', '.join(resets)} and "
         f"samza.offset.default=oldest or upcoming, or give the job a new job.id"
     )

@@ -24,9 +24,11 @@ from grete.checkpoint.offset_manager import default_start
 from grete.checkpoint.rewind_target import BatchTarget, RewindTarget
 from grete.checkpoint.startpoint_offsets import resolve
 from grete.checkpoint.task_commit import TaskCommit
+from grete.config.key_tables.job import LINEAGE_STATE
 from grete.config.stores import changelog_stream, store_names
 from grete.config.stream_config import StreamConfig
 from grete.config.streams import commit_system
+from grete.config.values import value_of
 from grete.errors import JobError
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
@@ -165,7 +167,7 @@ class _Planner:
     def _pipeline_choice(self, choice: StateChoice) -> StateChoice:
         if choice is StateChoice.RESTORE:
             raise JobError("the state of a DataFrame pipeline is Spark's and cannot be restored to a point")
-        may_discard = self._config.get("job.lineage.state") == "discard"
+        may_discard = value_of(self._config, LINEAGE_STATE) == "discard"
         if choice is StateChoice.KEEP and not may_discard:
             raise JobError(
                 "the state of a DataFrame pipeline cannot be kept when it reads from elsewhere; "

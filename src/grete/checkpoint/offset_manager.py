@@ -17,6 +17,7 @@ from grete.checkpoint.task_commit import TaskCommit
 from grete.config.key_tables.task import LOST_OFFSETS_POLICY
 from grete.config.stream_config import StreamConfig
 from grete.config.streams import broadcast_inputs
+from grete.config.values import value_of
 from grete.errors import ConfigError, OffsetOutOfRange, OffsetsRemoved, StreamError, StreamUnreachable
 from grete.grouping import ssp as grouping
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
@@ -110,7 +111,7 @@ def starting_offsets(
 
 def may_skip(config: Mapping[str, str]) -> bool:
     """Whether a job goes on without what retention has removed."""
-    return config.get(LOST_OFFSETS_POLICY.name, LOST_OFFSETS_POLICY.default) == "skip"
+    return value_of(config, LOST_OFFSETS_POLICY) == "skip"
 
 
 def _still_inputs(

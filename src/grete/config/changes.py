@@ -86,7 +86,11 @@ def effective(known: Key[object], key: str, config: Mapping[str, str]) -> str | 
         return _changelog(key.split(".")[1], config)
     names = [key] if known.is_family else known.all_names()
     value = next((config[name] for name in names if name in config), known.default)
-    return aliases.canonical(known.aliases, value) if value is not None and known.aliases else value
+    if value is None:
+        return None
+    if known.type.choices and known.type.problem(value) is None:
+        return str(known.type.read(value))
+    return aliases.canonical(known.aliases, value) if known.aliases else value
 
 
 def _changelog(store: str, config: Mapping[str, str]) -> str:

@@ -41,6 +41,8 @@ class Type(Generic[T]):
 
     name: str
     read: Callable[[str], T]
+    choices: tuple[str, ...] = ()
+    """The words that the value is one of, where it is one of a few."""
 
     def problem(self, value: str) -> str | None:
         """What is wrong with a value and the way out, None when nothing is."""
@@ -128,7 +130,7 @@ def one_of(*choices: str) -> Type[str]:
                 return choice
         raise ValueError(f"it is none of {', '.join(choices)}")
 
-    return Type("one of " + ", ".join(choices), read)
+    return Type("one of " + ", ".join(choices), read, choices)
 
 
 @dataclass(frozen=True)

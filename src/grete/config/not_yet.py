@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from grete.config import aliases
+from grete.config.key_tables import job
 from grete.config.stores import store_names
+from grete.config.values import valid_value_of
 
 
 def not_yet(config: Mapping[str, str]) -> Iterator[str]:
@@ -57,9 +59,5 @@ def _standby(config: Mapping[str, str]) -> Iterator[str]:
 
 
 def _launcher(config: Mapping[str, str]) -> str:
-    named = config.get("job.launcher")
-    return (
-        named
-        if named is not None
-        else aliases.canonical(aliases.LAUNCHERS, config.get("job.factory.class", ""))
-    )
+    named = valid_value_of(config, job.LAUNCHER) if job.LAUNCHER.name in config else None
+    return named or aliases.canonical(aliases.LAUNCHERS, config.get(job.FACTORY.name, ""))

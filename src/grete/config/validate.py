@@ -18,6 +18,7 @@ from grete.config.consumer_group import consumer_group_problems
 from grete.config.eventhubs import eventhubs_problems
 from grete.config.java_regex import compile_java
 from grete.config.key import TEXT, Key
+from grete.config.key_tables.task import POISON_POLICY
 from grete.config.keys import find_key
 from grete.config.not_yet import not_yet
 from grete.config.one_system import one_system_problems
@@ -33,6 +34,7 @@ from grete.config.streams import (
     system_names,
 )
 from grete.config.telling import telling_problems
+from grete.config.values import valid_value_of
 from grete.config.warnings import warnings_of
 from grete.errors import ConfigError, WireError
 from grete.model.ids import JobId, SystemStream
@@ -168,9 +170,8 @@ def _streams(config: Mapping[str, str]) -> Iterator[str]:
             yield from _system(config, "task.broadcast.inputs", system)
     except ConfigError as error:
         yield f"task.broadcast.inputs: {error}"
-    if config.get("task.poison.policy", "").lower() == "dead-letter" and not config.get(
-        "task.poison.dead-letter.stream"
-    ):
+    puts_aside = valid_value_of(config, POISON_POLICY) == "dead-letter"
+    if puts_aside and not config.get("task.poison.dead-letter.stream"):
         yield "task.poison.policy=dead-letter needs task.poison.dead-letter.stream=system.stream"
 
 

@@ -134,14 +134,34 @@ class Config(Mapping[str, str]):
 
     def optional(self, key: Key[T], *names: str) -> T | None:
         """As `value`, but None where nothing is set and the table has no default."""
-        name = next((n for n in key.all_names(*names) if n in self._map), key.named(*names))
-        text = self._map.get(name, key.default)
-        if text is None:
-            return None
-        try:
-            return key.type.read(text)
-        except ValueError as error:
-            raise ConfigError(f"{name}={redact_value(name, text)!r}: {error}") from error
+        return value_of(self._map, key, *names)
+
+
+def value_of(config: Mapping[str, str], key: Key[T], *names: str) -> T | None:
+    """The typed value of a key of the table, as validation has read it: whoever uses a choice reads it here.
+
+    A choice comes as the table writes it, however the configuration does. None where nothing is set and the table has
+    no default.
+
+    Raises:
+        ConfigError: not of the key's type.
+    """
+    name = next((n for n in key.all_names(*names) if n in config), key.named(*names))
+    text = config.get(name, key.default)
+    if text is None:
+        return None
+    try:
+        return key.type.read(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}={redact_value(name, text)!r}: {error}") from error
+
+
+def valid_value_of(config: Mapping[str, str], key: Key[T], *names: str) -> T | None:
+    """As `value_of`, and None for what is not of the key's type: for rules beside the one that says so."""
+    try:
+        return value_of(config, key, *names)
+    except ConfigError:
+        return None
 
 
 def layered(maps: Iterable[Mapping[str, str] | None]) -> Config:

@@ -16,6 +16,8 @@ from grete.checkpoint.offset_manager import StartingOffsets, resumed, starting_o
 from grete.checkpoint.store import CheckpointStore
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock, SystemClock
+from grete.config.key_tables.job import LINEAGE_STATE
+from grete.config.values import value_of
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
 from grete.grouping.task_names import container_count
@@ -152,7 +154,7 @@ class JobRun:
         plan = f"pipeline {self._config['app.class']} to {output}, {pipeline.output_mode}"
         decision = self._decide_lineage(starting, plan, stateful=True, commits=commits)
         frame = self._built(spark, pipeline, decision)
-        discard = self._config.get("job.lineage.state") == "discard" or self._rewind_discards(commits)
+        discard = value_of(self._config, LINEAGE_STATE) == "discard" or self._rewind_discards(commits)
         refuse_to_lose_state(decision, had_checkpoint=bool(commits), discard=discard)
         lineage = self._lineage_of(decision)
         on_kafka = self._connector_system is not None

@@ -14,9 +14,11 @@ from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
 from grete.config.commits import commit_groups
 from grete.config.eventhubs import keys_of_system, name_within
+from grete.config.key_tables.task import POISON_POLICY
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
 from grete.config.stream_config import StreamConfig
 from grete.config.streams import EMBEDDED_SYSTEM, broadcast_inputs, system_kind
+from grete.config.values import value_of
 from grete.diagnostics.streams import container_name, telling_of
 from grete.errors import ConfigError, StreamError, StreamNotFound
 from grete.grouping import ssp as grouping
@@ -150,7 +152,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
         raise ConfigError("neither task.class nor app.class is set: name the application as module:Class")
     replicas = int(config.get("job.standbytasks.replication.factor", "1"))
     dead_letters = None
-    if config.get("task.poison.policy", "fail") == "dead-letter":
+    if value_of(config, POISON_POLICY) == "dead-letter":
         letters = SystemStream.parse(config["task.poison.dead-letter.stream"])
         dead_letters = name_within(config, single_system(assignment), letters) or letters.stream
     return RunnerSpec(

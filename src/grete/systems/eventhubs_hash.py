@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from grete.api import Serde
 from grete.config.key_tables import eventhubs as keys
+from grete.config.values import value_of
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes import stream_serdes
@@ -33,9 +34,7 @@ def hub_partitioner(config: Mapping[str, str], stream: SystemStream) -> Partitio
     Raises:
         ConfigError: the method is none, or keys that number a partition are no integers.
     """
-    method = keys.PARTITION_METHOD.type.read(
-        config.get(keys.PARTITION_METHOD.named(stream.system), keys.HASHING)
-    )
+    method = value_of(config, keys.PARTITION_METHOD, stream.system)
     serde = stream_serdes(stream, config).key
     if method == keys.ROUND_ROBIN:
         turn = itertools.count()
