@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 
 from grete.clock import SystemClock
+from grete.exit_report import leave_word
 from grete.spark.assignment import Assignment
 from grete.spark.batch_commits import BatchOutcome
-from grete.spark.container_life import ContainerLife, OnBatch, leave_word
+from grete.spark.container_life import ContainerLife, OnBatch
 from grete.spark.control import Control, Ended
 from grete.systems.base import CommitGroup, SegmentWrite
 from grete.systems.local import LocalSystem

@@ -20,6 +20,7 @@ GreteError
 │       └── OffsetsRemoved retention has removed what was not processed
 ├── CoordinatorUnavailable the job coordinator's HTTP server did not answer in time
 ├── JobError               a job could not be started, stopped or continued
+│   ├── ApplicationError   the application cannot be loaded, or its plan cannot be built
 │   └── ProcessingError    a message could not be processed; names task, SSP and offset
 └── MissingExtra           an optional dependency is not installed
 
@@ -169,6 +170,10 @@ class CoordinatorUnavailable(GreteError):
 
 class JobError(GreteError):
     """A job could not be started, stopped or continued."""
+
+
+class ApplicationError(JobError):
+    """The application cannot be loaded, or its plan cannot be built; trying again changes nothing."""
 
 
 class ProcessingError(JobError):

@@ -35,7 +35,8 @@ from pathlib import Path
 from grete.clock import SystemClock
 from grete.errors import Fenced
 from grete.spark.batch_commits import BatchOutcome
-from grete.spark.container_life import ContainerLife, leave_word
+from grete.exit_report import leave_word
+from grete.spark.container_life import ContainerLife
 from grete.spark.control import Ended
 from grete.systems.base import CommitGroup, SegmentWrite
 from grete.systems.local import LocalSystem

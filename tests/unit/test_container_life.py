@@ -14,9 +14,10 @@ import pytest
 from grete.errors import GreteError, InDoubt, LogUnreachable, StreamUnreachable
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import JobState, write_state
+from grete.model.ending import ExitCode
 from grete.spark import container_life
 from grete.spark.assignment import Assignment
-from grete.spark.container_life import EXIT_OK, EXIT_STOPPED, ContainerLife
+from grete.spark.container_life import ContainerLife
 from grete.spark.control import Control, Ended
 
 CONFIG = {
@@ -99,7 +100,7 @@ def test_a_container_that_is_asked_to_stop_says_that_it_has_not_read_everything(
     def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
         return until_told(control)
 
-    assert life(coordinator, tmp_path, work).run() == EXIT_STOPPED
+    assert life(coordinator, tmp_path, work).run() == ExitCode.STOPPED
 
 
 def test_a_container_without_a_coordinator_ends_so_that_the_next_one_starts_it_again(
@@ -109,14 +110,14 @@ def test_a_container_without_a_coordinator_ends_so_that_the_next_one_starts_it_a
         coordinator.end()
         return until_told(control)
 
-    assert life(coordinator, tmp_path, work).run() == EXIT_STOPPED
+    assert life(coordinator, tmp_path, work).run() == ExitCode.STOPPED
 
 
 def test_a_container_that_has_read_everything_says_so(coordinator: Coordinator, tmp_path: Path) -> None:
     def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
         return Ended.DRAINED
 
-    assert life(coordinator, tmp_path, work).run() == EXIT_OK
+    assert life(coordinator, tmp_path, work).run() == ExitCode.OK
 
 
 def test_a_container_whose_store_does_not_answer_begins_anew_until_it_does(
@@ -137,7 +138,7 @@ def test_a_container_whose_store_does_not_answer_begins_anew_until_it_does(
             raise outages.pop()
         return Ended.DRAINED
 
-    assert life(coordinator, tmp_path, work).run() == EXIT_OK
+    assert life(coordinator, tmp_path, work).run() == ExitCode.OK
     assert len(seen) == 4
 
 
@@ -167,5 +168,5 @@ def test_a_coordinator_whose_token_cannot_be_read_yet_is_found_as_soon_as_it_can
         return Ended.DRAINED
 
     container = life(coordinator, tmp_path, work)
-    assert container.run() == EXIT_OK
+    assert container.run() == ExitCode.OK
     assert found == [False, False, False, True]

@@ -6,9 +6,11 @@ import pytest
 
 from grete.coordinator.decide import decide
 from grete.coordinator.events import (
+    ContainerCommitted,
     ContainerExited,
     ContainerLoaded,
     ContainerPaused,
+    ContainerRequested,
     FenceOff,
     Grant,
     Kill,
@@ -43,6 +45,19 @@ def exited(
     return after, [action for action in actions if not isinstance(action, Record)]
 
 
+def failed(
+    state: State, *, code: int = 1, ran_s: float = 0.0, commits: bool = False, place: str = ""
+) -> State:
+    """The container ran so long and failed; when it is to be started again, that has happened."""
+    one = state.containers[ZERO]
+    if commits:
+        state, _ = decide(state, ContainerCommitted(ZERO, one.launch), 0)
+    now_s = one.failures.at_s + one.failures.pause_s + ran_s
+    state, _ = decide(state, ContainerExited(ZERO, one.launch, code, "why", place), now_s)
+    restart_at_s = state.containers[ZERO].restart_at_s
+    return state if restart_at_s is None else decide(state, Tick(), restart_at_s)[0]
+
+
 def test_a_job_is_finished_when_every_container_has_drained() -> None:
     state = started(None, ZERO, ONE)
     state, actions = exited(state, 0)
@@ -51,19 +66,105 @@ def test_a_job_is_finished_when_every_container_has_drained() -> None:
     assert state.phase is Phase.FINISHED
 
 
-def test_a_failed_container_is_launched_again_under_a_new_number() -> None:
-    state, actions = exited(started(), 1)
-    assert actions == [Launch(ZERO, 2)]
+def test_a_failed_container_is_launched_again_under_a_new_number_after_a_pause() -> None:
+    state, actions = exited(started(), 1, now_s=10)
+    assert actions == []
+    assert decide(state, Tick(), 10.9)[1] == ()
+    state, again = decide(state, Tick(), 11)
+    assert again == (Launch(ZERO, 2),)
     assert state.containers[ZERO].running
 
 
-def test_the_job_fails_after_too_many_failures_within_the_window() -> None:
+def test_the_job_fails_after_too_many_failures() -> None:
     state = started(RetryPolicy(count=2, window_s=100))
-    for now_s in (1, 2):
-        state, _ = exited(state, 1, now_s)
-    state, _ = exited(state, 1, 3)
+    for _ in range(2):
+        state = failed(state, ran_s=1)
+        assert state.phase is Phase.RUNNING
+    state = failed(state, ran_s=1)
     assert state.phase is Phase.FAILED
     assert "why" in state.message
+
+
+def test_slow_failures_come_to_an_end_too() -> None:
+    """Nine attempts of two minutes each: a container that never ran for the whole window has never been well."""
+    state, attempts = started(), 0
+    while state.phase is Phase.RUNNING:
+        state, attempts = failed(state, ran_s=120), attempts + 1
+        assert attempts <= 9
+    assert attempts == 9
+
+
+def test_a_container_that_ran_for_the_whole_window_begins_to_count_anew() -> None:
+    state = started(RetryPolicy(count=1, window_s=10))
+    for _ in range(5):
+        state = failed(state, ran_s=10)
+    assert state.phase is Phase.RUNNING
+    assert failed(state, ran_s=9.9).phase is Phase.FAILED
+
+
+def test_pauses_grow_to_a_minute_and_do_not_count_as_running() -> None:
+    state, pauses = started(RetryPolicy(count=-1, window_s=30)), []
+    for _ in range(8):
+        state = failed(state, ran_s=1)
+        pauses.append(state.containers[ZERO].failures.pause_s)
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert state.containers[ZERO].failures.count == 8
+
+
+def test_who_has_committed_since_it_was_started_is_started_again_at_once() -> None:
+    """It was an accident that ended it: a killed process, a machine. Pauses are for those that get nowhere."""
+    state = failed(failed(started(), ran_s=1), ran_s=1, commits=True)
+    assert state.containers[ZERO].running
+    assert state.containers[ZERO].failures.pause_s == 0
+    assert state.containers[ZERO].failures.count == 2
+
+
+def test_a_message_that_cannot_be_processed_is_tried_once_more() -> None:
+    once = failed(started(), code=3, place="local.views.0 offset 4")
+    assert once.phase is Phase.RUNNING
+    assert failed(once, code=3, place="local.views.0 offset 9").phase is Phase.RUNNING
+    assert failed(once, code=3, place="local.views.0 offset 4").phase is Phase.FAILED
+
+
+def test_who_is_asked_never_to_give_up_tries_a_message_again_and_again() -> None:
+    state = started(RetryPolicy(count=-1))
+    for _ in range(20):
+        state = failed(state, code=3, place="local.views.0 offset 4")
+    assert state.phase is Phase.RUNNING
+
+
+def test_another_configuration_is_tried_at_once_and_with_a_clean_slate() -> None:
+    state = failed(started(), code=3, place="local.views.0 offset 4")
+    state, _ = exited(state, 1, now_s=5)
+    changed = ModelChanged(2, {ZERO: ContainerSpec(f"tasks of {ZERO}", "another query", "p")})
+    state, actions = decide(state, changed, 5)
+    assert Launch(ZERO, 3) in actions
+    assert state.containers[ZERO].failures.count == 0
+
+
+def test_the_same_configuration_does_not_shorten_a_pause() -> None:
+    state, _ = exited(started(), 1, now_s=5)
+    same = ModelChanged(2, state.specs)
+    assert [a for a in decide(state, same, 5)[1] if isinstance(a, Launch)] == []
+
+
+def test_a_job_that_is_asked_to_stop_does_not_start_a_failed_container_again() -> None:
+    state, _ = exited(started(), 1, now_s=5)
+    state, _ = decide(state, StopRequested(30), 5)
+    assert state.phase is Phase.STOPPED
+
+
+def test_an_operator_does_not_have_to_wait_for_the_end_of_a_pause() -> None:
+    state, _ = exited(started(), 1, now_s=5)
+    state, actions = decide(state, ContainerRequested(ZERO, "restart"), 5)
+    assert Launch(ZERO, 2) in actions
+    assert decide(state, Tick(), 1000)[1] == ()
+
+
+def test_a_container_that_is_stopped_during_its_pause_stays_stopped() -> None:
+    state, _ = exited(started(), 1, now_s=5)
+    state, _ = decide(state, ContainerRequested(ZERO, "stop"), 5)
+    assert decide(state, Tick(), 1000)[1] == ()
 
 
 @pytest.mark.parametrize(("code", "breaks_off"), [(0, False), (6, False), (-9, True), (1, True)])
@@ -84,24 +185,16 @@ def test_a_container_that_left_the_model_and_ends_later_is_fenced_off_too() -> N
     assert actions == [FenceOff(ONE, 3)]
 
 
-def test_failures_outside_the_window_do_not_count() -> None:
-    state = started(RetryPolicy(count=1, window_s=10))
-    for now_s in (0, 20, 40, 60):
-        state, actions = exited(state, 1, now_s)
-        assert len(actions) == 1
-    assert state.phase is Phase.RUNNING
-
-
 def test_a_retry_count_of_zero_fails_at_once_and_a_negative_one_never() -> None:
-    assert exited(started(RetryPolicy(count=0)), 1)[0].phase is Phase.FAILED
+    assert failed(started(RetryPolicy(count=0))).phase is Phase.FAILED
     state = started(RetryPolicy(count=-1))
     for _ in range(50):
-        state, _ = exited(state, 1)
+        state = failed(state)
     assert state.phase is Phase.RUNNING
 
 
-@pytest.mark.parametrize("exit_code", [2, 7])
-def test_a_configuration_error_and_lost_offsets_are_not_tried_again(exit_code: int) -> None:
+@pytest.mark.parametrize("exit_code", [2, 7, 8])
+def test_what_cannot_succeed_is_not_tried_again(exit_code: int) -> None:
     assert exited(started(), exit_code)[0].phase is Phase.FAILED
 
 
@@ -199,3 +292,42 @@ def test_an_end_that_may_be_of_what_it_ran_before_is_no_end() -> None:
     assert unsure.phase is Phase.RUNNING
     sure, _ = decide(state, ContainerLoaded(ZERO, 1, 2), 1)
     assert exited(sure, 0)[0].phase is Phase.FINISHED
+
+
+def told_of_exit(state: State, code: int) -> dict[str, str]:
+    """What history says of the exit of the container."""
+    event = ContainerExited(ZERO, state.containers[ZERO].launch, code, "" if code in (0, 6) else "why")
+    records = [action for action in decide(state, event, 5)[1] if isinstance(action, Record)]
+    return dict(records[0].details)
+
+
+def test_history_says_why_a_container_was_asked_to_end() -> None:
+    stopping, _ = decide(started(), StopRequested(30, "asked by ops"), 1)
+    assert told_of_exit(stopping, 6) == {
+        "container": "0",
+        "exit-code": "6",
+        "meaning": "stopped",
+        "cause": "asked by ops",
+        "reason": "",
+    }
+    other = ModelChanged(
+        2, {ZERO: ContainerSpec(f"tasks of {ZERO}", "q", "r")}, cause="configuration change: task.opts"
+    )
+    replaced, _ = decide(started(), other, 1)
+    for code in (6, -15):
+        told = told_of_exit(replaced, code)
+        assert (told["meaning"], told["cause"], told["reason"]) == (
+            "stopped",
+            "configuration change: task.opts",
+            "",
+        )
+    asked, _ = decide(started(), ContainerRequested(ZERO, "restart", reason="new disk"), 1)
+    assert told_of_exit(asked, 6)["cause"] == "restart of the container: new disk"
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning"), [(1, "failed"), (3, "poison message"), (8, "cannot work"), (-9, "killed")]
+)
+def test_history_says_what_ended_a_container_that_nobody_asked(code: int, meaning: str) -> None:
+    told = told_of_exit(started(), code)
+    assert (told["meaning"], told["cause"], told["reason"]) == (meaning, "", "why")

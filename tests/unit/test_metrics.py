@@ -19,7 +19,7 @@ from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
 from grete.coordinator.job_model import Remembered, calculate
 from grete.coordinator.metadata_manager import MetadataMetrics
-from grete.coordinator.state import Container, RetryPolicy, State
+from grete.coordinator.state import Container, Failures, RetryPolicy, State
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
@@ -99,7 +99,7 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
         RetryPolicy(),
         launches=4,
         containers={
-            ContainerId("0"): Container(launch=4, running=True, failures=(1.0, 2.0)),
+            ContainerId("0"): Container(launch=4, running=True, failures=Failures(count=2)),
             ContainerId("1"): Container(launch=2, given_up=True),
         },
     )

@@ -42,7 +42,7 @@ def test_a_crash_is_an_exit_with_its_reason() -> None:
 
     launcher = ThreadLauncher(run)
     launcher.start(ContainerStart(ZERO, 1, {}))
-    assert ended(launcher) == [ContainerExit(ZERO, 1, 1, "RuntimeError('out of luck')")]
+    assert ended(launcher) == [ContainerExit(ZERO, 1, 1, "RuntimeError out of luck")]
 
 
 def test_what_is_not_built_is_refused_with_the_way_out() -> None:

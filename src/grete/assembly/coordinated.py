@@ -51,6 +51,7 @@ from grete.model.ids import ContainerId, JobId
 from grete.model.messages import SET_CONFIG
 
 _log = logging.getLogger("grete.coordinator")
+_MOST_KEYS = 5
 _AGAIN_AFTER_S = 5.0
 """At least, between attempts to follow what a store that does not answer keeps from being followed."""
 
@@ -129,13 +130,13 @@ class CoordinatedJob:
         """The event that starts the job with this plan."""
         self._config = plan.config
         self._has_to_follow = self._stream.config() != plan.config  # written while we planned
-        return self._changed_to(plan)
+        return self._changed_to(plan, "")
 
-    def _changed_to(self, plan: Plan) -> ModelChanged:
+    def _changed_to(self, plan: Plan, cause: str) -> ModelChanged:
         self._revision += 1
         self._plans[self._revision] = plan
         mode = "until-drained" if self._view.until_drained else ""
-        return ModelChanged(self._revision, container_specs(plan, mode=mode), shutdown_s(self._config))
+        return ModelChanged(self._revision, container_specs(plan, mode=mode), shutdown_s(self._config), cause)
 
     # --- what the loop asks ---
 
@@ -299,11 +300,12 @@ class CoordinatedJob:
                 self._show(f"the configuration in the coordinator stream is not followed: {error}")
             return
         self._show("")
+        cause = _changed_keys(self._config, config)
         self._config = config
         self._on_change(plan)
         failpoint("change.replanned")
         yield PolicyChanged(retry_policy(config))
-        yield self._changed_to(plan)
+        yield self._changed_to(plan, cause)
 
     def _may_try(self) -> bool:
         return self._clock.monotonic_s() >= self._again_at_s
@@ -324,6 +326,15 @@ class CoordinatedJob:
             _log.error("%s", problem)
             if is_refused:
                 History(self._stream).append("config-refused", problem=problem[:2000])
+
+
+def _changed_keys(old: Mapping[str, str], new: Mapping[str, str]) -> str:
+    """What history says of a configuration change: the keys, and no values."""
+    keys = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+    if not keys:
+        return ""
+    more = "" if len(keys) <= _MOST_KEYS else f" and {len(keys) - _MOST_KEYS} more"
+    return f"configuration change: {', '.join(keys[:_MOST_KEYS])}{more}"
 
 
 @dataclass(frozen=True, slots=True)

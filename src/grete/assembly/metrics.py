@@ -64,14 +64,19 @@ def _coordinator(facts: MetricFacts) -> Iterator[Family]:
     ended = sum(c.done for c in containers)
     given_up = sum(c.given_up for c in containers)
     needed = max(0, facts.container_count - running - ended - given_up)
-    failures = sum(len(c.failures) for c in containers)
+    failures = sum(c.failures.count for c in containers)
     gauge = "gauge"
     yield _single("grete_leader_epoch", gauge, "Epoch of this coordinator's leadership.", facts.epoch)
     yield _single("grete_container_count", gauge, "Containers in the job model.", facts.container_count)
     yield _single("grete_running_containers", gauge, "Containers that run.", running)
     yield _single("grete_needed_containers", gauge, "Containers that should run and do not.", needed)
     yield _single("grete_completed_containers", gauge, "Containers that ended as they should.", ended)
-    yield _single("grete_failed_containers", gauge, "Failures of containers in the retry window.", failures)
+    yield _single(
+        "grete_failed_containers",
+        gauge,
+        "Failures since a container last ran for the window.",
+        failures,
+    )
     healthy = int(needed == 0 and given_up == 0)
     yield _single("grete_job_healthy", gauge, "1 when no container is missing or given up.", healthy)
     yield _single("grete_quarantined_records", gauge, "Records not understood.", facts.quarantined)

@@ -19,7 +19,7 @@ from grete.config.redact import redact
 from grete.config.samza_job import is_startpoint_enabled
 from grete.config.values import Config
 from grete.coordinator.board import Told
-from grete.coordinator.events import ContainerLoaded, ContainerPaused
+from grete.coordinator.events import ContainerCommitted, ContainerLoaded, ContainerPaused
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.monitors.containers import ContainerFacts
@@ -161,6 +161,8 @@ class View:
         known = loop.state.containers.get(container)
         if known is not None and known.unsure and body.get("serial") == seat.serial:
             loop.post(ContainerLoaded(container, seat.launch, seat.serial))
+        if known is not None and not known.committed and body.get("commits", 0) > 0:
+            loop.post(ContainerCommitted(container, seat.launch))
         return {"action": seat.directive.told.value, "number": seat.directive.number}
 
     def containers_with_startpoints(self) -> tuple[ContainerId, ...]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grete.coordinator import reconfigure
+from grete.coordinator import reconfigure, retry
 from grete.coordinator.events import (
     Action,
+    ContainerCommitted,
     ContainerExited,
     ContainerLoaded,
     ContainerPaused,
@@ -27,24 +28,22 @@ from grete.coordinator.events import (
     Tick,
 )
 from grete.coordinator.reconfigure import Decision, cut_off, fields, launch
-from grete.coordinator.state import FINAL, Container, Phase, State
+from grete.coordinator.state import FINAL, Container, Failures, Phase, State
+from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
 
-EXIT_CONFIG = 2
-EXIT_FENCED = 5
-EXIT_STOPPED = 6
-EXIT_OFFSETS_GONE = 7
-_FOR_GOOD = (EXIT_CONFIG, EXIT_OFFSETS_GONE)
-"""Nothing would differ if it was tried again: somebody has to do something."""
 _DISMISSAL_S = 30.0
 """Seconds a standby container has to end when the job has."""
-_MEANING = {
-    0: "ended",
-    EXIT_CONFIG: "configuration error",
-    3: "poison message",
-    EXIT_FENCED: "fenced",
-    EXIT_STOPPED: "stopped",
-    EXIT_OFFSETS_GONE: "offsets are gone",
+_TERMINATED = -15
+"""It was asked to end by SIGTERM before it could listen."""
+_MEANING: dict[int, str] = {
+    ExitCode.OK: "ended",
+    ExitCode.CONFIG: "configuration error",
+    ExitCode.POISON: "poison message",
+    ExitCode.FENCED: "fenced",
+    ExitCode.STOPPED: "stopped",
+    ExitCode.OFFSETS_GONE: "offsets are gone",
+    ExitCode.UNUSABLE: "cannot work",
 }
 
 
@@ -59,8 +58,8 @@ def decide(state: State, event: Event, now_s: float) -> Decision:
             return reconfigure.reload(state, event)
         case ContainerPaused():
             return reconfigure.paused(state, event, now_s)
-        case ContainerLoaded():
-            return reconfigure.loaded(state, event)
+        case ContainerLoaded() | ContainerCommitted():
+            return _heard(state, event)
         case ContainerExited():
             return _exited(state, event, now_s)
         case ContainerSilent():
@@ -79,13 +78,30 @@ def _exited(state: State, event: ContainerExited, now_s: float) -> Decision:
     container = state.containers.get(event.container)
     if container is None or container.launch != event.launch or not container.running:
         return state, ()  # an incarnation that has been replaced, or a report that came twice
-    meaning = _MEANING.get(event.exit_code, "failed")
-    details = {"container": event.container, "exit-code": str(event.exit_code), "meaning": meaning}
-    record = Record("container-exited", {**details, "reason": event.reason[:500]})
-    is_clean = event.exit_code in (0, EXIT_STOPPED)
+    record = Record("container-exited", _told_of(state, container, event))
+    is_clean = event.exit_code in (ExitCode.OK, ExitCode.STOPPED)
     state = fields(state, event.container, **reconfigure.AT_REST, broke_off=not is_clean)
     state, actions = _after_exit(state, container, event, now_s)
     return state, (record, *actions)
+
+
+def _told_of(state: State, container: Container, event: ContainerExited) -> dict[str, str]:
+    """What history says of an exit: why it was asked to end, if it was, and else what it ended with."""
+    details = {"container": event.container, "exit-code": str(event.exit_code)}
+    asked = container.asked or (state.message if state.phase is Phase.STOPPING else "")
+    meaning = _MEANING.get(event.exit_code, "killed" if event.exit_code < 0 else "failed")
+    if asked and event.exit_code in (ExitCode.OK, ExitCode.STOPPED, _TERMINATED):
+        return {**details, "meaning": "stopped" if event.exit_code else meaning, "cause": asked, "reason": ""}
+    return {**details, "meaning": meaning, "cause": asked, "reason": event.reason[:500]}
+
+
+def _heard(state: State, event: ContainerLoaded | ContainerCommitted) -> Decision:
+    if isinstance(event, ContainerLoaded):
+        return reconfigure.loaded(state, event)
+    container = state.containers.get(event.container)
+    if container is None or container.launch != event.launch or not container.running:
+        return state, ()
+    return fields(state, event.container, committed=True), ()
 
 
 def _after_exit(state: State, before: Container, event: ContainerExited, now_s: float) -> Decision:
@@ -99,35 +115,49 @@ def _after_exit(state: State, before: Container, event: ContainerExited, now_s: 
     if before.held:
         return _settle(state, now_s)
     if before.replacing or (event.exit_code == 0 and before.unsure and not before.done):
-        return _launch_or_wait(state, event, now_s)
+        return _launch_or_wait(state, id_, now_s)
     if event.exit_code == 0 or before.done:
         return _settle(fields(state, id_, done=True), now_s)
-    return _failed(state, event, now_s)
+    return _failed(state, before, event, now_s)
 
 
-def _launch_or_wait(state: State, event: ContainerExited, now_s: float) -> Decision:
+def _launch_or_wait(state: State, id_: ContainerId, now_s: float) -> Decision:
     """Launch it again, unless its tasks are about to move: then the grant launches it."""
-    if reconfigure.is_moving(state, event.container):
+    if reconfigure.is_moving(state, id_):
         return reconfigure.grant_when_free(state, now_s)
-    state, action = launch(state, event.container)
+    state, action = launch(state, id_)
     return state, (action,)
 
 
-def _failed(state: State, event: ContainerExited, now_s: float) -> Decision:
-    """Restart within the retry window, unless somebody has to do something first."""
+def _failed(state: State, before: Container, event: ContainerExited, now_s: float) -> Decision:
+    """Start it again, at once or after a pause, unless it is given up."""
     id_ = event.container
-    recent = tuple(t for t in state.containers[id_].failures if now_s - t < state.retry.window_s)
-    state = fields(state, id_, failures=(*recent, now_s))
-    exhausted = 0 <= state.retry.count < len(recent) + 1
-    if event.exit_code not in _FOR_GOOD and not exhausted:
-        return _launch_or_wait(state, event, now_s)
+    verdict = retry.judge(before, event, state.retry, now_s)
+    state = fields(state, id_, failures=verdict.failures)
+    if not verdict.is_given_up:
+        pause_s = verdict.failures.pause_s
+        if pause_s <= 0:
+            return _launch_or_wait(state, id_, now_s)
+        return _settle(fields(state, id_, restart_at_s=now_s + pause_s), now_s)
     state = fields(state, id_, given_up=True)
-    if _is_standby(state, id_) or (not state.retry.fail_job and event.exit_code != EXIT_CONFIG):
+    if _is_standby(state, id_) or (not state.retry.fail_job and event.exit_code != ExitCode.CONFIG):
         state, actions = _settle(state, now_s)
         return state, (Record("container-given-up", {"container": id_}), *actions)
     message = f"container {id_} ended with code {event.exit_code}: {event.reason}".strip()
     kills = tuple(Kill(other) for other, container in state.containers.items() if container.running)
     return replace(state, phase=Phase.FAILED, message=message), kills
+
+
+def _restarts(state: State, now_s: float) -> Decision:
+    """Start those again whose pause is over."""
+    actions: list[Action] = []
+    if state.phase is not Phase.RUNNING:
+        return state, ()
+    for id_, container in state.containers.items():
+        if container.restart_at_s is not None and now_s >= container.restart_at_s:
+            state, more = _launch_or_wait(fields(state, id_, restart_at_s=None), id_, now_s)
+            actions += more
+    return state, tuple(actions)
 
 
 def _settle(state: State, now_s: float) -> Decision:
@@ -152,8 +182,11 @@ def _dismiss_standby(state: State, now_s: float) -> Decision:
     actions: list[Action] = []
     for id_, container in state.containers.items():
         if container.running and not container.done:
-            state = fields(state, id_, done=True, kill_at_s=now_s + _DISMISSAL_S)
+            asked = "the job has ended"
+            state = fields(state, id_, done=True, kill_at_s=now_s + _DISMISSAL_S, asked=asked)
             actions.append(RequestStop(id_))
+        elif container.restart_at_s is not None:
+            state = fields(state, id_, done=True, restart_at_s=None)
     return state, tuple(actions)
 
 
@@ -170,12 +203,13 @@ def _silent(state: State, event: ContainerSilent, now_s: float) -> Decision:
 
 def _requested(state: State, event: ContainerRequested, now_s: float) -> Decision:
     container = state.containers.get(event.container)
-    if container is None or state.phase is not Phase.RUNNING or event.container not in state.specs:
+    wanted = state.specs if state.pending is None else {**state.specs, **state.pending.specs}
+    if container is None or state.phase is not Phase.RUNNING or event.container not in wanted:
         return state, ()
     details = {"container": event.container, "what": event.what, "reason": event.reason}
     record = Record("container-requested", details)
     if event.what != "stop" and not container.running:
-        state = fields(state, event.container, held=False, done=False, given_up=False, failures=())
+        state = fields(state, event.container, held=False, done=False, given_up=False, failures=Failures())
         if reconfigure.is_moving(state, event.container):
             return state, (record,)
         state, action = launch(state, event.container)
@@ -186,8 +220,15 @@ def _requested(state: State, event: ContainerRequested, now_s: float) -> Decisio
         )
     held = event.what == "stop"
     if not container.running:
-        return fields(state, event.container, held=held), (record,)
-    state = fields(state, event.container, held=held, replacing=not held, kill_at_s=now_s + event.deadline_s)
+        return fields(state, event.container, held=held, restart_at_s=None), (record,)
+    state = fields(
+        state,
+        event.container,
+        held=held,
+        replacing=not held,
+        kill_at_s=now_s + event.deadline_s,
+        asked=f"{event.what} of the container: {event.reason}",
+    )
     return state, (record, RequestStop(event.container))
 
 
@@ -218,7 +259,8 @@ def _tick(state: State, now_s: float) -> Decision:
             actions.append(Kill(id_))
             state = fields(state, id_, kill_at_s=None)
     state, more = reconfigure.tick(state, now_s)
-    return state, (*actions, *more)
+    state, restarted = _restarts(state, now_s)
+    return state, (*actions, *more, *restarted)
 
 
 def _finish_when_all_done(state: State) -> State:

@@ -21,6 +21,8 @@ class ModelChanged:
     revision: int
     specs: Mapping[ContainerId, ContainerSpec]
     deadline_s: float = 30.0
+    cause: str = ""
+    """What has changed, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,21 @@ class ContainerLoaded:
 
 @dataclass(frozen=True, slots=True)
 class ContainerExited:
-    """A container ended. `launch` says which incarnation."""
+    """A container ended. `launch` says which incarnation, `place` which message could not be processed, if one."""
 
     container: ContainerId
     launch: int
     exit_code: int
     reason: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerCommitted:
+    """An incarnation has committed a batch."""
+
+    container: ContainerId
+    launch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +114,7 @@ Event = (
     | ContainerPaused
     | ContainerLoaded
     | ContainerExited
+    | ContainerCommitted
     | ContainerSilent
     | ContainerRequested
     | PolicyChanged

@@ -116,7 +116,8 @@ class CoordinatorLoop:
         for exit_ in self._launcher.exits():
             launch = self._launches.get(exit_.epoch)
             if launch is not None:
-                self.handle(ContainerExited(launch[0], launch[1], exit_.exit_code, exit_.reason))
+                id_, number = launch
+                self.handle(ContainerExited(id_, number, exit_.exit_code, exit_.reason, exit_.place))
         for found in self._job.poll(self.state):
             self.handle(found)
         for asked in self.signalled():

@@ -28,7 +28,7 @@ from grete.coordinator.events import (
     RequestStop,
     Run,
 )
-from grete.coordinator.state import Container, ContainerSpec, Pending, Phase, Specs, State
+from grete.coordinator.state import Container, ContainerSpec, Failures, Pending, Phase, Specs, State
 from grete.model.ids import ContainerId
 
 Decision = tuple[State, tuple[Action, ...]]
@@ -39,6 +39,8 @@ AT_REST: dict[str, Any] = {
     "unsure": False,
     "replacing": False,
     "kill_at_s": None,
+    "asked": "",
+    "committed": False,
 }
 """The fields of a container that has no incarnation."""
 
@@ -47,7 +49,7 @@ def model_changed(state: State, event: ModelChanged, now_s: float) -> Decision:
     """Begin to change to a model. A change that waits already is replaced by it."""
     if state.phase is not Phase.RUNNING:
         return state, ()
-    pending = Pending(event.revision, event.specs, now_s + event.deadline_s)
+    pending = Pending(event.revision, event.specs, now_s + event.deadline_s, event.cause)
     state = replace(state, pending=pending)
     actions: list[Action] = []
     for id_ in _waited_for(state, pending):
@@ -64,7 +66,11 @@ def _ask_to_let_go(state: State, id_: ContainerId, pending: Pending) -> Decision
         return state, ()
     if id_ in pending.specs:
         return fields(state, id_, pausing=True), (Pause(id_, pending.revision),)
-    return fields(state, id_, replacing=True), (RequestStop(id_),)
+    return fields(state, id_, replacing=True, asked=_why(pending)), (RequestStop(id_),)
+
+
+def _why(pending: Pending) -> str:
+    return pending.cause or "another job model"
 
 
 def _waited_for(state: State, pending: Pending) -> list[ContainerId]:
@@ -85,6 +91,8 @@ def is_moving(state: State, id_: ContainerId) -> bool:
     pending = state.pending
     if pending is None:
         return False
+    if id_ not in state.specs:
+        return True  # with no task perhaps, but there is nothing in force to launch it with
     return pending.specs.get(id_, ContainerSpec()).tasks != state.specs.get(id_, ContainerSpec()).tasks
 
 
@@ -133,13 +141,18 @@ def _bring_up(state: State, id_: ContainerId, pending: Pending, now_s: float) ->
     if container is None or not container.running:
         if container is not None and (container.held or (container.done and container.spec == spec)):
             return state, ()
+        if container is not None and container.restart_at_s is not None and container.spec == spec:
+            return state, ()  # it failed with just this, and waits for its time
+        if container is not None and container.spec != spec:
+            state = fields(state, id_, failures=Failures())
         state, action = launch(state, id_)
         return state, (action,)
     if container.replacing or container.held:
         return state, ()  # it ends, and starts with what is in force then
     if container.spec.process != spec.process:
         deadline_s = pending.deadline_s - now_s
-        state = fields(state, id_, replacing=True, kill_at_s=now_s + max(deadline_s, 0.0))
+        kill_at_s = now_s + max(deadline_s, 0.0)
+        state = fields(state, id_, replacing=True, kill_at_s=kill_at_s, asked=_why(pending))
         return state, (RequestStop(id_),)
     if container.pausing or container.spec != spec:
         return fields(state, id_, spec=spec, pausing=False, paused=False, unsure=True), (Run(id_),)
@@ -211,6 +224,7 @@ def launch(state: State, id_: ContainerId) -> tuple[State, Launch]:
         broke_off=False,
         done=False,
         given_up=False,
+        restart_at_s=None,
     )
     return replace(state, launches=number, containers={**state.containers, id_: now}), Launch(id_, number)
 

@@ -24,11 +24,30 @@ FINAL = (Phase.FINISHED, Phase.STOPPED, Phase.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Samza's cluster-manager.container.retry.*: `count` failures within `window_s`; 0 fails at once, <0 never."""
+    """Samza's cluster-manager.container.retry.*: 0 fails at once, a negative `count` never gives up.
+
+    Failures are counted until a container has run for `window_s`; one more than `count` is too many.
+    """
 
     count: int = 8
     window_s: float = 300.0
     fail_job: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """How often a container has failed since it last ran for the whole window, and how the last time was.
+
+    It is started again `pause_s` after `at_s`. `fruitless` counts those in a row that had committed nothing; `place`
+    names the message that could not be processed, if it was one.
+    """
+
+    count: int = 0
+    at_s: float = 0.0
+    pause_s: float = 0.0
+    fruitless: int = 0
+    reason: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +72,7 @@ Specs = Mapping[ContainerId, ContainerSpec]
 class Container:
     """A container and its current incarnation, if it has one.
 
-    `spec` is what the incarnation runs, or was last told to run. `launch` tells incarnations apart; `failures` are
-    times within the retry window.
+    `spec` is what the incarnation runs, or was last told to run. `launch` tells incarnations apart.
     """
 
     spec: ContainerSpec = ContainerSpec()
@@ -75,7 +93,13 @@ class Container:
     done: bool = False
     given_up: bool = False
     kill_at_s: float | None = None
-    failures: tuple[float, ...] = ()
+    failures: Failures = Failures()
+    restart_at_s: float | None = None
+    """It has failed, and is started again then."""
+    committed: bool = False
+    """The incarnation has committed a batch."""
+    asked: str = ""
+    """Why the incarnation was asked to end, if it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +109,7 @@ class Pending:
     revision: int
     specs: Specs
     deadline_s: float
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

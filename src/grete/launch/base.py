@@ -24,12 +24,17 @@ class ContainerStart:
 
 @dataclass(frozen=True, slots=True)
 class ContainerExit:
-    """A container ended. `exit_code` is 0 for drained, negative for a signal; `reason` is for people."""
+    """A container ended. `exit_code` is 0 for drained, negative for a signal.
+
+    `reason` is for people: the container's own error, or the signal; empty when it ended in order. `place` names the
+    message that could not be processed, if that is what it ended with.
+    """
 
     container_id: ContainerId
     epoch: int
     exit_code: int
     reason: str
+    place: str = ""
 
 
 class Launcher(ABC):

@@ -13,21 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
+from grete.exit_report import EXIT_FILE, read_word
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.launch.processes import OtherProcess, name_of, parse_name
+from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
 
-EXIT_FILE = "GRETE_EXIT_FILE"
-"""Where a container leaves `{"epoch": n, "code": n}` as the last thing it does, for a launcher that adopted it."""
 _PASSED_ON = (
     *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME", "TZ"),
     *("JAVA_HOME", "SPARK_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
 )
 _PASSED_ON_PREFIXES = ("GRETE_", "PYSPARK_", "SPARK_", "PYTHON")
-_TAIL_BYTES = 4000
 _LOG_KEPT_BYTES = 32 * 1024 * 1024
 _KILLED = -9
 
@@ -112,7 +109,7 @@ class ProcessLauncher(Launcher):
         try:
             process = OtherProcess(name)
         except OSError:
-            if self._reported(container.container_id, container.epoch) is None:
+            if read_word(self._exit_file(container.container_id), container.epoch) is None:
                 return False
         self._running[container.container_id] = _Running(container, process)
         return True
@@ -139,22 +136,16 @@ class ProcessLauncher(Launcher):
 
     def _exit(self, running: _Running) -> ContainerExit:
         id_, epoch = running.start.container_id, running.start.epoch
+        word = read_word(self._exit_file(id_), epoch)
         if isinstance(running.process, subprocess.Popen):
             code: int = running.process.returncode
         else:
             running.release()
-            reported = self._reported(id_, epoch)
-            code = _KILLED if reported is None else reported  # only a kill leaves no word
-        reason = "" if code == 0 else _last_error(self._log(id_))
-        return ContainerExit(id_, epoch, code, reason)
-
-    def _reported(self, container_id: ContainerId, epoch: int) -> int | None:
-        """The exit code that the incarnation left behind."""
-        try:
-            document = orjson.loads(self._exit_file(container_id).read_bytes())
-            return int(document["code"]) if document["epoch"] == epoch else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+            code = _KILLED if word is None else int(word)  # only a kill leaves no word
+        failure = word.failure if word is not None and word == code else None
+        if failure is None:
+            return ContainerExit(id_, epoch, code, _without_word(code))
+        return ContainerExit(id_, epoch, code, str(failure), failure.place)
 
     def abandon(self) -> None:
         """See Launcher."""
@@ -182,13 +173,17 @@ def _environment(inherited: Mapping[str, str], own: Mapping[str, str]) -> dict[s
     return {**kept, **own}
 
 
-def _last_error(log: Path) -> str:
-    """The last line that reports an error, for people; the whole story is in the log."""
+def _without_word(code: int) -> str:
+    """Why a container has ended that did not say it."""
+    if code < 0:
+        return f"killed by signal {-code} ({_signal_name(-code)})"
+    if code in (ExitCode.OK, ExitCode.STOPPED):
+        return ""
+    return "it could not say why; its log may"
+
+
+def _signal_name(number: int) -> str:
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-            lines = file.read().decode("utf-8", errors="replace").strip().splitlines()
-    except OSError as error:
-        return f"(no log: {error})"
-    errors = [line for line in lines if " ERROR " in line]
-    return (errors or lines or [""])[-1][:1000]
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return "no name"

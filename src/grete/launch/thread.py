@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
+from grete.model.ending import ContainerEnd, ExitCode, failure_of
 from grete.model.ids import ContainerId
 
 _log = logging.getLogger(__name__)
 RunContainer = Callable[[Mapping[str, str], threading.Event], int]
 IN_PROCESS = "GRETE_CONTAINER_IN_PROCESS"
-_CRASHED = 1
 
 
 @dataclass(slots=True)
@@ -21,8 +21,7 @@ class _Running:
     start: ContainerStart
     thread: threading.Thread
     stop: threading.Event = field(default_factory=threading.Event)
-    exit_code: int | None = None
-    reason: str = ""
+    end: int = ExitCode.FAILED
 
 
 class ThreadLauncher(Launcher):
@@ -50,10 +49,10 @@ class ThreadLauncher(Launcher):
     def _run(self, running: _Running) -> None:
         environment = {**running.start.environment, IN_PROCESS: "1"}
         try:
-            running.exit_code = self._run_container(environment, running.stop)
+            running.end = self._run_container(environment, running.stop)
         except Exception as error:  # noqa: BLE001 - a thread begins here; its end must be reported like any other
             _log.exception("container %s crashed", running.start.container_id)
-            running.exit_code, running.reason = _CRASHED, repr(error)
+            running.end = ContainerEnd(ExitCode.FAILED, failure_of(error))
 
     def request_stop(self, container_id: ContainerId) -> None:
         """See Launcher."""
@@ -94,5 +93,8 @@ class ThreadLauncher(Launcher):
 
 
 def _exit(running: _Running) -> ContainerExit:
-    code = _CRASHED if running.exit_code is None else running.exit_code
-    return ContainerExit(running.start.container_id, running.start.epoch, code, running.reason)
+    end, start = running.end, running.start
+    failure = end.failure if isinstance(end, ContainerEnd) else None
+    if failure is None:
+        return ContainerExit(start.container_id, start.epoch, int(end), "")
+    return ContainerExit(start.container_id, start.epoch, int(end), str(failure), failure.place)

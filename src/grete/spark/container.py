@@ -16,23 +16,18 @@ from pathlib import Path
 
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
-from grete.errors import JobError
+from grete.errors import MissingExtra
+from grete.exit_report import run_and_tell
+from grete.model.ending import ContainerEnd
 from grete.spark.assignment import Assignment
-from grete.spark.container_life import ContainerLife, OnBatch, leave_word
+from grete.spark.container_life import ContainerLife, OnBatch
 from grete.spark.control import Control, Ended
-from grete.spark.job_run import JobRun
-from grete.spark.standby import follow
-
-_log = logging.getLogger("grete.container")
-EXIT_FAILED = 1
 
 
-def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
-    """Run the container that the environment names until its end; returns the exit code.
+def run_container(environment: Mapping[str, str], stop: threading.Event) -> ContainerEnd:
+    """Run the container that the environment names until its end; returns the exit code, with what it stands for.
 
-    0: drained. 3: a message could not be processed. 5: fenced, another incarnation has taken over. 6: asked to stop.
-    7: an input does not hold the offsets that are to be read next.
-    Other grete errors have their own code, anything from Spark is 1. Never raises a GreteError.
+    See `grete.model.ending.ExitCode`. Never raises a GreteError.
     """
     home = Path(environment.get("GRETE_HOME", ".grete")).resolve()
     own_process = environment.get("GRETE_CONTAINER_IN_PROCESS") != "1"
@@ -40,16 +35,26 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         name = container_name(assignment.container_id)
         with observed(assignment.config, assignment.job, name, home, own_process=own_process):
-            if assignment.is_standby:
-                return follow(assignment, home, control)
-            run = JobRun(assignment, home, stop=control)
-            run.on_outcome = on_batch
-            try:
-                return run.execute()
-            finally:
-                run.close()
+            return _work(assignment, home, control, on_batch)
 
     return ContainerLife(environment, stop, work).run()
+
+
+def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch) -> Ended:
+    # not before now: a container without pyspark has to be able to say so
+    try:
+        from grete.spark.job_run import JobRun
+        from grete.spark.standby import follow
+    except ModuleNotFoundError as error:
+        raise MissingExtra(str(error.name), "spark") from error
+    if assignment.is_standby:
+        return follow(assignment, home, control)
+    run = JobRun(assignment, home, stop=control)
+    run.on_outcome = on_batch
+    try:
+        return run.execute()
+    finally:
+        run.close()
 
 
 def main() -> int:
@@ -64,17 +69,8 @@ def main() -> int:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())
-    try:
-        return run_container(os.environ, stop)
-    except JobError as error:
-        _log.error("%s", error)
-        return EXIT_FAILED
+    return run_container(os.environ, stop)
 
 
 if __name__ == "__main__":
-    code = main()
-    leave_word(code)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Spark's shutdown hooks may wait for a JVM that is gone; everything of ours is durable by now.
-    os._exit(code)
+    run_and_tell(main)

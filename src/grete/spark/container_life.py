@@ -17,18 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from grete.checkpoint.offset_manager import may_skip
-from grete.errors import (
-    CoordinatorUnavailable,
-    Fenced,
-    GreteError,
-    OffsetOutOfRange,
-    OffsetsRemoved,
-    ProcessingError,
-)
+from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetsRemoved
 from grete.failpoints import failpoint
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import read_state
+from grete.model.ending import ContainerEnd, ExitCode, exit_code, failure_of
 from grete.model.ids import JobId
 from grete.spark.assignment import Assignment, parse_assignment
 from grete.spark.batch_commits import BatchOutcome
@@ -38,15 +32,6 @@ from grete.spark.locality import write_locality
 
 _log = logging.getLogger("grete.container")
 
-EXIT_OK = 0
-EXIT_POISON = 3
-EXIT_FENCED = 5
-EXIT_STOPPED = 6
-"""Asked to stop before everything was read, by a coordinator, a signal, or because there was no coordinator.
-
-Not 0: another coordinator than the one that asked may get to see it, and has to start the container again.
-"""
-EXIT_OFFSETS_GONE = 7
 _WAIT_S = 0.2
 _OUTAGE_PAUSE_S = (0.5, 5.0)
 """Between attempts while a store does not answer, each of which waits for as long as that store's own time-out."""
@@ -84,7 +69,7 @@ class ContainerLife:
         self._progress = ContainerProgress()
         self._outage_pause_s = _OUTAGE_PAUSE_S[0]
 
-    def run(self) -> int:
+    def run(self) -> ContainerEnd:
         """See `grete.spark.container.run_container`."""
         self._heartbeat.start()
         try:
@@ -97,11 +82,11 @@ class ContainerLife:
                 if not self._control.is_stopping:
                     ended = self._process(self._assignment())
             self._report(state="stopped" if self._control.is_stopping else "drained")
-            return EXIT_STOPPED if ended is Ended.INTERRUPTED else EXIT_OK
+            return ContainerEnd(ExitCode.STOPPED if ended is Ended.INTERRUPTED else ExitCode.OK)
         except GreteError as error:
             _log.error("container %s: %s", self._id, error)
             self._report(state="failed", message=str(error)[:2000])
-            return _exit_code(error)
+            return ContainerEnd(exit_code(error), failure_of(error))
         finally:
             self._heartbeat.close()
 
@@ -204,28 +189,11 @@ def _orphan_s(config: Mapping[str, str]) -> float:
     return retries * int(config.get("yarn.container.heartbeat.retry-sleep-duration.ms", "10000")) / 1000
 
 
-def _exit_code(error: GreteError) -> int:
-    """What tells the coordinator whether to try again."""
-    if isinstance(error, ProcessingError):
-        return EXIT_POISON
-    return EXIT_OFFSETS_GONE if isinstance(error, OffsetOutOfRange) else error.exit_code
-
-
 def _end_process_when_fenced(environment: Mapping[str, str]) -> Callable[[], None]:
     """What to do when the coordinator knows a newer incarnation: end at once, whatever Spark is doing."""
 
     def end() -> None:
         if environment.get("GRETE_CONTAINER_IN_PROCESS") != "1":
-            os._exit(EXIT_FENCED)
+            os._exit(ExitCode.FENCED)
 
     return end
-
-
-def leave_word(code: int) -> None:
-    """For a launcher that is not our parent: how we ended."""
-    path = os.environ.get("GRETE_EXIT_FILE")
-    if path:
-        document = {"epoch": int(os.environ["GRETE_CONTAINER_EPOCH"]), "code": code}
-        temporary = Path(path).with_suffix(".tmp")
-        temporary.write_text(json.dumps(document), encoding="ascii")
-        temporary.replace(path)

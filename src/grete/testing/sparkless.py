@@ -27,9 +27,10 @@ from grete.clock import SystemClock
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.errors import GreteError
+from grete.exit_report import run_and_tell
 from grete.spark import setup
 from grete.spark.assignment import Assignment
-from grete.spark.container_life import ContainerLife, OnBatch, leave_word
+from grete.spark.container_life import ContainerLife, OnBatch
 from grete.spark.control import Control, Ended
 from grete.spark.group_shadow import open_follower
 from grete.spark.skipped import tell_skipped
@@ -126,9 +127,6 @@ def _coordinate(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
     if not sys.argv[1:]:
-        leave_word(code)
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
+        run_and_tell(lambda: main(()))
+    sys.exit(main(sys.argv[1:]))

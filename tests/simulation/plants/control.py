@@ -12,6 +12,7 @@ from grete.coordinator.events import Kill, Launch
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.state import Container, State
 from grete.metadata import launches
+from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
 from grete.testing.simulator import container as container_program
 from grete.testing.simulator import coordinator as program
@@ -109,7 +110,7 @@ def _resurrected(replaced: Replaced) -> None:
 
 def _stopped_counts_as_drained(replaced: Replaced) -> None:
     """What an adopted container says is doubted until it says what it runs, which hides this: that is gone, too."""
-    replaced(container_program, "EXIT_STOPPED", container_program.EXIT_OK)
+    replaced(container_program, "_STOPPED", ExitCode.OK)
     replaced(loop, "Container", lambda **known: Container(**{**known, "unsure": False}))
 
 

@@ -10,7 +10,6 @@ next.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -21,24 +20,29 @@ from pathlib import Path
 
 import pytest
 
+from grete.exit_report import leave_word
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
-from grete.launch.process import EXIT_FILE
+from grete.model.ending import ContainerEnd, ExitCode, Failure, failure_of
 from grete.model.ids import ContainerId
 from grete.testing.waiting import eventually
 
 ZERO, ONE = ContainerId("0"), ContainerId("1")
+FAILURE = Failure("KeyError", "'page'", "Partition 0", "local.views.0", "4")
 _PATIENCE_S = 30.0
 
 
 def behave(environment: Mapping[str, str], stop: threading.Event) -> int:
     """A container: writes `GRETE_SUITE_WORD` as a line to the file `GRETE_SUITE_FILE`, then does what
-    `GRETE_SUITE_ORDER` says: exit with a code, crash, run until it is stopped, or run and not listen.
+    `GRETE_SUITE_ORDER` says: exit with a code, crash, end with a failure that it tells of, run until it is stopped,
+    or run and not listen.
     """
     with Path(environment["GRETE_SUITE_FILE"]).open("a", encoding="utf-8") as file:
         file.write(environment.get("GRETE_SUITE_WORD", "") + "\n")
     order = environment["GRETE_SUITE_ORDER"]
     if order == "crash":
         raise RuntimeError("out of luck")
+    if order == "fail":
+        return ContainerEnd(ExitCode.POISON, FAILURE)
     if order == "run":
         return 0 if stop.wait(_PATIENCE_S) else 99
     if order == "run deaf":
@@ -101,11 +105,28 @@ class LauncherConformance:
         assert launcher.exits() == []
 
     def test_a_crash_is_an_exit_with_a_reason(self, launcher: Launcher, file: Path) -> None:
-        """The reason is what the container said last, for people."""
+        """The reason is what the container says of its end, for people."""
         launcher.start(self._start(file, "crash"))
         (ended,) = self._exits(launcher)
         assert ended.exit_code != 0
         assert "out of luck" in ended.reason
+
+    def test_a_container_tells_of_the_failure_that_ended_it(self, launcher: Launcher, file: Path) -> None:
+        """As a value: type, message, task, and the message that could not be processed."""
+        launcher.start(self._start(file, "fail"))
+        (ended,) = self._exits(launcher)
+        assert (ended.exit_code, ended.place) == (ExitCode.POISON, "local.views.0 offset 4")
+        assert ended.reason == "KeyError 'page' at local.views.0 offset 4, task 'Partition 0'"
+
+    def test_what_an_earlier_incarnation_said_is_not_said_of_a_later_one(
+        self, launcher: Launcher, file: Path
+    ) -> None:
+        """One that ended in order needs no reason."""
+        launcher.start(self._start(file, "fail", epoch=1))
+        self._exits(launcher)
+        launcher.start(self._start(file, str(int(ExitCode.STOPPED)), epoch=2))
+        (ended,) = self._exits(launcher)
+        assert (ended.exit_code, ended.reason, ended.place) == (ExitCode.STOPPED, "", "")
 
     def test_starting_the_same_epoch_again_does_nothing(self, launcher: Launcher, file: Path) -> None:
         """As a coordinator does that is not sure."""
@@ -213,17 +234,19 @@ class KillingLauncherConformance(LauncherConformance):
         launcher.kill(ZERO)
         (ended,) = self._exits(launcher)
         assert ended.exit_code != 0
+        assert ended.reason == f"killed by signal {-ended.exit_code} (SIGKILL)"
 
 
 def main() -> int:
     """A container that is a program."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    code = behave(os.environ, stop)
-    if EXIT_FILE in os.environ:
-        word = {"epoch": int(os.environ["GRETE_CONTAINER_EPOCH"]), "code": code}
-        Path(os.environ[EXIT_FILE]).write_text(json.dumps(word), encoding="utf-8")
-    return code
+    try:
+        end = behave(os.environ, stop)
+    except RuntimeError as error:
+        end = ContainerEnd(ExitCode.FAILED, failure_of(error))
+    leave_word(end)
+    return end
 
 
 if __name__ == "__main__":

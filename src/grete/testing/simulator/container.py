@@ -18,8 +18,8 @@ from grete.launch.base import ContainerStart
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.job_state import read_state
 from grete.metadata.locality import LocalityManager
+from grete.model.ending import ExitCode
 from grete.spark.assignment import Assignment, parse_assignment
-from grete.spark.container_life import EXIT_FENCED, EXIT_OK, EXIT_STOPPED
 from grete.spark.control import Control
 from grete.testing.simulator.query import QueryRun
 from grete.testing.simulator.scheduler import Call, Ended, Process, Script, Server, Sleep
@@ -28,6 +28,7 @@ from grete.testing.simulator.stores import ProcessLog, ProcessSystem
 if TYPE_CHECKING:
     from grete.testing.simulator.world import World
 
+_STOPPED = ExitCode.STOPPED
 _HEARTBEAT_S = 3.0
 _ORPHAN_S = 50.0
 _TRIES = 20
@@ -49,7 +50,13 @@ class ContainerProgram:
         self.system = ProcessSystem(world.system, world, self.process)
         self.control = Control(threading.Event())
         self._stream = CoordinatorStream(self.log, self.process.clock, source="SamzaContainer")
-        self._progress: dict[str, Any] = {"state": "starting", "records": 0, "serial": 0, "paused": 0}
+        self._progress: dict[str, Any] = {
+            "state": "starting",
+            "records": 0,
+            "commits": 0,
+            "serial": 0,
+            "paused": 0,
+        }
         self._answered_s = self.process.clock.monotonic_s()
         self.query: QueryRun | None = None
         self.process.on_end.append(self._release)
@@ -75,7 +82,7 @@ class ContainerProgram:
                 interrupted = yield from self._process(assignment)
         self._progress["state"] = "stopped" if interrupted else "drained"
         yield self._call({"what": "heartbeat", **self._body()})
-        raise Ended(EXIT_STOPPED if interrupted else EXIT_OK)
+        raise Ended(_STOPPED if interrupted else ExitCode.OK)
 
     def _assignment(self, *, first: bool = False) -> Any:
         """What to run, from whichever coordinator answers: one that is gone has a successor."""
@@ -113,8 +120,9 @@ class ContainerProgram:
             yield Sleep(0.5)
 
     def processed(self, records: int) -> None:
-        """Count what a batch has processed."""
+        """Count a batch, and what it has processed."""
         self._progress["records"] += records
+        self._progress["commits"] += 1
 
     # --- the heartbeat's thread ---
 
@@ -124,7 +132,7 @@ class ContainerProgram:
             try:
                 answer = yield self._call({"what": "heartbeat", **self._body()})
             except Fenced:
-                raise Ended(EXIT_FENCED, "a newer incarnation has taken over") from None
+                raise Ended(ExitCode.FENCED, "a newer incarnation has taken over") from None
             except CoordinatorUnavailable:
                 answer = None
             now_s = self.process.clock.monotonic_s()

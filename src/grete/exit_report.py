@@ -1,0 +1,61 @@
+"""A container's last word, for a launcher that reads it: a file named by the environment.
+
+The operating system reports a code to the parent only, and nothing of the cause; whoever adopted the container gets
+neither. One that was killed leaves no word.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import orjson
+
+from grete.model.ending import ContainerEnd, ExitCode, as_document, failure_of, from_document
+
+_log = logging.getLogger("grete.container")
+
+EXIT_FILE = "GRETE_EXIT_FILE"
+"""Where a container leaves `{"epoch": n, "code": n, "failure": {...} | null}` as the last thing it does."""
+_EPOCH = "GRETE_CONTAINER_EPOCH"
+
+
+def leave_word(end: int, environment: Mapping[str, str] = os.environ) -> None:
+    """Leave it, if the environment says where."""
+    path = environment.get(EXIT_FILE)
+    if not path:
+        return
+    failure = end.failure if isinstance(end, ContainerEnd) else None
+    document = {"epoch": int(environment[_EPOCH]), "code": int(end), "failure": as_document(failure)}
+    temporary = Path(path).with_suffix(".tmp")
+    temporary.write_bytes(orjson.dumps(document))
+    temporary.replace(path)
+
+
+def read_word(path: Path, epoch: int) -> ContainerEnd | None:
+    """The word of the incarnation with this epoch; None when it left none."""
+    try:
+        document = orjson.loads(path.read_bytes())
+        if document["epoch"] != epoch:
+            return None
+        return ContainerEnd(int(document["code"]), from_document(document.get("failure")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def run_and_tell(run: Callable[[], int]) -> NoReturn:
+    """Run a container that is this process: whatever ends it, its word is left, and the process is over."""
+    try:
+        code = run()
+    except Exception as error:  # noqa: BLE001 - the process ends here, and has to say of what
+        _log.exception("the container crashed")
+        code = ContainerEnd(ExitCode.FAILED, failure_of(error))
+    leave_word(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Spark's shutdown hooks may wait for a JVM that is gone; everything of ours is durable by now.
+    os._exit(code)

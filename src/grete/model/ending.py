@@ -1,0 +1,145 @@
+"""How a container ends: its exit code, and what it says of the error that ended it.
+
+A `Failure` is made where the error is, and travels as a value: in the exit report of the container, and, from a
+Python worker through Spark's JVM, as a note of the exception, since all that arrives there is its text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import IntEnum
+from typing import Any
+
+from grete.errors import ApplicationError, GreteError, MissingExtra, OffsetOutOfRange, ProcessingError
+
+_MARK = "grete-failure: "
+_LONGEST = 1_000
+
+
+class ExitCode(IntEnum):
+    """What a container's code tells the coordinator. Negative ones are signals."""
+
+    OK = 0
+    FAILED = 1
+    CONFIG = 2
+    POISON = 3
+    FENCED = 5
+    STOPPED = 6
+    """Asked to stop before everything was read, by a coordinator, a signal, or because there was no coordinator.
+
+    Not 0: another coordinator than the one that asked may get to see it, and has to start the container again.
+    """
+    OFFSETS_GONE = 7
+    UNUSABLE = 8
+    """The application, its plan or this installation cannot work, however often it is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as its container tells it: exception type, first line of its message, and where it was met."""
+
+    type: str
+    message: str = ""
+    task: str = ""
+    ssp: str = ""
+    offset: str = ""
+
+    @property
+    def place(self) -> str:
+        """The message that could not be processed, empty when it was not a message."""
+        return f"{self.ssp} offset {self.offset}" if self.ssp else ""
+
+    def __str__(self) -> str:
+        text = f"{self.type} {self.message}".strip()
+        if self.place:
+            text += f" at {self.place}"
+        return f"{text}, task {self.task!r}" if self.task else text
+
+
+class ContainerEnd(int):
+    """A container's exit code, with the failure that it stands for, if it does."""
+
+    failure: Failure | None
+
+    def __new__(cls, code: int, failure: Failure | None = None) -> ContainerEnd:
+        """The code, as any whole number; a code without a failure ended in order, or could not say why."""
+        made = super().__new__(cls, code)
+        made.failure = failure
+        return made
+
+
+def failure_of(error: BaseException, *, task: str = "", ssp: str = "", offset: str = "") -> Failure:
+    """What the error says of itself, or, if somebody nearer to it has noted that, what was noted."""
+    noted = _noted(error)
+    if noted is not None:
+        return noted
+    return Failure(type(error).__name__, _first_line(str(error)), task, ssp, offset)
+
+
+def note(error: BaseException, failure: Failure) -> None:
+    """Let the error carry the failure wherever it goes; the first one noted stays."""
+    if _noted(error) is None:
+        error.add_note(_MARK + json.dumps(asdict(failure)))
+
+
+def noted_in(text: str) -> Failure | None:
+    """The failure that was noted on the exception whose trace this is."""
+    for line in text.splitlines():
+        _, mark, rest = line.partition(_MARK)
+        if mark:
+            return _parse(rest)
+    return None
+
+
+def as_document(failure: Failure | None) -> dict[str, str] | None:
+    """As JSON says it."""
+    return None if failure is None else asdict(failure)
+
+
+def from_document(document: Any) -> Failure | None:
+    """What `as_document` gave; None when it is something else. Nothing of it is longer than a line."""
+    if not isinstance(document, Mapping) or not isinstance(document.get("type"), str):
+        return None
+    named = (field.name for field in fields(Failure))
+    return Failure(**{name: _first_line(str(document.get(name, ""))) for name in named})
+
+
+def _parse(text: str) -> Failure | None:
+    try:
+        return from_document(json.JSONDecoder().raw_decode(text)[0])
+    except ValueError:
+        return None
+
+
+def _noted(error: BaseException) -> Failure | None:
+    for one in causes(error):
+        for text in getattr(one, "__notes__", ()):
+            if text.startswith(_MARK):
+                return _parse(text.removeprefix(_MARK))
+    return None
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it was raised from or amid."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+
+
+def _first_line(text: str) -> str:
+    line = next((line for line in text.splitlines() if line.strip()), "").strip()[:_LONGEST]
+    return line if line.isprintable() else line.encode("unicode_escape").decode("ascii")
+
+
+def exit_code(error: GreteError) -> int:
+    """The code with which a container ends that this error ended."""
+    if isinstance(error, ProcessingError):
+        return ExitCode.POISON
+    if isinstance(error, ApplicationError | MissingExtra):
+        return ExitCode.UNUSABLE
+    return ExitCode.OFFSETS_GONE if isinstance(error, OffsetOutOfRange) else error.exit_code
