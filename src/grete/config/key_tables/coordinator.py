@@ -231,7 +231,7 @@ RETRY_COUNT = Key(
     INTEGER,
     "8",
     _LIVE,
-    "Failures of a container within the window before it is given up; -1 retries for ever.",
+    "Failures of a container after which it is given up with the next; -1 retries for ever.",
     renamed_from=("yarn.container.retry.count",),
 )
 RETRY_WINDOW = Key(
@@ -239,7 +239,7 @@ RETRY_WINDOW = Key(
     NATURAL,
     "300000",
     _LIVE,
-    "The window.",
+    "Who ran for so long before it failed has its failures counted anew.",
     unit="ms",
     renamed_from=("yarn.container.retry.window.ms",),
 )
