@@ -56,7 +56,7 @@ POINTS: dict[str, str] = {
     "container.fence-raised": "older incarnations are fenced",
     "startpoint.resolved": "a container knows its new offsets, nothing of them is written",
     "startpoint.applied": "new offsets and their acknowledgement are committed, no query runs",
-    "container.outputs-created": "output streams exist, Spark does not run",
+    "container.outputs-checked": "output streams exist, Spark does not run",
     "lineage.locked": "a new lineage's folder exists and is locked, nothing names it",
     "lineage.described": "its description is synced under a temporary name",
     "lineage.current": "it is the current one, its predecessors not pruned",

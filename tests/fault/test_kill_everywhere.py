@@ -60,7 +60,7 @@ BEFORE_THE_QUERY = points("container", "log", "file") + NEW_LINEAGE
 CHEAP = [
     "container.locality-written",
     "container.fence-raised",
-    "container.outputs-created",
+    "container.outputs-checked",
     "lineage.described",
 ]
 

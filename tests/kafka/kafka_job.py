@@ -28,6 +28,7 @@ from grete.spark.task_worker import TaskWorkers
 from grete.systems.base import StreamSpec
 from grete.systems.factory import open_system
 from grete.systems.kafka import KafkaSystem
+from grete.systems.outputs import create_outputs
 
 KEYS = 7
 _BROKER_BACK_S = 120
@@ -168,7 +169,8 @@ class Container:
             assignment.config,
             {"kafka": self.system},
         )
-        setup.create_outputs(assignment, self.system)
+        inputs = {task.ssps[0].system_stream: len(assignment.tasks) for task in assignment.tasks}
+        create_outputs(assignment.config, "kafka", self.system, inputs)
         self.spec = setup.runner_spec(assignment, self.system, job.home)
         positions = setup.store_positions(self.spec, self.system, commits)
         self.commits = BatchCommits(self.spec, target, lineage, resumed(commits, starting), positions)

@@ -34,6 +34,7 @@ from grete.model.ids import ContainerId, JobId, SystemStream, TaskName
 from grete.model.job import ContainerModel, JobModel, TaskMode
 from grete.systems.base import StreamSpec, System
 from grete.systems.factory import open_system
+from grete.systems.outputs import create_outputs
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ class Plan:
 @dataclass(frozen=True, slots=True)
 class _WorkedOut:
     partitions: Mapping[SystemStream, int]
+    inputs: Mapping[SystemStream, int]
+    """As `partitions`, and of streams that are only broadcast."""
     uids: Mapping[SystemStream, str]
     remembered: Remembered
     calculated: Calculated
@@ -93,7 +96,7 @@ class Planner:
         ]
         TaskAssignments(self._stream).write(records)
         failpoint("coordinator.model-persisted")
-        self._create_changelogs(config, calculated)
+        self._create_streams(config, worked_out)
         return Plan(dict(config), calculated.model, worked_out.partitions)
 
     def check(self, config: Mapping[str, str]) -> None:
@@ -145,7 +148,7 @@ class Planner:
         if problems:
             raise ConfigError(*problems)
         grouped = {stream: partitions[stream] for stream in task_inputs(config)}
-        return _WorkedOut(grouped, uids, remembered, calculated, bool(legacy))
+        return _WorkedOut(grouped, partitions, uids, remembered, calculated, bool(legacy))
 
     def _open_systems(self, config: Mapping[str, str]) -> None:
         for stream in all_input_streams(config):
@@ -170,13 +173,14 @@ class Planner:
 
         return in_current_words(with_new_inputs(config, list_streams=list_streams))
 
-    def _create_changelogs(self, config: Mapping[str, str], calculated: Calculated) -> None:
-        """One partition for every task there ever was (S2-105)."""
+    def _create_streams(self, config: Mapping[str, str], worked_out: _WorkedOut) -> None:
+        """Changelogs have one partition for every task there ever was (S2-105)."""
         system = self.commit_system(config)
-        partitions = max(calculated.changelog.values(), default=-1) + 1
+        partitions = max(worked_out.calculated.changelog.values(), default=-1) + 1
         for store in store_names(config):
             name = changelog_stream(store, self._job, config)
             system.ensure_stream(StreamSpec(name, partitions, compacted=True))
+        create_outputs(config, commit_system(config), system, worked_out.inputs)
         failpoint("coordinator.streams-created")
 
     def commit_system(self, config: Mapping[str, str]) -> System:

@@ -47,6 +47,7 @@ from grete.spark.spark_log import SourceOffsets, SparkProgress
 from grete.spark.stream_task_batch import BatchOutcome, CommitTarget, Reading, StreamTaskBatch
 from grete.spark.task_worker import load_class
 from grete.systems.factory import open_system
+from grete.systems.outputs import check_outputs
 
 _log = logging.getLogger("grete.container")
 
@@ -95,8 +96,8 @@ class JobRun:
             {self._system_name: self._system},
         )
         tell_skipped(assignment, starting.skipped, self._home)
-        setup.create_outputs(assignment, self._system)
-        failpoint("container.outputs-created")
+        check_outputs(self._config, self._system_name, self._system)
+        failpoint("container.outputs-checked")
         path = self._config.get("job.application.path")
         if path and path not in sys.path:
             sys.path.insert(0, path)

@@ -17,17 +17,17 @@ from grete.config.eventhubs import keys_of_system, name_within
 from grete.config.key_tables.task import POISON_POLICY
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
 from grete.config.stream_config import StreamConfig
-from grete.config.streams import EMBEDDED_SYSTEM, broadcast_inputs, system_kind
+from grete.config.streams import EMBEDDED_SYSTEM, broadcast_inputs, declared_outputs, system_kind
 from grete.config.values import value_of
 from grete.diagnostics.streams import container_name, telling_of
-from grete.errors import ConfigError, StreamError, StreamNotFound
+from grete.errors import ConfigError, StreamError
 from grete.grouping import ssp as grouping
 from grete.model.ids import SystemStream, TaskName
 from grete.spark.assignment import Assignment
 from grete.spark.batch_commits import CommitTarget
 from grete.spark.local_plan import SourceOptions
 from grete.spark.plan import CommitSpec, RunnerSpec, StoreSpec, TaskSpec
-from grete.systems.base import StreamSpec, System
+from grete.systems.base import System
 from grete.systems.local import LocalSystem
 from grete.systems.local_housekeeping import Housekeeper, StreamPolicy
 
@@ -115,25 +115,6 @@ def commit_target(
     )
 
 
-def create_outputs(assignment: Assignment, system: System) -> None:
-    """Create the declared outputs that do not exist, with as many partitions as the largest input."""
-    largest = max((ssp.partition + 1 for ssp in assignment.ssps), default=1)
-    for name in _declared_outputs(assignment.config):
-        stream = SystemStream.parse(name)
-        partitions = StreamConfig(assignment.config, stream).partitions or largest
-        known_as = name_within(assignment.config, single_system(assignment), stream) or stream.stream
-        try:
-            system.partition_count(known_as)
-        except StreamNotFound:
-            system.create_stream(StreamSpec(known_as, partitions))
-
-
-def _declared_outputs(config: Mapping[str, str]) -> list[str]:
-    named = [name.strip() for name in config.get("task.outputs", "").split(",") if name.strip()]
-    dead_letters = config.get("task.poison.dead-letter.stream")
-    return [*named, dead_letters] if dead_letters else named
-
-
 def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpec:
     """The container's tasks and stores, as the executors are told.
 
@@ -180,7 +161,7 @@ def _commit_spec(assignment: Assignment, system: System) -> CommitSpec | None:
     if not system.commits_on_executors:
         return None
     name = checkpoint_log_name(assignment.job)
-    outputs = tuple(SystemStream.parse(text).stream for text in _declared_outputs(assignment.config))
+    outputs = tuple(stream.stream for stream in declared_outputs(assignment.config))
     return CommitSpec(
         assignment.fence, name, grouper_of(assignment.config), system.checkpoint_log(name).end(), outputs
     )
@@ -205,7 +186,7 @@ def housekeeper(assignment: Assignment, system: LocalSystem, clock: Clock) -> Ho
         for store in store_names(config)
     ]
     read = {ssp.stream for ssp in assignment.ssps}
-    written = {SystemStream.parse(text).stream for text in _declared_outputs(config)}
+    written = {stream.stream for stream in declared_outputs(config)}
     others = [
         StreamPolicy(
             stream,

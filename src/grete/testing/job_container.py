@@ -24,6 +24,7 @@ from grete.spark.task_worker import TaskWorkers
 from grete.systems.base import PartitionOffsets, System
 from grete.systems.local import LocalSystem
 from grete.systems.local_access import LocalAccess
+from grete.systems.outputs import check_outputs
 
 
 class BlockedEnds:
@@ -104,7 +105,7 @@ class ContainerUnderTest:
             {name: system},
         )
         self.skipped = starting.skipped
-        setup.create_outputs(assignment, system)
+        check_outputs(assignment.config, name, system)
         spec = setup.runner_spec(assignment, system, home)
         lineage = f"{assignment.container_id}-{assignment.epoch}{opening}"
         positions = setup.store_positions(spec, system, commits)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from grete.assembly.renamed_tasks import renamed_tasks
 from grete.assembly.replaced_inputs import Commits
 from grete.config.stores import changelog_stream, store_names
-from grete.config.streams import task_inputs
+from grete.config.streams import all_input_streams, commit_system, task_inputs
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Remembered, calculate
 from grete.errors import ConfigError
@@ -20,6 +20,7 @@ from grete.model.startpoint import PendingStart
 from grete.spark.assignment import AssignedTask, Assignment
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
+from grete.systems.outputs import create_outputs
 
 
 def job_of(config: Mapping[str, str]) -> JobId:
@@ -30,7 +31,7 @@ def job_of(config: Mapping[str, str]) -> JobId:
 def write_job_model(
     stream: CoordinatorStream, system: LocalSystem, read_commits: Callable[[], Commits], now_ms: int
 ) -> JobModel:
-    """Calculate the model of the stream's configuration, write its assignments, create its changelogs.
+    """Calculate the model of the stream's configuration, write its assignments, create its changelogs and outputs.
 
     Raises:
         ConfigError: the configuration and the partitions give no model, or not one that keeps the checkpoints.
@@ -57,6 +58,8 @@ def write_job_model(
         system.ensure_stream(
             StreamSpec(changelog_stream(store, job_of(config), config), width, compacted=True)
         )
+    inputs = {s: system.partition_count(s.stream) for s in all_input_streams(config)}
+    create_outputs(config, commit_system(config), system, inputs)
     return calculated.model
 
 

@@ -33,7 +33,13 @@ BROADCAST = Key(
     "Partitions every task reads: `system.stream#0` or `system.stream#[0-3]`, separated by commas. Nothing else of "
     "these streams is read, and tasks are made of `task.inputs` alone.",
 )
-OUTPUTS = Key("task.outputs", LIST, None, _QUERY, "Output streams, created when they do not exist.")
+OUTPUTS = Key(
+    "task.outputs",
+    LIST,
+    None,
+    _QUERY,
+    "Output streams. The coordinator creates those that are not there, with as many partitions as the largest input.",
+)
 WINDOW = Key(
     "task.window.ms", MILLISECONDS, "-1", _QUERY, "How often `window()` is called; -1 is never.", unit="ms"
 )

@@ -28,6 +28,7 @@ from grete.spark.task_runner import run_tasks
 from grete.spark.task_worker import TaskWorkers
 from grete.systems.local import LocalSystem
 from grete.systems.local_access import LocalAccess
+from grete.systems.outputs import check_outputs
 from grete.testing.simulator.scheduler import Sleep
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class QueryRun:
             assignment.config,
             {"local": system},
         )
-        setup.create_outputs(assignment, system)
+        check_outputs(assignment.config, "local", system)
         lineage = self._choose_lineage({str(ssp): int(o) for ssp, o in starting.by_ssp.items()})
         yield Sleep()
         spec = setup.runner_spec(assignment, system, container.home)

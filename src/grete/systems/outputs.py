@@ -1,0 +1,54 @@
+"""The streams that a job writes: made by its coordinator, which knows all inputs; containers only look for them.
+
+A partition count is for ever, and a container knows its own inputs alone: two of them would disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grete.config.eventhubs import name_within
+from grete.config.stream_config import StreamConfig
+from grete.config.streams import declared_outputs
+from grete.errors import StreamNotFound
+from grete.model.ids import SystemStream
+from grete.systems.base import StreamSpec, System
+
+
+def create_outputs(
+    config: Mapping[str, str], name: str, system: System, partitions: Mapping[SystemStream, int]
+) -> None:
+    """Create the declared outputs that the system `name` lacks.
+
+    They get as many partitions as they say themselves, else as the largest of the job's inputs has.
+
+    Raises:
+        StreamError: the system cannot create one.
+    """
+    largest = max(partitions.values(), default=1)
+    for stream in declared_outputs(config):
+        known_as = _known_as(config, name, stream)
+        try:
+            system.partition_count(known_as)
+        except StreamNotFound:
+            system.create_stream(StreamSpec(known_as, StreamConfig(config, stream).partitions or largest))
+
+
+def check_outputs(config: Mapping[str, str], name: str, system: System) -> None:
+    """Look for the declared outputs.
+
+    Raises:
+        StreamNotFound: one is not there.
+    """
+    for stream in declared_outputs(config):
+        try:
+            system.partition_count(_known_as(config, name, stream))
+        except StreamNotFound as error:
+            raise StreamNotFound(
+                f"the output {stream} is not there any more: the job's coordinator makes outputs when it starts. Run "
+                f"the job again, or create it: grete stream create {stream} --partitions N"
+            ) from error
+
+
+def _known_as(config: Mapping[str, str], name: str, stream: SystemStream) -> str:
+    return name_within(config, name, stream) or stream.stream
