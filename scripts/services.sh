@@ -51,15 +51,15 @@ samza_jars() { # the published jars of the real Samza, and the programs of inter
   cp "$source" "$classes/Samza.java"
 }
 
-samza_runner() { # for BENCH=kafka_peers alone: the real Samza with its stores and its local runner
+samza_runner() { # the real Samza with its stores: jobs in a real container, and BENCH=kafka_peers
   local directory=${GRETE_RUNNER_JARS:-$cache/samza-runner-1.8.0}
-  local source=interop/runner/src/main/java/grete/interop/Counter.java
+  local sources=interop/runner/src/main/java/grete/interop
   fetch_jars interop/runner/pom.xml "$directory"
-  cmp -s "$source" "$directory/classes/Counter.java" && return
-  present javac openjdk-17-jdk-headless "the benchmark against the real Samza"
+  diff -q "$sources" "$directory/classes/sources" >/dev/null 2>&1 && return
+  present javac openjdk-17-jdk-headless "the tests with jobs of the real Samza"
   rm -rf "$directory/classes"
-  javac -proc:none -nowarn -cp "$directory/*" -d "$directory/classes" "$source"
-  cp "$source" "$directory/classes/Counter.java"
+  javac -proc:none -nowarn -cp "$directory/*" -d "$directory/classes" "$sources"/*.java
+  cp -r "$sources" "$directory/classes/sources"
 }
 
 kafka_start() { # prints the bootstrap servers; NODES=3 for three
@@ -69,6 +69,6 @@ kafka_start() { # prints the bootstrap servers; NODES=3 for three
 
 kafka_stop() { .venv/bin/python -m grete.testing.kafka_broker stop "$cache/broker"; }
 
-for service in ${SERVICES:-strace_present kafka_jars spark_kafka_jars samza_jars}; do
+for service in ${SERVICES:-strace_present kafka_jars spark_kafka_jars samza_jars samza_runner}; do
   "$service"
 done

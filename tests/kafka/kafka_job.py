@@ -22,7 +22,7 @@ from grete.spark.assignment import AssignedTask, Assignment
 from grete.spark.batch_commits import BatchCommits, BatchOutcome, sort_out
 from grete.spark.local_plan import LocalPlan, is_tick, range_rows, task_groups
 from grete.spark.plan import BatchPlan
-from grete.spark.rewind import apply_startpoints
+from grete.spark.samza_state import committed_at_start
 from grete.spark.share_runner import Share, run_share
 from grete.spark.task_worker import TaskWorkers
 from grete.systems.base import StreamSpec
@@ -161,8 +161,7 @@ class Container:
         self.system = job.open()
         self.system.raise_fence([assignment.fence])
         target = setup.commit_target(assignment, self.system, SystemClock())
-        before = setup.committed(assignment, self.system)
-        commits = apply_startpoints(assignment, self.system, target, before)
+        commits = committed_at_start(assignment, self.system, target)
         starting = starting_offsets(
             {task.name: task.ssps for task in assignment.tasks},
             {task: commit.offsets for task, commit in commits.items()},

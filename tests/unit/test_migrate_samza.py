@@ -136,7 +136,6 @@ def test_the_exit_code_says_whether_something_will_not_work(capsys: Output) -> N
 @pytest.mark.parametrize(
     ("more", "key"),
     [
-        ({"task.checkpoint.write.versions": "2"}, "task.checkpoint.write.versions"),
         ({"systems.kafka.samza.msg.serde": "serializable"}, "systems.kafka.samza.msg.serde"),
         ({"job.systemstreampartition.matcher.class": "x.M"}, "job.systemstreampartition.matcher.class"),
         ({"job.elasticity.factor": "2"}, "job.elasticity.factor"),

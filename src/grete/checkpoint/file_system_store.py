@@ -52,13 +52,12 @@ class FileSystemCheckpointStore(CheckpointStore):
         except FileNotFoundError:
             return None
         try:
-            offsets = checkpoint_json.read_v1(content)
+            read = checkpoint_json.read_v1(content)
         except WireError as error:
             return StoredCheckpoint(None, problem=f"{path}: {error}")
         proof = self._proof(path)
-        return StoredCheckpoint(
-            offsets, proof.get("commit") if proof.get("digest") == digest(offsets) else None
-        )
+        is_copy = not read.marks and proof.get("digest") == digest(read.offsets)
+        return StoredCheckpoint(read.offsets, proof.get("commit") if is_copy else None, marks=read.marks)
 
     def _proof(self, path: Path) -> dict[str, str]:
         """What stands beside the file; nothing when that is not ours.

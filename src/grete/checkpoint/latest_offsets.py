@@ -51,6 +51,6 @@ class LatestOffsets:
             self._found.pop(task, None)
             return
         try:
-            self._found[task] = checkpoint_json.read_v1(value)
+            self._found[task] = checkpoint_json.read_v1(value).offsets
         except WireError:
             return  # damaged or foreign: what was there before counts

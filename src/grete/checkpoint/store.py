@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
@@ -24,6 +24,7 @@ from grete.clock import Clock
 from grete.errors import LogCorrupted
 from grete.model.fence import Fence
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
+from grete.wire.checkpoint_json import ChangelogMarks
 
 Offsets = Mapping[SystemStreamPartition, str]
 
@@ -32,12 +33,14 @@ Offsets = Mapping[SystemStreamPartition, str]
 class StoredCheckpoint:
     """What a store has of a task. `offsets` None: it is there and cannot be read; `problem` says where and why.
 
-    `commit` is the id of the commit it is a copy of, None when the store was written by anybody else.
+    `commit` is the id of the commit it is a copy of, None when the store was written by anybody else. `marks` are
+    Samza's changelog marks.
     """
 
     offsets: Offsets | None
     commit: str | None = None
     problem: str = ""
+    marks: ChangelogMarks = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +143,18 @@ def resolve(log: Mapping[TaskName, TaskCommit], stored: Mapping[TaskName, Stored
         if found is None or found.offsets is None or found.commit is not None:
             if found is None or found.commit != commit_id(commit):
                 stale.add(task)
-        elif dict(found.offsets) != dict(commit.offsets):
-            commits[task] = TaskCommit(found.offsets)
+        elif found.marks or dict(found.offsets) != dict(commit.offsets):
+            commits[task] = TaskCommit(found.offsets, changelog_marks=found.marks)
             moved.add(task)
         else:
             stale.add(task)
     for task in stored.keys() - log.keys():
-        offsets = stored[task].offsets
+        offsets, marks = stored[task].offsets, stored[task].marks
         if offsets is None:
             raise LogCorrupted(
                 f"the checkpoint of task {task!r} cannot be read: {stored[task].problem}. Restore it; to start the "
                 f"task where its inputs' offset defaults say, remove it"
             )
-        commits[task] = TaskCommit(offsets)
+        commits[task] = TaskCommit(offsets, changelog_marks=marks)
         moved.add(task)
     return Resolved(commits, frozenset(stale), frozenset(moved))

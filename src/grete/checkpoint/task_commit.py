@@ -3,7 +3,8 @@
 In the checkpoint log a task has these keys (`grete.checkpoint.applied_startpoints` adds one):
 
 - Samza's own: `{"systemstreampartition-grouper-factory":..,"taskName":..,"type":"checkpoint"}` -> CheckpointV1 and,
-  with type `checkpoint-v2`, CheckpointV2. They are the truth for offsets: a checkpoint tool may overwrite them.
+  with type `checkpoint-v2`, CheckpointV2. They are the truth for offsets: a checkpoint tool may overwrite them. The
+  one that was written last counts.
 - Ours, type `grete-commit` (`grete.checkpoint.own_keys`) -> lineage, batch id, attempt token, store positions,
   and the offsets they belong to. It is believed only while its offsets equal the checkpoint's; after a tool has moved
   the checkpoint, the task has offsets and nothing else, and the data plane starts a new lineage from them.
@@ -29,7 +30,8 @@ _COMPANION = "grete-commit"
 class TaskCommit:
     """A task's committed state. `offsets` are the last processed ones; the rest is empty when a tool wrote it.
 
-    `store_positions` is, per store, the end of its changelog partition after this commit.
+    `store_positions` is, per store, the end of its changelog partition after this commit. `changelog_marks` are there
+    when Samza wrote it: its changelogs may be ahead of the checkpoint, and no commit of grete's has any.
     """
 
     offsets: Mapping[SystemStreamPartition, str]
@@ -37,6 +39,7 @@ class TaskCommit:
     batch_id: int = -1
     token: str = ""
     store_positions: Mapping[str, int] = field(default_factory=dict)
+    changelog_marks: checkpoint_json.ChangelogMarks = field(default_factory=dict)
 
 
 def commit_entries(
@@ -49,6 +52,7 @@ def commit_entries(
     """The records to append, atomically, for these tasks."""
     entries = []
     for task, commit in sorted(commits.items()):
+        assert not commit.changelog_marks, f"{task}: the stores are to be brought to the marks first"
         if 1 in write_versions:
             value = checkpoint_json.encode_v1(commit.offsets)
             entries.append(Entry(checkpoint_json.encode_log_key(grouper, task, "checkpoint"), value))
@@ -73,38 +77,59 @@ def _companion(commit: TaskCommit) -> bytes:
 
 def read_commits(records: Iterable[Record]) -> dict[TaskName, TaskCommit]:
     """Fold a checkpoint log into the last commit of each task. Undecodable records are skipped."""
-    checkpoints: dict[TaskName, Mapping[SystemStreamPartition, str]] = {}
-    companions: dict[TaskName, TaskCommit] = {}
+    tasks: dict[TaskName, _Task] = {}
     for record in records:
         try:
-            _fold(record, checkpoints, companions)
+            _fold(record, tasks)
         except WireError:
             continue  # a foreign or damaged record must not keep the job from starting (fault 28)
-    merged = {}
-    for task, offsets in checkpoints.items():
-        companion = companions.get(task)
-        agrees = companion is not None and dict(companion.offsets) == dict(offsets)
-        merged[task] = companion if companion is not None and agrees else TaskCommit(offsets)
-    return merged
+    return {task: commit for task, found in tasks.items() if (commit := found.last()) is not None}
 
 
-def _fold(
-    record: Record,
-    checkpoints: dict[TaskName, Mapping[SystemStreamPartition, str]],
-    companions: dict[TaskName, TaskCommit],
-) -> None:
+@dataclass(slots=True)
+class _Task:
+    """What the log has of a task, each with its offset in the log."""
+
+    first: tuple[int, TaskCommit | None] = (-1, None)
+    """Its CheckpointV1; None when it was deleted."""
+    second: tuple[int, bytes] | None = None
+    """Its CheckpointV2, read only when it is asked for: of grete's own commits it never is."""
+    companion: tuple[int, TaskCommit] | None = None
+
+    def last(self) -> TaskCommit | None:
+        """The checkpoint that was written last, of either version: Samza may have written one of them alone."""
+        at, commit = self.first
+        if commit is not None and self.companion is not None and self._agrees(commit, self.companion[1]):
+            at, commit = max(at, self.companion[0]), self.companion[1]
+        if self.second is not None and self.second[0] > at:
+            try:
+                read = checkpoint_json.decode_v2(self.second[1])
+                return TaskCommit(read.offsets, changelog_marks=checkpoint_json.marks_of(read))
+            except WireError:
+                return commit
+        return commit
+
+    @staticmethod
+    def _agrees(commit: TaskCommit, companion: TaskCommit) -> bool:
+        return not commit.changelog_marks and dict(commit.offsets) == dict(companion.offsets)
+
+
+def _fold(record: Record, tasks: dict[TaskName, _Task]) -> None:
     kind, owner = type_and_task(record.key)
+    if owner is None or kind not in (_COMPANION, "checkpoint", "checkpoint-v2"):
+        return
+    at, value = record.offset, record.value
     if kind == _COMPANION:
-        task, commit = companion_of(record)
-        if commit is None:
-            companions.pop(task, None)
-        else:
-            companions[task] = commit
-    elif kind == "checkpoint" and owner is not None:
-        if record.value is None:
-            checkpoints.pop(owner, None)
-        else:
-            checkpoints[owner] = checkpoint_json.read_v1(record.value)
+        commit = companion_of(record)[1]
+        tasks.setdefault(owner, _Task()).companion = None if commit is None else (at, commit)
+    elif kind == "checkpoint-v2":
+        tasks.setdefault(owner, _Task()).second = None if value is None else (at, value)
+    elif value is None:
+        tasks.setdefault(owner, _Task()).first = (at, None)
+    else:
+        read = checkpoint_json.read_v1(value)
+        commit = TaskCommit(read.offsets, changelog_marks=read.marks)
+        tasks.setdefault(owner, _Task()).first = (at, commit)
 
 
 def companion_of(record: Record) -> tuple[TaskName, TaskCommit | None]:

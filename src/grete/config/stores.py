@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
+from grete.config.java_values import parse_boolean
+from grete.config.key import Key
+from grete.config.key_tables.task import STATE_RESTORE, STATE_RETAIN
 from grete.model.ids import JobId, SystemStream
 
 _SETTINGS_OF_ALL = ("stores.default.", "stores.backup.factories", "stores.restore.factories")
@@ -77,3 +81,24 @@ def compaction_lag_ms(store: str, config: Mapping[str, str]) -> int:
         if text is not None:
             return int(text)
     return _COMPACTION_LAG_MS
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalState:
+    """How stores of a job that comes from Samza are restored, as its TaskConfig says.
+
+    `restores`: to where the checkpoint says, not to the changelog's end. `retains_existing`: a changelog that the
+    checkpoint says nothing of is taken as it is, else emptied.
+    """
+
+    restores: bool
+    retains_existing: bool
+
+
+def transactional_state(config: Mapping[str, str]) -> TransactionalState:
+    """Both are true when not set, as in Samza."""
+
+    def is_on(key: Key[bool]) -> bool:
+        return parse_boolean(config.get(key.name, key.default or ""))
+
+    return TransactionalState(restores=is_on(STATE_RESTORE), retains_existing=is_on(STATE_RETAIN))

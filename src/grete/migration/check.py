@@ -39,6 +39,7 @@ _PREFIXES = (
     ("stores", Section.STORES),
     ("job.changelog.", Section.STORES),
     ("blob.store.", Section.STORES),
+    ("task.transactional.state.", Section.STORES),
     ("task.checkpoint.", Section.CHECKPOINTS),
     ("task.commit.", Section.CHECKPOINTS),
     ("task.live.checkpoint.", Section.CHECKPOINTS),

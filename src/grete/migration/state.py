@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from grete.config import aliases
 from grete.config.eventhubs import commits_beside
+from grete.config.key_tables.task import STATE_RETAIN
 from grete.config.one_system import brokers_of
-from grete.config.stores import changelog_stream, changelog_system, store_names
+from grete.config.stores import changelog_stream, changelog_system, store_names, transactional_state
 from grete.config.streams import commit_system, coordinator_system
 from grete.errors import ConfigError
 from grete.migration.note import Note, Notes, Outcome, Section
@@ -53,12 +54,14 @@ def stores(config: Mapping[str, str]) -> Notes:
                 Section.STORES,
                 f"{prefix}changelog",
                 Outcome.AS_IS,
-                "each task's store is rebuilt from the partition that the coordinator stream gives it",
+                "each task's store is rebuilt from the partition that the coordinator stream gives it, up to where "
+                "Samza's checkpoint says",
             )
         yield from _filled_otherwise(config, prefix)
         yield from _expiring(config, prefix)
     for key in ("stores.backup.factories", "stores.restore.factories"):
         yield from _back_end(config, key)
+    yield from _on_the_way_back(config)
 
 
 def _filled_otherwise(config: Mapping[str, str], prefix: str) -> Notes:
@@ -173,18 +176,25 @@ def _coordinator_system(config: Mapping[str, str]) -> str:
 
 def _versions(config: Mapping[str, str]) -> Notes:
     key = "task.checkpoint.write.versions"
-    versions = {version.strip() for version in config.get(key, "1,2").split(",")}
-    if "1" not in versions:
+    if key in config:
         yield Note(
             Section.CHECKPOINTS,
             key,
-            Outcome.BLOCKS,
-            "the job writes version 2 alone, and grete continues from version 1 (it writes both)",
-            f"run the Samza job once with {key}=1,2 until it has committed",
-            {key: "1,2"},
+            Outcome.NO_EFFECT,
+            "the last one of either is continued, both are written",
         )
-    elif key in config:
-        yield Note(Section.CHECKPOINTS, key, Outcome.NO_EFFECT, "both versions are written")
+
+
+def _on_the_way_back(config: Mapping[str, str]) -> Notes:
+    if store_names(config) and not transactional_state(config).retains_existing:
+        yield Note(
+            Section.STORES,
+            STATE_RETAIN.name,
+            Outcome.AS_IS,
+            "a changelog of which Samza's checkpoint says nothing is emptied",
+            "for the way back to Samza set it to true there: grete's checkpoints name no changelogs, which hold "
+            "nothing but what is committed",
+        )
 
 
 def coordination(config: Mapping[str, str]) -> Notes:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.checkpoint.names import checkpoint_log_name
-from grete.checkpoint.task_commit import read_commits
+from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
 from grete.config.completed import is_kafka
 from grete.config.stores import changelog_stream, store_names
 from grete.config.stream_config import StreamConfig
 from grete.config.streams import all_input_streams, coordinator_system
 from grete.coordinator.job_model import Calculated, Remembered, calculate
-from grete.errors import ConfigError, WireError
+from grete.errors import ConfigError, JobError, WireError
 from grete.grouping.ssp import grouper_name
 from grete.keyed_log.base import Record
 from grete.keyed_log.kafka_inspect import KafkaInspector
@@ -29,6 +29,8 @@ from grete.metadata.locality import LocalityManager
 from grete.migration.note import Note, Notes, Outcome, Section
 from grete.migration.state import log_system
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
+from grete.spark.changelog_rewind import Changelog
+from grete.spark.samza_state import RESTORE_ALL, check_known, restored_to
 from grete.systems.base import PartitionOffsets
 from grete.systems.factory import open_system
 from grete.wire.checkpoint_json import decode_log_key
@@ -51,11 +53,15 @@ class TaskTakeOver:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the checkpoint log holds: groupers, tasks by version of their checkpoints, offsets of version 1."""
+    """What the checkpoint log holds: groupers, tasks by version of their checkpoints, each task's last checkpoint."""
 
     groupers: frozenset[str]
     tasks: Mapping[str, frozenset[TaskName]]
-    offsets: Mapping[TaskName, Offsets]
+    commits: Mapping[TaskName, TaskCommit]
+
+    def offsets(self, task: TaskName) -> Offsets:
+        """A task's last processed offsets; none without a checkpoint."""
+        return self.commits[task].offsets if task in self.commits else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,7 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
         *versions(written),
         *starts(config, calculated, written, ends),
         *_changelogs(config, job, calculated, clock),
+        *_states(config, job, home, clock, calculated, written),
     ]
     differs = tuple(sorted(k for k in {*config, *in_force} if config.get(k) != in_force.get(k)))
     return TakeOver(name, len(in_force), differs, tuple(_tasks(calculated, written)), tuple(notes))
@@ -152,8 +159,8 @@ def written_in(records: Iterable[Record]) -> Written:
         if kind in (_V1, _V2) and task is not None and record.value is not None:
             groupers.add(grouper)
             tasks.setdefault(kind, set()).add(task)
-    offsets = {task: commit.offsets for task, commit in read_commits(kept).items()}
-    return Written(frozenset(groupers), {kind: frozenset(names) for kind, names in tasks.items()}, offsets)
+    by_version = {kind: frozenset(names) for kind, names in tasks.items()}
+    return Written(frozenset(groupers), by_version, read_commits(kept))
 
 
 def groupers(config: Mapping[str, str], written: Written) -> Notes:
@@ -174,16 +181,11 @@ def groupers(config: Mapping[str, str], written: Written) -> Notes:
 
 
 def versions(written: Written) -> Notes:
-    """Tasks that grete would not find, since only version 2 of their checkpoints is there."""
-    missing = written.tasks.get(_V2, frozenset()) - written.tasks.get(_V1, frozenset())
-    if missing:
-        yield Note(
-            Section.CHECKPOINTS,
-            "task.checkpoint.write.versions",
-            Outcome.BLOCKS,
-            f"{len(missing)} tasks have checkpoints of version 2 alone: {_few(missing)}",
-            "run the Samza job once with task.checkpoint.write.versions=1,2 until it has committed",
-        )
+    """Tasks whose checkpoints are of version 2 alone."""
+    alone = written.tasks.get(_V2, frozenset()) - written.tasks.get(_V1, frozenset())
+    if alone:
+        says = f"{len(alone)} tasks have checkpoints of version 2 alone, and go on from them: {_few(alone)}"
+        yield Note(Section.CHECKPOINTS, "task.checkpoint.write.versions", Outcome.AS_IS, says)
 
 
 def starts(config: Mapping[str, str], calculated: Calculated, written: Written, ends: Ends) -> Notes:
@@ -191,7 +193,7 @@ def starts(config: Mapping[str, str], calculated: Calculated, written: Written, 
     models = {
         task: model for one in calculated.model.containers.values() for task, model in one.tasks.items()
     }
-    gone = written.offsets.keys() - models.keys()
+    gone = written.commits.keys() - models.keys()
     if gone:
         yield Note(
             Section.CHECKPOINTS,
@@ -202,7 +204,7 @@ def starts(config: Mapping[str, str], calculated: Calculated, written: Written, 
         )
     for task in sorted(models):
         for ssp in models[task].ssps:
-            yield from _start(config, task, ssp, written.offsets.get(task, {}).get(ssp), ends)
+            yield from _start(config, task, ssp, written.offsets(task).get(ssp), ends)
 
 
 def _start(
@@ -253,6 +255,49 @@ def changelog(store: str, name: str, partitions: int | None, needed: int) -> Not
     return Note(Section.STORES, key, Outcome.AS_IS, f"{name} has {partitions} partitions for {needed} tasks")
 
 
+def _states(
+    config: Mapping[str, str], job: JobId, home: Path, clock: Clock, calculated: Calculated, written: Written
+) -> Notes:
+    """What becomes of the changelogs beyond the last commits."""
+    inspector = KafkaInspector(config, log_system(config), clock)
+    tasks = sorted((t, p) for t, p in calculated.changelog.items() if t in written.commits)
+    with closing(open_system(config, log_system(config), home, clock)) as system:
+        for store in store_names(config):
+            stream = changelog_stream(store, job, config)
+            topic = inspector.topic(stream)
+            if topic is None:
+                continue
+            changelogs = {t: Changelog(system, stream, p) for t, p in tasks if p < topic.partitions}
+            yield from state(config, store, changelogs, written)
+
+
+def state(
+    config: Mapping[str, str], store: str, changelogs: Mapping[TaskName, Changelog], written: Written
+) -> Notes:
+    """How many tasks go back to where Samza committed last, and those that cannot."""
+    back, records = list[TaskName](), 0
+    for task, changelog in changelogs.items():
+        marks = written.commits[task].changelog_marks
+        position, end = restored_to(config, changelog, marks) if marks else None, changelog.end
+        if position is None or position == end:
+            continue
+        back.append(task)
+        records += end - position
+        try:
+            if position > 0:
+                check_known(changelog, position)
+        except JobError as error:
+            yield Note(Section.STORES, f"stores.{store} of {task}", Outcome.BLOCKS, str(error), RESTORE_ALL)
+    if back:
+        yield Note(
+            Section.STORES,
+            f"stores.{store}",
+            Outcome.MAPPED,
+            f"the changelogs of {len(back)} tasks are {records} records ahead of their checkpoints ({_few(back)}): "
+            "the first start brings them back to there, as Samza would, and processes again what made the records",
+        )
+
+
 def _tasks(calculated: Calculated, written: Written) -> Iterator[TaskTakeOver]:
     for container in calculated.model.containers.values():
         for task, model in sorted(container.tasks.items()):
@@ -261,7 +306,7 @@ def _tasks(calculated: Calculated, written: Written) -> Iterator[TaskTakeOver]:
                 str(container.id),
                 model.changelog_partition,
                 tuple(sorted(model.ssps)),
-                dict(written.offsets.get(task, {})),
+                dict(written.offsets(task)),
             )
 
 

@@ -46,23 +46,22 @@ class Changelog:
         horizon = self.system.intact_from(self.stream, self.partition)
         if position >= horizon:
             return  # what compaction drops below its horizon makes no difference from there on
-        if self.system.has_gaps:
-            raise JobError(
-                f"changelog {self.stream} partition {self.partition}: records that make up the state at offset "
-                f"{position} may have been removed by compaction; it can be brought back to where it was at offset "
-                f"{horizon} or later, or to nothing"
-            )
         try:
             batches = self.system.read(self.stream, self.partition, 0, position)
             found = sum(batch.num_rows for _, batch in batches)
         except OffsetOutOfRange as error:
             raise JobError(f"the changelog does not go back to its start: {error}") from error
-        if found < position:
-            raise JobError(
-                f"changelog {self.stream} partition {self.partition}: {position - found} of the {position} "
-                f"records that make up the state were removed by compaction; it can be brought back to where it was "
-                f"at offset {horizon} or later, or to nothing"
-            )
+        if found == position:
+            return  # nothing is missing, so nothing was removed
+        removed = (
+            f"some of the records that make up the state at offset {position} may have been removed by compaction"
+            if self.system.has_gaps  # a transaction's mark takes an offset, too
+            else f"{position - found} of the {position} records that make up the state were removed by compaction"
+        )
+        raise JobError(
+            f"changelog {self.stream} partition {self.partition}: {removed}; it can be brought back to where it was "
+            f"at offset {horizon} or later, or to nothing"
+        )
 
     def back_to_nothing(self) -> dict[bytes, bytes | None]:
         """Changes that delete every key there is."""
@@ -90,11 +89,18 @@ class Changelog:
         if position == 0:
             return self.back_to_nothing()
         self.check_whole(position)
+        return self.undone_after(position)
+
+    def undone_after(self, position: int) -> dict[bytes, bytes | None]:
+        """As `back_to`, taking what is there below `position` for all there was."""
         is_living: dict[bytes, bool] = {}
         for key, value in self.changes(position, self.end):
             is_living[key] = value is not None
+        if not is_living:
+            return {}
+        oldest = self.system.offsets(self.stream)[self.partition].oldest
         then: dict[bytes, bytes | None] = {}
-        for key, value in self.changes(0, position):
+        for key, value in self.changes(position if oldest is None else min(position, int(oldest)), position):
             if key in is_living:
                 then[key] = value
         return {

@@ -40,7 +40,8 @@ from grete.spark.local_source import read_stream
 from grete.spark.pipeline_batch import PipelineBatch, PipelineOutput
 from grete.spark.pipeline_plan import check_build, check_containers
 from grete.spark.query import Query, QuerySettings, RunBatch
-from grete.spark.rewind import applied_startpoints, apply_startpoints
+from grete.spark.rewind import applied_startpoints
+from grete.spark.samza_state import committed_at_start
 from grete.spark.session import build_session
 from grete.spark.skipped import tell_skipped
 from grete.spark.spark_log import SourceOffsets, SparkProgress
@@ -86,9 +87,7 @@ class JobRun:
         setup.check_inputs(assignment, self._system)
         self._checkpoints = setup.checkpoint_store(assignment, self._clock, self._home)
         target = self._target()
-        commits = apply_startpoints(
-            assignment, self._system, target, setup.settled(assignment, self._system, target)
-        )
+        commits = committed_at_start(assignment, self._system, target)
         starting = starting_offsets(
             {task.name: task.ssps for task in assignment.tasks},
             {task: commit.offsets for task, commit in commits.items()},

@@ -77,7 +77,8 @@ def settled(assignment: Assignment, system: System, target: CommitTarget) -> dic
     """What counts of the container's tasks, after log and checkpoint store were brought to say the same.
 
     An offset that somebody else wrote into the store becomes the log's, under the fence, and what the store has is a
-    copy of the log again: so from here on the log is all there is to know.
+    copy of the log again: so from here on the log is all there is to know. A checkpoint of Samza's with changelog
+    marks does so when the stores are brought to them (`samza_state.take_over`).
 
     Raises:
         Fenced: another incarnation has taken over.
@@ -90,8 +91,9 @@ def settled(assignment: Assignment, system: System, target: CommitTarget) -> dic
     moved = {task: resolved.commits[task] for task in sorted(resolved.moved)}
     for task, commit in moved.items():
         _log.info("somebody moved task %s in the checkpoint store, to %s", task, dict(commit.offsets))
-    if moved:
-        target.commit([], moved)
+    whole = {task: commit for task, commit in moved.items() if not commit.changelog_marks}
+    if whole:
+        target.commit([], whole)
     target.copy({task: resolved.commits[task] for task in resolved.stale})
     return dict(resolved.commits)
 

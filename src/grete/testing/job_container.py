@@ -16,7 +16,7 @@ from grete.spark.assignment import Assignment
 from grete.spark.batch_commits import BatchCommits, BatchOutcome, sort_out
 from grete.spark.local_plan import LocalPlan, Offset, is_tick, range_rows, task_groups
 from grete.spark.plan import BatchPlan
-from grete.spark.rewind import apply_startpoints
+from grete.spark.samza_state import committed_at_start
 from grete.spark.share_runner import Share, run_share
 from grete.spark.task_rows import rows_of
 from grete.spark.task_runner import run_tasks
@@ -96,7 +96,7 @@ class ContainerUnderTest:
         system.raise_fence([assignment.fence])
         setup.check_inputs(assignment, system)
         target = setup.commit_target(assignment, system, clock)
-        commits = apply_startpoints(assignment, system, target, setup.committed(assignment, system))
+        commits = committed_at_start(assignment, system, target)
         name = setup.single_system(assignment)
         starting = starting_offsets(
             {task.name: task.ssps for task in assignment.tasks},

@@ -3,6 +3,10 @@
 CheckpointV1 maps a label per SSP to four strings; the label is for people, the reader takes the inner fields and so
 loses the key bucket. CheckpointV2 carries an id, offsets by `system.stream.partition`, and markers by state back end.
 
+Both say where the task's changelogs stood when Samza committed: V2 in the markers of its Kafka back end, V1 among the
+offsets, under the changelog's SSP, as `checkpoint id:offset`. Readers get these apart from the inputs' offsets, as
+*changelog marks*.
+
 A job writes the checkpoints of the same SSPs again and again, so everything but the offsets is made once
 (`_V1Template`): 1,000 tasks cost a few milliseconds a batch.
 """
@@ -25,10 +29,13 @@ from grete.wire.java_hash import JavaHashMap, ssp_hash
 from grete.wire.scala_hash import immutable_map_order, mutable_map_order
 
 _GROUPER = "systemstreampartition-grouper-factory"
+_KAFKA_STATE = "org.apache.samza.storage.KafkaChangelogStateBackendFactory"
 _TEMPLATES = 1 << 16
 Offsets = Mapping[SystemStreamPartition, str]
 NullableOffsets = Mapping[SystemStreamPartition, str] | Mapping[SystemStreamPartition, str | None]
 Markers = Mapping[str, Mapping[str, str | None]]
+ChangelogMarks = Mapping[SystemStreamPartition, str | None]
+"""The last offset of each changelog partition at a commit of Samza's; None: nothing was in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +90,33 @@ def decode_v1(data: bytes) -> dict[SystemStreamPartition, str | None]:
     return {ssp: read[ssp] for ssp in immutable_map_order(mutable_map_order(list(read), ssp_hash), ssp_hash)}
 
 
-def read_v1(data: bytes) -> dict[SystemStreamPartition, str]:
-    """The offsets that are not null (S2-83), in no particular order and several times as fast as `decode_v1`.
+@dataclass(frozen=True, slots=True)
+class CheckpointV1:
+    """A CheckpointV1 as read: the inputs' offsets that are not null (S2-83), and Samza's changelog marks."""
+
+    offsets: Offsets
+    marks: ChangelogMarks
+
+
+def read_v1(data: bytes) -> CheckpointV1:
+    """Read it, in no particular order and several times as fast as `decode_v1`.
 
     Raises:
         WireError: not a CheckpointV1.
     """
-    read = _v1_offsets(_object(_fast_loads(data), "CheckpointV1").values())
-    return {ssp: offset for ssp, offset in read.items() if offset is not None}
+    offsets: dict[SystemStreamPartition, str] = {}
+    marks: dict[SystemStreamPartition, str | None] = {}
+    for ssp, offset in _v1_offsets(_object(_fast_loads(data), "CheckpointV1").values()).items():
+        if offset is None:
+            continue
+        if ":" not in offset:
+            offsets[ssp] = offset
+            continue
+        try:
+            marks[ssp] = parse_changelog_offset(offset)[1]
+        except WireError:
+            offsets[ssp] = offset  # a system whose offsets have a colon
+    return CheckpointV1(offsets, marks)
 
 
 def _fast_loads(data: bytes) -> Any:
@@ -245,6 +271,26 @@ def encode_marker(ssp: SystemStreamPartition, offset: str | None) -> str:
         "keyBucket": ssp.key_bucket,
     }
     return java_json.dumps({"version": 1, "changelog-ssp": where, "changelog-offset": offset}).decode()
+
+
+def marks_of(checkpoint: CheckpointV2) -> dict[SystemStreamPartition, str | None]:
+    """The changelog marks among the markers; those of other back ends (blob stores) are none.
+
+    Raises:
+        WireError: a marker of the Kafka back end is none.
+    """
+    return dict(_parse_marker(marker) for marker in checkpoint.markers.get(_KAFKA_STATE, {}).values())
+
+
+def _parse_marker(text: str | None) -> tuple[SystemStreamPartition, str | None]:
+    """KafkaStateCheckpointMarker: (changelog partition, its last offset)."""
+    try:
+        document = _object(jackson_bytes.loads(_text(text).encode()), "KafkaStateCheckpointMarker")
+        where, offset = document["changelog-ssp"], jackson_bytes.as_text(document["changelog-offset"])
+        ssp = SystemStreamPartition(_text(where["system"]), _text(where["stream"]), int(where["partition"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise WireError(f"Could not deserialize KafkaStateCheckpointMarker: {text}") from error
+    return ssp, offset if offset is not None and offset.strip() else None
 
 
 def parse_changelog_offset(text: str) -> tuple[str, str | None]:

@@ -223,6 +223,23 @@ CALLBACK_TIMEOUT = Key(
 )
 OPTS = Key("task.opts", TEXT, None, _CONTAINER, "Samza's JVM options.", no_effect="use `spark.*`")
 
+STATE_RESTORE = Key(
+    "task.transactional.state.restore.enabled",
+    BOOLEAN,
+    "true",
+    _CONTAINER,
+    "Of a job that comes from Samza: whether its stores begin where Samza's checkpoints say, so that what Samza "
+    "processed and did not commit counts once. `false` takes all that is in the changelogs.",
+)
+STATE_RETAIN = Key(
+    "task.transactional.state.retain.existing.state",
+    BOOLEAN,
+    "true",
+    _CONTAINER,
+    "Of a job that comes from Samza: what becomes of a changelog of which Samza's checkpoint says nothing. `true` "
+    "takes what is in it, `false` empties it.",
+)
+
 LOG_SYSTEM = Key(
     "task.log4j.system",
     TEXT,

@@ -1,0 +1,225 @@
+"""A stateful job moves to grete and back, with Samza killed and stopped in the middle: no count is lost or doubled.
+
+The real Samza 1.8.0 runs the job in its own container with RocksDB stores. It commits where a message says so and
+nowhere else, so what it has processed after its last commit, and written to the changelog, is known to a message.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from grete.cli.main import main
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.real_samza import SamzaJob, samza_config
+from grete.testing.waiting import reaches
+
+USERS, PARTITIONS = 7, 2
+VIEWS = """
+import grete
+
+class Views(grete.StreamTask):
+    def init(self, context):
+        self.counts = context.store("counts")
+        self.target = context.config["views.target"]
+
+    def process(self, envelope, collector, coordinator):
+        count = (self.counts.get(envelope.key) or 0) + 1
+        self.counts.put(envelope.key, count)
+        at = [envelope.system_stream_partition.partition, int(envelope.offset)]
+        collector.send(f"kafka.{self.target}", {"count": count, "at": at}, key=envelope.key)
+"""
+
+
+def key_of(partition: int, offset: int) -> str:
+    """The keys of the two partitions have nothing in common."""
+    return f"user-{partition}-{offset % USERS}"
+
+
+class MovedJob:
+    """Its topics, and the two that run it in turns."""
+
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        mark = uuid.uuid4().hex[:8]
+        self.bootstrap, self.directory, self.home = bootstrap, directory, directory / "home"
+        self.input, self.output, self.changelog = f"views-{mark}", f"counts-{mark}", f"changelog-{mark}"
+        self.records = 0
+        self._starts = 0
+        self.config = {
+            **samza_config(bootstrap, f"views-{mark}"),
+            "job.factory.class": "org.apache.samza.job.local.ThreadJobFactory",
+            "task.class": "grete.interop.Views",
+            "task.inputs": f"kafka.{self.input}",
+            "task.commit.ms": "86400000",
+            "systems.kafka.samza.offset.default": "oldest",
+            "systems.kafka.default.stream.samza.offset.default": "oldest",
+            "systems.kafka.default.stream.samza.key.serde": "string",
+            "systems.kafka.default.stream.samza.msg.serde": "json",
+            "serializers.registry.string.class": "org.apache.samza.serializers.StringSerdeFactory",
+            "serializers.registry.json.class": "org.apache.samza.serializers.JsonSerdeFactory",
+            "serializers.registry.integer.class": "org.apache.samza.serializers.IntegerSerdeFactory",
+            "stores.counts.factory": "org.apache.samza.storage.kv.RocksDbKeyValueStorageEngineFactory",
+            "stores.counts.changelog": f"kafka.{self.changelog}",
+            "stores.counts.key.serde": "string",
+            "stores.counts.msg.serde": "integer",
+            # every change goes to the changelog at once; caches would hold it back until the next commit
+            "stores.counts.object.cache.size": "0",
+            "stores.counts.write.batch.size": "0",
+            "stores.default.changelog.replication.factor": "1",
+            "views.target": self.output,
+        }
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        new = [NewTopic(topic, PARTITIONS, 1) for topic in (self.input, self.output)]
+        for made in admin.create_topics(new).values():
+            made.result(30)
+
+    def append(self, records: int, *, commits: Mapping[int, int]) -> None:
+        """To each partition; `commits` has the offset of each partition after which Samza commits."""
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for partition in range(PARTITIONS):
+            for offset in range(self.records, self.records + records):
+                value = json.dumps({"commit": commits.get(partition) == offset})
+                producer.produce(self.input, value, key_of(partition, offset), partition)
+        assert producer.flush(30) == 0
+        self.records += records
+
+    def run_samza(self, end: Callable[[SamzaJob], None], more: Mapping[str, str] | None = None) -> None:
+        """Until all that there is was processed; then `end` it, which commits nothing."""
+        self._starts += 1
+        directory = self.directory / f"samza-{self._starts}"
+        with SamzaJob(self.config | dict(more or {}), directory) as job:
+            with closing(self._consumer(self.output)) as consumer:
+                places: set[tuple[int, int]] = set()
+
+                def processed() -> int:
+                    job.check()
+                    while (message := consumer.poll(0.1)) is not None:
+                        if message.error() is None:
+                            places.add(tuple(json.loads(message.value() or b"")["at"]))
+                    return len(places)
+
+                reaches(processed, PARTITIONS * self.records, "the messages that Samza processed")
+            end(job)
+
+    def run_grete(self) -> None:
+        """With the same properties but for the class, until nothing is left."""
+        (self.directory / "views.py").write_text(VIEWS)
+        ported = {
+            **self.config,
+            "task.class": "views:Views",
+            "job.launcher": "process",
+            "job.application.path": str(self.directory),
+        }
+        del ported["job.factory.class"]
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "grete.testing.sparkless",
+                "--until-drained",
+                "--config",
+                self.written(ported),
+            ],
+            env={**os.environ, "GRETE_HOME": str(self.home)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+
+    def written(self, config: Mapping[str, str]) -> str:
+        path = self.directory / "job.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+        return str(path)
+
+    def outputs(self) -> dict[tuple[int, int], set[tuple[str, int]]]:
+        """(partition, offset) of a message -> (key, count) of its outputs; of the same message they are the same."""
+        found: dict[tuple[int, int], set[tuple[str, int]]] = {}
+        for _, key, value in self._read(self.output):
+            document = json.loads(value or b"")
+            found.setdefault(tuple(document["at"]), set()).add((key.decode(), document["count"]))
+        return found
+
+    def states(self) -> dict[int, dict[str, int]]:
+        """What the changelog says, by its partition: what any reader of it restores."""
+        found: dict[int, dict[str, int]] = {partition: {} for partition in range(PARTITIONS)}
+        for partition, key, value in self._read(self.changelog):
+            if value is None:
+                found[partition].pop(key.decode(), None)
+            else:
+                found[partition][key.decode()] = int.from_bytes(value, "big")
+        return found
+
+    def _consumer(self, topic: str) -> Consumer:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "check",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+            }
+        )
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+        return consumer
+
+    def _read(self, topic: str) -> Iterable[tuple[int, bytes, bytes | None]]:
+        consumer = self._consumer(topic)
+        ended = 0
+        while ended < PARTITIONS:
+            message = consumer.poll(30)
+            assert message is not None, f"{topic} has no end"
+            if message.error() is not None:
+                ended += 1
+                continue
+            yield message.partition() or 0, message.key() or b"", message.value()
+        consumer.close()
+
+    def assert_exact(self) -> None:
+        """Each message was counted once; each of its outputs says so."""
+        counts = [Counter[str]() for _ in range(PARTITIONS)]
+        expected = {}
+        for partition in range(PARTITIONS):
+            for offset in range(self.records):
+                key = key_of(partition, offset)
+                counts[partition][key] += 1
+                expected[partition, offset] = {(key, counts[partition][key])}
+        assert self.outputs() == expected
+        assert self.states() == {partition: dict(counts[partition]) for partition in range(PARTITIONS)}
+
+
+@pytest.mark.timeout(300)
+def test_counts_are_exact_after_samza_was_killed_and_stopped_between_its_commits(
+    kafka: KafkaCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = MovedJob(kafka.bootstrap, tmp_path)
+
+    job.append(60, commits={0: 40, 1: 59})  # of partition 1 all is committed
+    job.run_samza(SamzaJob.kill)
+    assert main(["migrate", "samza", "--check", job.written(job.config), "--coordinator-stream"]) in (0, 1)
+    assert "1 tasks are 19 records ahead of their checkpoints (Partition 0)" in capsys.readouterr().out
+    job.append(15, commits={})
+    job.run_grete()
+    job.assert_exact()
+
+    job.append(40, commits={0: 80, 1: 100})
+    job.run_samza(SamzaJob.stop, {"task.checkpoint.write.versions": "2"})
+    job.append(15, commits={})
+    job.run_grete()
+    job.assert_exact()
+
+    job.append(20, commits={})  # Samza itself goes back to where grete was, and processes these again
+    job.run_samza(SamzaJob.kill)
+    job.run_grete()
+    job.assert_exact()
