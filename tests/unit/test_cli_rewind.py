@@ -137,6 +137,29 @@ def test_to_a_batch_with_every_choice_of_state(
     assert new_outputs(job) == outputs
 
 
+@pytest.mark.parametrize(
+    ("state", "outputs"),
+    [
+        ("keep", [("a", 4), ("b", 2), ("n", 2), ("x", 3)]),
+        ("restore", [("a", 3), ("b", 1), ("n", 1), ("x", 2)]),
+        ("discard", [("a", 1), ("b", 1), ("n", 1), ("x", 1)]),
+    ],
+)
+def test_an_input_that_came_after_the_batch_is_read_from_its_first_record(
+    job: JobUnderTest, capsys: Output, state: str, outputs: list[tuple[str, int]]
+) -> None:
+    job.restart(config={"task.inputs": "local.in,local.more"})
+    job.send("local.more", 0, key="n", partition=0)
+    job.run()
+    job.stop()
+    words = ("checkpoint", "rewind", "--to", "batch:0-1/0", "--state", state)
+    assert main([*words, "--job", "test"]) == 0
+    assert "nothing was read of local.more.0" in capsys.readouterr().out
+    document = grete_json(capsys, *words, "--execute")
+    assert (document["unread"], document["reprocessed"]) == (["local.more.0"], 4)
+    assert new_outputs(job) == outputs
+
+
 def test_restored_to_the_oldest_offset_the_stores_are_empty(job: JobUnderTest, capsys: Output) -> None:
     rewind(capsys, "oldest", "--state", "restore", "--execute")
     assert new_outputs(job) == [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("x", 1), ("x", 2)]

@@ -67,11 +67,15 @@ class RewindRow:
 
 @dataclass(frozen=True, slots=True)
 class RewindPlan:
-    """What a rewind does. `states` names the tasks whose stores do not stay as they are."""
+    """What a rewind does. `states` names the tasks whose stores do not stay as they are.
+
+    `unread` are inputs that a task had not read by the batch it goes back to: they are read from their first record.
+    """
 
     rows: Sequence[RewindRow]
     startpoints: Mapping[Where, Startpoint]
     states: Mapping[TaskName, StateRequest] = field(default_factory=dict)
+    unread: Sequence[SystemStreamPartition] = ()
 
 
 def plan_rewind(handle: JobHandle, request: RewindRequest) -> RewindPlan:
@@ -118,6 +122,7 @@ class _Planner:
         self._systems: dict[str, System] = {}
         self._history: dict[TaskName, list[KnownCommit]] | None = None
         self._then: dict[TaskName, TaskCommit] = {}
+        self._unread: set[Where] = set()
 
     def plan(self) -> RewindPlan:
         selected = list(self._selected())
@@ -128,14 +133,17 @@ class _Planner:
             for task, ssp in selected
             if (ssp, task) in to
         ]
+        unread = sorted({ssp for ssp, _ in self._unread})
         if state is StateChoice.KEEP:
-            return RewindPlan(rows, to)
+            return RewindPlan(rows, to, unread=unread)
         if state is StateChoice.DISCARD:
-            return RewindPlan(rows, to, {row.task: StateRequest(state, 0) for row in rows})
+            discarded = {row.task: StateRequest(state, 0) for row in rows}
+            return RewindPlan(rows, to, discarded, unread)
         exact: dict[Where, Startpoint] = {
             (row.ssp, row.task): Startpoint(StartpointKind.SPECIFIC, 0, offset=str(row.new)) for row in rows
         }
-        return RewindPlan(rows, exact, {task: self._restored(task, rows) for task in {r.task for r in rows}})
+        restored = {task: self._restored(task, rows) for task in {row.task for row in rows}}
+        return RewindPlan(rows, exact, restored, unread)
 
     # --- scope ---
 
@@ -216,10 +224,12 @@ class _Planner:
         for task, ssp in selected:
             if task not in then:
                 continue  # it has processed nothing yet: there is nothing to go back from
-            if ssp not in then[task].offsets:
-                raise JobError(f"task {task!r} had not read {ssp} by batch {target.batch_id}")
-            offset = str(int(then[task].offsets[ssp]) + 1)
-            found[ssp, task] = Startpoint(StartpointKind.SPECIFIC, 0, offset=offset)
+            last = then[task].offsets.get(ssp)
+            if last is None:
+                self._unread.add((ssp, task))
+                found[ssp, task] = Startpoint(StartpointKind.OLDEST, 0)
+            else:
+                found[ssp, task] = Startpoint(StartpointKind.SPECIFIC, 0, offset=str(int(last) + 1))
         return found
 
     def _commits_after(self, target: BatchTarget, tasks: Sequence[TaskName]) -> dict[TaskName, TaskCommit]:
@@ -245,7 +255,11 @@ class _Planner:
     def _restored(self, task: TaskName, rows: Sequence[RewindRow]) -> StateRequest:
         """The changelog positions that belong to the offsets to which the task goes back."""
         goes_to = {row.ssp: row.new for row in rows if row.task == task}
-        ends = {ssp: goes_to.get(ssp, self._current(task, ssp)) for ssp in self._inputs[task]}
+        ends = {
+            ssp: goes_to.get(ssp, self._current(task, ssp))
+            for ssp in self._inputs[task]
+            if (ssp, task) not in self._unread
+        }
         if any(ends.values()):
             positions = self._positions_at(task, ends)
         else:
@@ -276,14 +290,9 @@ class _Planner:
 
     def _check_whole(self, task: TaskName, store: str, position: int) -> None:
         from grete.spark.changelog_rewind import Changelog
-        from grete.systems.local import LocalSystem
 
         stream = changelog_stream(store, self._handle.job, self._config)
         system = self._system(commit_system(self._config))
-        if not isinstance(system, LocalSystem):
-            raise JobError(
-                "stores can be restored to a point on the embedded system only; say --state keep or --state discard"
-            )
         try:
             Changelog(system, stream, self._handle.changelog_mapping()[task]).check_whole(position)
         except JobError as error:

@@ -265,6 +265,7 @@ def _rewind_document(plan: RewindPlan, *, executed: bool) -> dict[str, Any]:
             task: {"choice": request.choice.value, "positions": dict(request.positions)}
             for task, request in sorted(plan.states.items())
         },
+        "unread": [str(ssp) for ssp in plan.unread],
     }
 
 
@@ -273,6 +274,11 @@ def _print_rewind(plan: RewindPlan, *, executed: bool) -> None:
         ("task", "input", "next offset now", "then", "processed again", "skipped"),
         [(row.task, str(row.ssp), row.current, row.new, row.reprocessed, row.skipped) for row in plan.rows],
     )
+    if plan.unread:
+        print(
+            f"by that batch nothing was read of {', '.join(map(str, plan.unread))}: read from the first record; to "
+            f"leave an input where it is, name the others with --ssp"
+        )
     choices = sorted({request.choice.value for request in plan.states.values()}) or [StateChoice.KEEP.value]
     print(f"stores: {choices[0]}; outputs of what is processed again are written again")
     if executed:
