@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from hypothesis import HealthCheck, settings
 
 from grete.clock import SystemClock
 from grete.errors import StreamNotFound
@@ -31,6 +32,9 @@ from grete.testing.kafka_login import BrokerLogin
 from grete.testing.waiting import reaches
 
 os.environ.pop("GRETE_FAILPOINT", None)
+# how long an example takes says how busy the machine is: other tests run beside this one
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 
 @pytest.fixture

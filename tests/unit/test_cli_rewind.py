@@ -6,6 +6,7 @@ The job runs in this process through the testing kit, over the files that the co
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId
 from grete.sqlite_file import open_file
-from grete.testing.counting import Counter
+from grete.testing import counting
 from grete.testing.job import JobUnderTest
 
 JOB = JobId("test")
@@ -51,7 +52,7 @@ def job(home: Path) -> Iterator[JobUnderTest]:
     file = open_file(home / "local" / FILE_NAME)
     log = SqliteKeyedLog(file, stream_name(JOB), SystemClock())
     with JobUnderTest(
-        Counter, CONFIG, partitions={"local.in": 2}, directory=home, coordinator_log=log
+        counting.Counter, CONFIG, partitions={"local.in": 2}, directory=home, coordinator_log=log
     ) as made:
         batch(made, "aa", "x")
         batch(made, "b", "")
@@ -83,10 +84,15 @@ def rewind(capsys: Output, to: str, *more: str) -> dict[str, tuple[str, str, int
 
 def new_outputs(job: JobUnderTest) -> list[tuple[str, int]]:
     """What the job sends when it is started again and runs to the end."""
-    before = len(job.outputs("local.out"))
+    before = sent(job)
     job.restart()
     job.run()
-    return sorted((str(one.key), int(one.message)) for one in job.outputs("local.out")[before:])
+    return sorted((sent(job) - before).elements())
+
+
+def sent(job: JobUnderTest) -> Counter[tuple[str, int]]:
+    """Every output, in whatever partition."""
+    return Counter((str(one.key), int(one.message)) for one in job.outputs("local.out"))
 
 
 EVERYTHING = {FIRST: ("4", "0", 4, 0), SECOND: ("2", "0", 2, 0)}
@@ -184,7 +190,7 @@ def test_an_input_of_which_nothing_was_processed_stands_at_its_default(home: Pat
     file = open_file(home / "local" / FILE_NAME)
     log = SqliteKeyedLog(file, stream_name(JOB), SystemClock())
     with JobUnderTest(
-        Counter, CONFIG, partitions={"local.in": 2}, directory=home, coordinator_log=log
+        counting.Counter, CONFIG, partitions={"local.in": 2}, directory=home, coordinator_log=log
     ) as made:
         batch(made, "a", "")
         made.send("local.in", 0, key="z", partition=1)
@@ -327,7 +333,7 @@ def wide_job(home: Path) -> Iterator[JobUnderTest]:
     config = {**CONFIG, "job.systemstreampartition.grouper.factory": grouper}
     log = SqliteKeyedLog(file, stream_name(JOB), SystemClock())
     with JobUnderTest(
-        Counter, config, partitions={"local.in": 2}, directory=home, coordinator_log=log
+        counting.Counter, config, partitions={"local.in": 2}, directory=home, coordinator_log=log
     ) as made:
         batch(made, "a", "x")
         made.stop()
