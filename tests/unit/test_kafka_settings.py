@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grete.config.kafka_tuning import KafkaTuning, kafka_tuning
+from grete.config.validate import check
 from grete.errors import ConfigError
 from grete.keyed_log import kafka_header
 from grete.keyed_log.kafka_header import Origin
@@ -163,3 +165,51 @@ def test_without_the_client_library_the_error_names_the_extra() -> None:
         "MissingExtra: confluent_kafka is not installed; install it with: pip install 'grete[kafka]'"
         in done.stderr
     )
+
+
+def test_what_tunes_a_client_is_said_in_librdkafkas_words() -> None:
+    side = {"producer": "systems.kafka.producer.", "consumer": "systems.kafka.consumer."}
+    config = {
+        **BROKERS,
+        "systems.kafka.samza.factory": "kafka",
+        side["producer"] + "compression.type": "GZIP",
+        side["producer"] + "linger.ms": "7",
+        side["producer"] + "send.buffer.bytes": "-1",
+        side["producer"] + "acks": "0",
+        side["consumer"] + "client.rack": "r1",
+        side["consumer"] + "fetch.max.wait.ms": "50",
+        side["consumer"] + "group.id": "mine",
+    }
+    tuning = kafka_tuning(config, "kafka")
+    assert tuning == KafkaTuning(
+        {"compression.type": "gzip", "linger.ms": "7", "socket.send.buffer.bytes": "0"},
+        {"client.rack": "r1", "fetch.wait.max.ms": "50"},
+    )
+    assert tuning.log_producer == {"compression.type": "gzip"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("acks", "1"), ("enable.idempotence", "false"), ("transactional.id", "mine"), ("retries", "0"),
+     ("batch.size", "1"), ("delivery.timeout.ms", "1"), ("interceptor.classes", "com.example.Spy")],
+)  # fmt: skip
+def test_what_would_weaken_a_promise_or_is_javas_is_not_followed_and_named(name: str, value: str) -> None:
+    key = f"systems.kafka.producer.{name}"
+    config = {**BROKERS, "systems.kafka.samza.factory": "kafka", key: value}
+    assert kafka_tuning(config, "kafka") == KafkaTuning()
+    assert any(key in warning and warning.startswith("no effect") for warning in check(config).warnings)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("acks", "all"), ("enable.idempotence", "true"), ("linger.ms", "5")]
+)
+def test_what_is_done_anyway_needs_no_word(name: str, value: str) -> None:
+    config = {**BROKERS, "systems.kafka.samza.factory": "kafka", f"systems.kafka.producer.{name}": value}
+    assert not [warning for warning in check(config).warnings if name in warning]
+
+
+def test_a_wrong_setting_of_a_client_is_refused_at_the_submit() -> None:
+    for name, value in {"compression.type": "zip", "linger.ms": "soon", "request.timeout.ms": "0"}.items():
+        key = f"systems.kafka.producer.{name}"
+        errors = check({**BROKERS, "systems.kafka.samza.factory": "kafka", key: value}).errors
+        assert [error for error in errors if error.startswith(f"{key}={value!r}: ")], name

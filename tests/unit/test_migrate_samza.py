@@ -53,7 +53,7 @@ def test_a_job_of_the_tutorials_runs_once_its_task_is_ported(capsys: Output) -> 
         ("systems.kafka.samza.factory", Outcome.AS_IS, "`kafka`"),
         ("systems.kafka.consumer.zookeeper.connect", Outcome.NO_EFFECT, "not ZooKeeper"),
         ("systems.kafka.consumer.isolation.level", Outcome.MAPPED, "aborted records"),
-        ("systems.kafka.producer.compression.type", Outcome.NO_EFFECT, "Java client"),
+        ("systems.kafka.producer.compression.type", Outcome.AS_IS, ""),
         ("job.coordinator.factory", Outcome.AS_IS, "elected on the system of the coordinator stream"),
         ("metrics.reporters", Outcome.NO_EFFECT, "/metrics"),
         ("serializers.registry.metrics.class", Outcome.AS_IS, "`json`"),

@@ -102,20 +102,21 @@ def _class_path(value: str) -> str:
     return value
 
 
-def _bound(what: str, low: int, high: int) -> Type[int]:
+def bounded(what: str, low: int, high: int) -> Type[int]:
+    """A whole number between two, both included."""
     return Type(what, _whole(low, high, what))
 
 
 TEXT = Type("text", _text)
 LIST = Type("a list, separated by commas", _items)
 BOOLEAN = Type("true or false", _boolean)
-INTEGER = _bound("a whole number", -(2**31), 2**31 - 1)
-NATURAL = _bound("a whole number of zero or more", 0, 2**31 - 1)
-COUNT = _bound("a whole number of one or more", 1, 2**31 - 1)
-BYTES = _bound("a number of bytes", 1, 2**63 - 1)
-MILLISECONDS = _bound("a number of milliseconds", -1, 2**63 - 1)
-DURATION = _bound("a number of milliseconds of one or more", 1, 2**63 - 1)
-PORT = _bound("a port", 0, 65535)
+INTEGER = bounded("a whole number", -(2**31), 2**31 - 1)
+NATURAL = bounded("a whole number of zero or more", 0, 2**31 - 1)
+COUNT = bounded("a whole number of one or more", 1, 2**31 - 1)
+BYTES = bounded("a number of bytes", 1, 2**63 - 1)
+MILLISECONDS = bounded("a number of milliseconds", -1, 2**63 - 1)
+DURATION = bounded("a number of milliseconds of one or more", 1, 2**63 - 1)
+PORT = bounded("a port", 0, 65535)
 NUMBER = Type("a number", _number)
 CLASS = Type("a class, module:Class", _class_path)
 CHECKPOINT_VERSIONS = Type("checkpoint versions", _versions)

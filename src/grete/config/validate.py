@@ -17,6 +17,7 @@ from grete.config.changes import refused_changes as refused_changes
 from grete.config.consumer_group import consumer_group_problems
 from grete.config.eventhubs import eventhubs_problems
 from grete.config.java_regex import compile_java
+from grete.config.kafka_tuning import tuning_problems
 from grete.config.key import TEXT, Key
 from grete.config.key_tables.task import POISON_POLICY
 from grete.config.keys import find_key
@@ -293,4 +294,5 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     one_system_problems,
     eventhubs_problems,
     consumer_group_problems,
+    tuning_problems,
 )

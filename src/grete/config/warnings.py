@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from grete.config import aliases
 from grete.config.completed import isolation_problems
+from grete.config.kafka_tuning import not_followed
 from grete.config.key import Key
 from grete.config.key_tables import job
 from grete.config.keys import KEYS, candidates, find_key
@@ -72,6 +73,7 @@ def _without_effect(config: Mapping[str, str]) -> Iterator[str]:
         key = find_key(name)
         if key is not None and key.no_effect and not _is_default(key, config[name]):
             found.setdefault(key.no_effect, []).append(name)
+    found.update(not_followed(config))
     for reason, names in found.items():
         yield f"no effect in grete: {', '.join(names)} ({reason})"
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from grete.clock import Clock
+from grete.config.kafka_tuning import KafkaTuning
 from grete.errors import ConfigError, LogError, LogUnreachable, MissingExtra
 from grete.keyed_log.kafka_login import SettingsOrigin
 from grete.keyed_log.kafka_settings import KafkaLogSettings
@@ -138,9 +139,15 @@ class KafkaConnection:
     """Makes clients of a system's brokers, all with the settings that reading and writing exactly once needs."""
 
     def __init__(
-        self, client: Mapping[str, str], timeout_s: float, clock: Clock, origin: SettingsOrigin | None = None
+        self,
+        client: Mapping[str, str],
+        timeout_s: float,
+        clock: Clock,
+        origin: SettingsOrigin | None = None,
+        tuning: KafkaTuning | None = None,
     ) -> None:
         """`client` are librdkafka's settings, `origin` says what they are called in the configuration."""
+        self._tuning = KafkaTuning() if tuning is None else tuning
         self.timeout_s = timeout_s
         self._clock = clock
         self._servers = client.get("bootstrap.servers", "")
@@ -188,8 +195,13 @@ class KafkaConnection:
                 return
             self._clock.wait(never, _RETRY_S)
 
-    def new_consumer(self, doing: str, more: Mapping[str, Any]) -> Consumer:
-        """One that reads what is committed, joins no group and says so when an offset is not there."""
+    def new_consumer(
+        self, doing: str, more: Mapping[str, Any], tunable: Mapping[str, Any] | None = None
+    ) -> Consumer:
+        """One that reads what is committed, joins no group and says so when an offset is not there.
+
+        `tunable` is what the configuration may say otherwise; without it the configuration tunes nothing.
+        """
         fixed = {
             "group.id": "grete-reader",
             "isolation.level": "read_committed",
@@ -198,18 +210,30 @@ class KafkaConnection:
             "auto.offset.reset": "error",
         }
         with translated(doing):
-            return Consumer({**self._common, **fixed, **more})
+            tuned = {} if tunable is None else {**tunable, **self._tuning.consumer}
+            return Consumer({**self._common, **tuned, **fixed, **more})
 
-    def new_producer(self, doing: str, transactional_id: str, more: Mapping[str, Any]) -> Producer:
-        """One of a transactional id, not opened yet."""
+    def new_producer(
+        self,
+        doing: str,
+        transactional_id: str,
+        more: Mapping[str, Any],
+        tunable: Mapping[str, Any] | None = None,
+    ) -> Producer:
+        """One of a transactional id, not opened yet. `tunable` as for consumers; what is compressed is so anyway."""
         fixed = {"transactional.id": transactional_id, "acks": "all"}
         with translated(doing):
-            return Producer({**self._common, **fixed, **more})
+            return Producer({**self._common, **self._tuned(tunable), **fixed, **more})
 
-    def new_sender(self, doing: str, more: Mapping[str, Any]) -> Producer:
-        """One without transactions."""
+    def new_sender(
+        self, doing: str, more: Mapping[str, Any], tunable: Mapping[str, Any] | None = None
+    ) -> Producer:
+        """One without transactions. `tunable` as above."""
         with translated(doing):
-            return Producer({**self._common, "acks": "all", **more})
+            return Producer({**self._common, **self._tuned(tunable), "acks": "all", **more})
+
+    def _tuned(self, tunable: Mapping[str, Any] | None) -> dict[str, Any]:
+        return self._tuning.log_producer if tunable is None else {**tunable, **self._tuning.producer}
 
     def answer(self, ask: Callable[[float], Future[Any]]) -> Any:
         """The answer to a request of the admin client; `ask` sends it, with the time that it is given, and may again.
@@ -315,7 +339,7 @@ class KafkaClients(KafkaConnection):
     """Makes clients for one log's topic. `partition(offset)` is its only partition."""
 
     def __init__(self, topic: str, settings: KafkaLogSettings, clock: Clock) -> None:
-        super().__init__(settings.client, settings.timeout_s, clock, settings.origin)
+        super().__init__(settings.client, settings.timeout_s, clock, settings.origin, settings.tuning)
         self.topic = topic
         self.settings = settings
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from grete.config.kafka_tuning import KafkaTuning, kafka_tuning
 from grete.config.key import Key
 from grete.config.key_tables import coordinator, task
 from grete.config.numbers import number_of
@@ -29,6 +30,7 @@ class KafkaLogSettings:
     size_key: str = coordinator.MAX_MESSAGE_BYTES.name
     replication_key: str = coordinator.REPLICATION.name
     origin: SettingsOrigin = field(default_factory=SettingsOrigin)
+    tuning: KafkaTuning = field(default_factory=KafkaTuning)
 
 
 def coordinator_log_settings(config: Mapping[str, str], system: str) -> KafkaLogSettings:
@@ -64,4 +66,5 @@ def _settings(
         size_key=largest.name,
         replication_key=copies.name,
         origin=settings_origin(config, system),
+        tuning=kafka_tuning(config, system),
     )

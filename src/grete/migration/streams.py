@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from grete.config import aliases
 from grete.config.completed import READ_COMMITTED, is_kafka, isolation_key, kafka_systems_of_logs
+from grete.config.kafka_tuning import is_followed, reason_not_followed
 from grete.config.redact import is_secret_key
 from grete.config.secrets import has_reference
 from grete.config.streams import EMBEDDED_SYSTEM, system_names
@@ -17,7 +18,6 @@ from grete.migration.note import Note, Notes, Outcome, Section
 _CLIENT = re.compile(r"systems\.([^.]+)\.(consumer|producer)\.(.+)")
 _REFERENCE = re.compile(r"\$\{(?:env|file):[^{}]*\}")
 _SECURITY = ("security.", "sasl.", "ssl.")
-_REACH = frozenset({"bootstrap.servers", "client.id", "connections.max.idle.ms", "metadata.max.age.ms"})
 _LOCATION = re.compile(r"ssl\.(truststore|keystore)\.location")
 _HELD_BY_ZOOKEEPER = "zookeeper.connect"
 _ENGINE = re.compile(r"org\.apache\.samza\.system\.(\w+)\.")
@@ -109,17 +109,10 @@ def _clients(config: Mapping[str, str]) -> Notes:
                 "grete; messages without a key are placed by the task",
                 "samza.partitioner=kafka for Kafka's own; or collector.send(..., partition=number)",
             )
-        elif name == "auto.offset.reset":
-            yield Note(
-                Section.STREAMS,
-                key,
-                Outcome.NO_EFFECT,
-                "where to start is said by samza.offset.default alone",
-            )
-        elif name in _REACH or key == isolation_key(match[1]):
-            yield Note(Section.STREAMS, key, Outcome.AS_IS)
         elif name != _HELD_BY_ZOOKEEPER:
-            yield Note(Section.STREAMS, key, Outcome.NO_EFFECT, "it tunes a Java client")
+            reason = None if is_followed(match[2], name) else reason_not_followed(name, config[key])
+            outcome = Outcome.AS_IS if reason is None else Outcome.NO_EFFECT
+            yield Note(Section.STREAMS, key, outcome, reason or "")
 
 
 def _security(config: Mapping[str, str], key: str) -> Note:

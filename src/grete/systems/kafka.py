@@ -80,7 +80,11 @@ class KafkaSystem(System):
         self._settings = StreamSettings(config, name)
         self._transaction_timeout_s = transaction_timeout_s(config)
         self._connection = KafkaConnection(
-            self._log_settings.client, self._log_settings.timeout_s, clock, self._log_settings.origin
+            self._log_settings.client,
+            self._log_settings.timeout_s,
+            clock,
+            self._log_settings.origin,
+            self._log_settings.tuning,
         )
         self._connection.await_login(f"opening system {name!r}")
         self._topics = Topics(self._connection, name, clock)

@@ -55,7 +55,11 @@ class KafkaAccess:
         self._settings = checkpoint_log_settings(config, name)
         self._transaction_timeout_s = transaction_timeout_s(config)
         self._connection = KafkaConnection(
-            self._settings.client, self._settings.timeout_s, clock, self._settings.origin
+            self._settings.client,
+            self._settings.timeout_s,
+            clock,
+            self._settings.origin,
+            self._settings.tuning,
         )
         self._connection.await_login(f"opening system {name!r}")
         self._topics = Topics(self._connection, name, clock)

@@ -21,7 +21,8 @@ from grete.systems.kafka_append import partition_for
 from grete.systems.kafka_topics import StreamSettings, Topics
 from grete.systems.partitioner import kafka_partitioner
 
-_SETTINGS = {"enable.idempotence": True, "linger.ms": 20}
+_SETTINGS = {"enable.idempotence": True}
+_TUNABLE = {"linger.ms": 20}
 _STEP_S = 1.0
 
 
@@ -39,7 +40,9 @@ class PlainTopic:
             StreamError: the topic cannot be made, grown or described.
         """
         settings = checkpoint_log_settings(config, stream.system)
-        self._connection = KafkaConnection(settings.client, settings.timeout_s, clock, settings.origin)
+        self._connection = KafkaConnection(
+            settings.client, settings.timeout_s, clock, settings.origin, settings.tuning
+        )
         self._connection.await_login(f"writing {stream}")
         self._stream = stream
         self._clock = clock
@@ -63,7 +66,9 @@ class PlainTopic:
         """
         if self._producer is None:
             timeout = {"message.timeout.ms": round(self._connection.timeout_s * 1000)}
-            self._producer = self._connection.new_sender(f"writing {self._stream}", {**_SETTINGS, **timeout})
+            self._producer = self._connection.new_sender(
+                f"writing {self._stream}", {**_SETTINGS, **timeout}, _TUNABLE
+            )
         self._error = None
         try:
             for record in records:

@@ -29,13 +29,15 @@ _CONSUMERS = 8
 _SETTINGS = {
     "enable.partition.eof": True,
     "check.crcs": True,
-    "fetch.wait.max.ms": 100,
     "fetch.error.backoff.ms": 50,
     "fetch.queue.backoff.ms": 2,  # by default a client whose queue is full does nothing for a second
     "queued.min.messages": 100_000,
     "queued.max.messages.kbytes": 16 * 1024,
-    "max.partition.fetch.bytes": 1 << 20,  # 8 MB make the first record of a range wait for 60 ms, 1 MB for 4
     "enable.sparse.connections": False,
+}
+_TUNABLE = {
+    "fetch.wait.max.ms": 100,
+    "max.partition.fetch.bytes": 1 << 20,  # 8 MB make the first record of a range wait for 60 ms, 1 MB for 4
 }
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _UNKNOWN = (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -92,7 +94,7 @@ class RangeReader:
             seat = self._seats.popitem(last=False)[1]
             seat.position = -1
         if seat is None:
-            seat = _Seat(self._connection.new_consumer(f"reading {key[0]}", _SETTINGS))
+            seat = _Seat(self._connection.new_consumer(f"reading {key[0]}", _SETTINGS, _TUNABLE))
         self._seats[key] = seat
         if seat.position != start:
             seat.left = []

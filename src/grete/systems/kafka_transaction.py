@@ -40,7 +40,6 @@ def transaction_producer(
         id_,
         {
             "transaction.timeout.ms": round(transaction_timeout_s * 1000),
-            "linger.ms": 20,
             "batch.size": batch_bytes,
             "batch.num.messages": 100_000,
             "message.max.bytes": _LARGEST_MESSAGE,  # the topic decides
@@ -48,6 +47,7 @@ def transaction_producer(
             "queue.buffering.max.kbytes": 2_147_483_647,
             "enable.sparse.connections": False,  # else opening waits half a second, or 50 ms, for a connection
         },
+        tunable={"linger.ms": 20},
     )
 
 

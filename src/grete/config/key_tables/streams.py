@@ -181,7 +181,8 @@ SYSTEM_OTHER = Key(
     TEXT,
     None,
     _QUERY,
-    "Passed on to the system's clients (`consumer.`, `producer.`).",
+    "`consumer.` and `producer.`: what Samza tells its Kafka clients. How to reach brokers and what tunes a client "
+    "is followed; what is not is named at a submit. See backends.md.",
     is_open=True,
 )
 
