@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from grete.errors import JobError
@@ -14,11 +13,6 @@ from grete.model.ids import JobId
 def grete_home() -> Path:
     """The home directory, absolute; it may not exist yet."""
     return Path(os.environ.get("GRETE_HOME", ".grete")).resolve()
-
-
-def state_directory(config: Mapping[str, str], job: JobId, home: Path) -> Path:
-    """The folder of a job's lineages, store files, logs and token."""
-    return Path(config.get("job.state.dir", str(home / "jobs"))) / str(job)
 
 
 def jobs(home: Path) -> list[JobId]:

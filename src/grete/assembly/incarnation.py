@@ -10,13 +10,14 @@ from pathlib import Path
 
 from grete.assembly.coordinated import CoordinatedJob, Surroundings, retry_policy, shutdown_s
 from grete.assembly.failure import failure
-from grete.assembly.home import grete_home, state_directory
+from grete.assembly.home import grete_home
 from grete.assembly.job_handle import job_scope
 from grete.assembly.plan import Plan, Planner
 from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions, Submission
 from grete.assembly.view import View
 from grete.clock import SystemClock
+from grete.config.folders import state_directory
 from grete.config.key_tables.job import HTTP_AUTH, LAUNCHER
 from grete.config.values import value_of
 from grete.coordination.base import Leadership
@@ -90,11 +91,13 @@ class Incarnation:
         if ended is not None:
             return ended
         planner = Planner(job, self._home, self._stream, self._clock, self._stack)
+        submission.old_names.note_new()
         run_id = submission.write_config(self._stream, planner.check)
         config = self._stream.config()
         self.can_be_followed = value_of(config, LAUNCHER) != "thread"
         self._observer = self._stack.enter_context(observed(config, job, JOB_COORDINATOR, self._home))
         failpoint("coordinator.bootstrapped")
+        submission.old_names.take(config, planner.commit_system(config))
         plan = planner.plan(config)
         metadata = self._check_metadata(plan, run_id)
         return self._coordinate(planner, plan, metadata, leadership, run_id)

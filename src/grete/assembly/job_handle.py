@@ -5,10 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
-from grete.assembly.home import grete_home, state_directory
+from grete.assembly.home import grete_home, jobs
 from grete.assembly.lag import job_lag
 from grete.checkpoint.applied_startpoints import Applied, read_applied
 from grete.checkpoint.commit_history import KnownCommit, commit_history
@@ -19,6 +20,7 @@ from grete.checkpoint.store import CheckpointStore, StoreContext, copies, resolv
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
 from grete.config.changes import refusal
+from grete.config.folders import state_directory
 from grete.config.streams import commit_system
 from grete.config.validate import validate
 from grete.coordination.base import Coordination, Holder, campaign_patiently
@@ -65,7 +67,15 @@ def lease_ttl_s(*configs: Mapping[str, str]) -> float:
 
 def job_scope(job: JobId) -> str:
     """The scope of a job's leadership and of its coordinator's fence."""
-    return f"job/{job}"
+    return f"job/{job.key}"
+
+
+def no_such_job(job: JobId, home: Path, owner: JobId | None = None) -> JobError:
+    """There is none of that name, and what may have been meant: `owner` has the stream that it would have (S1-5)."""
+    close = get_close_matches(job.shown, [one.shown for one in jobs(home)], n=1)
+    meant = [owner.shown] if owner is not None else close
+    hint = f"did you mean {meant[0]}?" if meant else "`grete status` lists the jobs"
+    return JobError(f"there is no job {job.shown} in {home}; {hint}")
 
 
 class JobHandle:
@@ -334,5 +344,9 @@ def open_job(
             ) from error
         stack.enter_context(closing(log))
         if must_exist and log.end() < 0:
-            raise JobError(f"there is no job {job.shown} in {home}; `grete status` lists the jobs")
-        yield JobHandle(job, home, log, given, stack)
+            raise no_such_job(job, home)
+        handle = JobHandle(job, home, log, given, stack)
+        owner = ConfigInForce(handle.stream).owner(job)
+        if owner != job:
+            raise no_such_job(job, home, owner)
+        yield handle

@@ -10,7 +10,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grete.assembly.job_handle import job_scope, lease_ttl_s
+from grete.assembly.job_handle import job_scope, lease_ttl_s, no_such_job
+from grete.assembly.job_names import OldNames, refuse_shared_changelogs
 from grete.clock import Clock
 from grete.config.current import in_current_words
 from grete.config.development import with_single_copies
@@ -25,8 +26,10 @@ from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.keyed_log.sqlite_coordinator_log import coordinator_file
+from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
-from grete.metadata.job_index import claim_name, claim_stream, remember_submitted, where_submitted
+from grete.metadata.job_index import claim_stream, remember_submitted, shared_stream, where_submitted
+from grete.metadata.job_state import read_state
 from grete.model.ids import JobId
 from grete.sqlite_file import open_file
 from grete.systems.factory import open_system
@@ -105,25 +108,32 @@ class Submission:
         self._stack.callback(self.log.close)
         self.stream = CoordinatorStream(self.log, self._clock, source="job-runner")
         found = self.stream.config()
+        owner = ConfigInForce(self.stream).owner(self.job)
         if config:
-            self._claim(config, found)
+            self._claim(config, owner)
         elif not found:
             raise self._not_there()
+        elif owner != self.job:
+            raise no_such_job(self.job, self._home, owner)
         settings = config or found
+        refuse_shared_changelogs(self.job, settings, self._home, self._clock)
         self.ttl_s = lease_ttl_s(config, found)
         self.coordination = open_coordination(settings, self._home, self._clock, ttl_s=self.ttl_s)
         self._stack.callback(self.coordination.close)
+        self.old_names = OldNames(self.job, self.stream, self._home)
+        self.old_names.check(self.coordination)
 
-    def _claim(self, config: Mapping[str, str], found: Mapping[str, str]) -> None:
+    def _claim(self, config: Mapping[str, str], owner: JobId) -> None:
         """Make sure that the stream is no other job's, and that this home finds it again."""
         if system_kind(config, coordinator_system(config)) == EMBEDDED_SYSTEM:
             with closing(open_file(coordinator_file(config, self._home))) as file:
                 claim_stream(file, self.job)
-        claim_name(found, self.job)
+        if owner != self.job:
+            raise shared_stream(self.job, owner)
         remember_submitted(config, self.job, self._home)
 
     def _not_there(self) -> JobError:
-        return JobError(f"there is no job {self.job.shown} in {self._home}: submit it with --config FILE")
+        return JobError(f"{no_such_job(self.job, self._home)}; a new one is submitted with --config FILE")
 
     def campaign(self, after: Leadership | None) -> Leadership:
         """Lead; `after` is the leadership of an earlier incarnation of this process.
@@ -140,13 +150,15 @@ class Submission:
 
     def _elected(self, scope: str) -> Leadership:
         """Lead under an epoch that the stream has not seen, also when the election has lost its memory (rule 1)."""
-        floor = 0
+        before = read_state(self.stream)
+        floor = 0 if before is None else before.epoch
+        is_first = True
         while True:
             leadership = campaign_patiently(
                 self.coordination,
                 scope,
                 self._clock,
-                take_over=self._options.take_over and not floor,
+                take_over=self._options.take_over and is_first,
                 epoch_floor=floor,
             )
             try:
@@ -155,7 +167,7 @@ class Submission:
                 self.coordination.release(leadership)
                 if error.seen <= floor:
                     raise
-                floor = error.seen
+                floor, is_first = error.seen, False
             else:
                 return leadership
 

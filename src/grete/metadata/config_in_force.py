@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from grete.config.changes import Change, refusal, set_once_changes, set_once_part
 from grete.metadata.assignments import Record
 from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.model.ids import JobId
 
 IN_FORCE = "grete-config-in-force"
 FORCED = "grete-config-forced"
@@ -27,6 +28,11 @@ class ConfigInForce:
     def read(self) -> dict[str, str]:
         """The set-once part of it; empty for a job that was never submitted."""
         return self._recorded(IN_FORCE) or set_once_part(self._stream.config())
+
+    def owner(self, job: JobId) -> JobId:
+        """Which job the stream is of; `job` when it does not say."""
+        part = self.read()
+        return JobId(part["job.name"], part.get("job.id", "1")) if "job.name" in part else job
 
     def changed_by(self, config: Mapping[str, str]) -> list[Change]:
         """The set-once keys of a stateful job that the configuration would change, without what was forced."""

@@ -38,23 +38,13 @@ def claim_stream(file: SqliteFile, job: JobId) -> None:
         if row is None:
             connection.execute("INSERT INTO jobs VALUES (?, ?, ?)", (stream, job.name, job.id))
         elif JobId(*row) != job:
-            raise _shared(job, JobId(*row))
+            raise shared_stream(job, JobId(*row))
         failpoint("submit.claiming")
     failpoint("submit.claimed")
 
 
-def claim_name(found: Mapping[str, str], job: JobId) -> None:
-    """Refuse a stream whose configuration says that it is another job's.
-
-    Raises:
-        JobError: see `claim_stream`.
-    """
-    owner = JobId(found.get("job.name", job.name), found.get("job.id", "1"))
-    if found and owner != job:
-        raise _shared(job, owner)
-
-
-def _shared(job: JobId, owner: JobId) -> JobError:
+def shared_stream(job: JobId, owner: JobId) -> JobError:
+    """The refusal of a job whose coordinator stream is another one's."""
     return JobError(
         f"job {job.shown} would share the coordinator stream {stream_name(job)} with job {owner.shown}, since "
         f"`_` becomes `-` in its name; choose another job.name or job.id"
@@ -63,7 +53,7 @@ def _shared(job: JobId, owner: JobId) -> JobError:
 
 def remember_submitted(config: Mapping[str, str], job: JobId, home: Path) -> None:
     """Note where the job's coordinator stream is, unless it is in the home's own embedded system."""
-    path = home / _FOLDER / f"{job}.json"
+    path = home / _FOLDER / f"{job.key}.json"
     if coordinator_file(config, home) == home / "local" / FILE_NAME and _is_embedded(config):
         path.unlink(missing_ok=True)
         return
@@ -71,6 +61,9 @@ def remember_submitted(config: Mapping[str, str], job: JobId, home: Path) -> Non
     temporary = path.with_suffix(".tmp")
     temporary.write_bytes(orjson.dumps(coordinator_subset(config), option=orjson.OPT_INDENT_2))
     temporary.replace(path)
+    old = _old_path(job, home)
+    if old is not None:
+        old.unlink()
 
 
 def _is_embedded(config: Mapping[str, str]) -> bool:
@@ -79,8 +72,20 @@ def _is_embedded(config: Mapping[str, str]) -> bool:
 
 def where_submitted(job: JobId, home: Path) -> dict[str, str]:
     """The coordinator system's configuration of a job that was submitted from this home; empty when it is our own."""
+    path = home / _FOLDER / f"{job.key}.json"
+    if path.exists():
+        return _read(path)
+    old = _old_path(job, home)
+    return {} if old is None else _read(old)
+
+
+def _old_path(job: JobId, home: Path) -> Path | None:
+    """The job's file as earlier versions named it; None when there is none, or it is of a job that is named so."""
     path = home / _FOLDER / f"{job}.json"
-    return _read(path) if path.exists() else {}
+    if job.key == str(job) or not path.exists():
+        return None
+    found = _read(path)
+    return path if JobId(found["job.name"], found["job.id"]) == job else None
 
 
 def submitted_jobs(home: Path) -> list[JobId]:

@@ -17,4 +17,4 @@ class Fence:
 
 def container_fence(job: JobId, container: ContainerId, epoch: int) -> Fence:
     """The right to write what a container writes."""
-    return Fence(f"container/{job}/{container}", epoch)
+    return Fence(f"container/{job.key}/{container}", epoch)

@@ -27,8 +27,17 @@ class JobId:
     id: str = "1"
 
     def __str__(self) -> str:
-        """`name-id`: in the names of folders, scopes and changelogs, as in Samza. For people there is `shown`."""
+        """`name-id`: in the names of changelogs, as in Samza, where two jobs can have the same one (`x`, `y-1` and
+        `x-y`, `1`). What is grete's own is named by `key`; for people there is `shown`.
+        """
         return f"{self.name}-{self.id}"
+
+    @property
+    def key(self) -> str:
+        """In the names of folders, fences and leaderships, never another job's: `name-id`, or `name@id` where the id
+        holds a `-`. Neither part may hold a `@`.
+        """
+        return f"{self.name}@{self.id}" if "-" in self.id else str(self)
 
     @property
     def shown(self) -> str:

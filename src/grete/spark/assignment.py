@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from grete.config.folders import standby_directory, state_directory
 from grete.errors import WireError
 from grete.model.fence import Fence, container_fence
 from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
@@ -64,8 +65,7 @@ class Assignment:
 
     def state_directory(self, home: Path) -> Path:
         """Where the container keeps lineages and store files."""
-        base = Path(self.config.get("job.state.dir", str(home / "jobs")))
-        return base / str(self.job) / f"container-{self.container_id}"
+        return state_directory(self.config, self.job, home) / f"container-{self.container_id}"
 
     def store_directory(self, home: Path) -> Path:
         """Store files are kept by task, not by container: a task that moves on one host finds its files."""
@@ -73,8 +73,7 @@ class Assignment:
 
     def standby_directory(self, home: Path, replica: int) -> Path:
         """Where standby containers keep copies of store files; by task, too."""
-        base = self.config.get("job.standbytasks.state.dir") or self.config.get("job.state.dir")
-        return Path(base or home / "jobs") / str(self.job) / f"standby-{replica}"
+        return standby_directory(self.config, self.job, home) / f"standby-{replica}"
 
 
 def parse_assignment(document: Mapping[str, Any]) -> Assignment:

@@ -1,0 +1,143 @@
+"""Jobs that would share what each believes its own, found before anything is written.
+
+Two jobs can be given the same changelog, since Samza's name for it is `<name>-<id>-<store>-changelog` and each part
+may hold a `-`. Folders, fences and leaderships have names of their own (`JobId.key`); earlier versions named them
+`<name>-<id>` too, and a job of theirs whose id holds a `-` is moved to its new names when it is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+from grete.assembly.home import jobs
+from grete.clock import Clock
+from grete.config.changes import effective
+from grete.config.folders import standby_folder, state_folder
+from grete.config.key_tables.streams import STORE_CHANGELOG
+from grete.config.stores import store_names
+from grete.config.streams import system_place
+from grete.coordination.base import Coordination
+from grete.errors import Fenced, HeldByOther, JobError, LogNotFound
+from grete.keyed_log.coordinator_log import open_coordinator_log
+from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
+from grete.metadata.job_index import where_submitted
+from grete.metadata.launches import read_launches
+from grete.model.fence import Fence
+from grete.model.ids import JobId, SystemStream
+from grete.systems.base import System
+
+MARK = "grete-job-key"
+"""The stream of a job whose id holds a `-` says by it that the job has its new names."""
+
+Changelogs = dict[tuple[str, str], str]
+"""The store of each (place of the system, stream)."""
+
+
+def refuse_shared_changelogs(job: JobId, config: Mapping[str, str], home: Path, clock: Clock) -> None:
+    """Make sure that no other job which can be found keeps its state in one of the job's changelogs.
+
+    Found are the jobs of this home, and on the job's own coordinator system those whose name and id read the same.
+
+    Raises:
+        JobError: one does; names it, and the way out.
+    """
+    mine = _changelogs(config, home)
+    if not mine:
+        return
+    streams = {stream for _, stream in mine}
+    for other in sorted({*jobs(home), *_read_the_same(job)} - {job}):
+        if not any(stream.startswith(f"{other}-") for stream in streams):
+            continue
+        theirs = _changelogs(_config_of(other, config, home, clock), home)
+        for place in sorted(mine.keys() & theirs.keys()):
+            raise JobError(
+                f"job {job.shown} would share the changelog {place[1]!r} of its store {mine[place]!r} with job "
+                f"{other.shown}, and each would take the other's state for its own; choose another job.name or "
+                f"job.id, or name another stream with stores.{mine[place]}.changelog"
+            )
+
+
+def _read_the_same(job: JobId) -> Iterator[JobId]:
+    """Every other way to part `name-id`."""
+    text = str(job)
+    for at, letter in enumerate(text):
+        if letter == "-" and text[:at] and text[at + 1 :]:
+            yield JobId(text[:at], text[at + 1 :])
+
+
+def _changelogs(config: Mapping[str, str], home: Path) -> Changelogs:
+    found = {}
+    for store in store_names(config):
+        named = effective(STORE_CHANGELOG, STORE_CHANGELOG.named(store), config)
+        stream = SystemStream.parse(named or "")
+        found[system_place(config, stream.system, home), stream.stream] = store
+    return found
+
+
+def _config_of(job: JobId, place: Mapping[str, str], home: Path, clock: Clock) -> dict[str, str]:
+    """The configuration of another job, where this home knows it or beside ours; empty when there is no such job."""
+    try:
+        log = open_coordinator_log(
+            where_submitted(job, home) or place, stream_name(job), home, clock, must_exist=True
+        )
+    except LogNotFound:
+        return {}
+    with closing(log):
+        config = CoordinatorStream(log, clock, source="job-runner").config()
+    return config if JobId(config.get("job.name", ""), config.get("job.id", "1")) == job else {}
+
+
+class OldNames:
+    """What an earlier version called `<name>-<id>` of a job that has another key now."""
+
+    def __init__(self, job: JobId, stream: CoordinatorStream, home: Path) -> None:
+        self._job = job
+        self._stream = stream
+        self._home = home
+        has_other_key = job.key != str(job)
+        self._is_noted = not has_other_key or MARK in self._stream.raw(MARK)
+        self.are_in_use = not self._is_noted and bool(stream.config())
+
+    def check(self, coordination: Coordination) -> None:
+        """Make sure that the job may take what has its old names.
+
+        Raises:
+            JobError: another job of this home had the same ones.
+            HeldByOther: an earlier version runs the job.
+        """
+        if not self.are_in_use:
+            return
+        others = [other for other in jobs(self._home) if other != self._job and str(other) == str(self._job)]
+        if others:
+            raise JobError(
+                f"job {self._job.shown} and job {others[0].shown} had the same folder {str(self._job)!r} and the "
+                f"same fences in earlier versions, and nobody can tell whose files these are: submit it with a new "
+                f"job.id"
+            )
+        holder = coordination.holder(f"job/{self._job}")
+        if holder is not None:
+            raise HeldByOther(f"job {self._job.shown}", f"{holder}, an earlier version: stop it first")
+
+    def take(self, config: Mapping[str, str], system: System) -> None:
+        """Fence off containers that run under the old names, and give the job's folders their new ones."""
+        if self.are_in_use:
+            for container, record in read_launches(self._stream).items():
+                with suppress(Fenced):  # above this epoch already: nobody commits under a lower one
+                    system.raise_fence([Fence(f"container/{self._job}/{container}", record.epoch + 1)])
+            for folder in {state_folder(config, self._home), standby_folder(config, self._home)}:
+                _rename(folder / str(self._job), folder / self._job.key)
+            self.are_in_use = False
+        self.note_new()
+
+    def note_new(self) -> None:
+        """Say in the stream that the job has its new names, unless it has the old ones still."""
+        if not self._is_noted and not self.are_in_use:
+            self._stream.append([self._stream.entry(MARK, MARK, {"value": self._job.key})])
+            self._is_noted = True
+
+
+def _rename(old: Path, new: Path) -> None:
+    if old.exists() and not new.exists():
+        old.rename(new)

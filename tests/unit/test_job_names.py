@@ -1,0 +1,157 @@
+"""Jobs whose names read alike: each command means the one that it names, and nothing of one is the other's."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from grete.assembly import RunOptions, open_job, run_job
+from grete.assembly.job_handle import job_scope
+from grete.assembly.job_names import OldNames
+from grete.cli.main import main
+from grete.clock import SystemClock
+from grete.config.folders import state_directory
+from grete.coordination.memory import MemoryCoordination
+from grete.errors import Fenced, HeldByOther, JobError
+from grete.keyed_log.memory import MemoryKeyedLog
+from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.job_index import claim_stream
+from grete.metadata.launches import LaunchRecord, write_launch
+from grete.model.fence import Fence, container_fence
+from grete.model.ids import ContainerId, JobId
+from grete.sqlite_file import open_file
+from grete.systems.local import LocalSystem
+
+UNDERSCORE, DASH = JobId("my_job"), JobId("my-job")
+ONE, OTHER = JobId("x", "y-1"), JobId("x-y", "1")
+"""Samza gives both the changelog `x-y-1-counts-changelog`."""
+Output = pytest.CaptureFixture[str]
+
+
+def configured(job: JobId, **more: str) -> dict[str, str]:
+    return {
+        "job.name": job.name,
+        "job.id": job.id,
+        "task.class": "x:X",
+        "task.inputs": "local.in",
+        **{key.replace("__", "."): value for key, value in more.items()},
+    }
+
+
+def submitted(home: Path, job: JobId, **more: str) -> None:
+    """A job that was submitted, as far as its stream and the home know."""
+    with closing(open_file(home / "local" / FILE_NAME)) as file:
+        claim_stream(file, job)
+    with open_job(job, must_exist=False) as handle:
+        handle.stream.write_config(configured(job, **more), run_id="run")
+
+
+def file_of(home: Path, job: JobId, **more: str) -> str:
+    path = home / f"{job.key}.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in configured(job, **more).items()))
+    return str(path)
+
+
+@pytest.fixture
+def stream() -> CoordinatorStream:
+    clock = SystemClock()
+    return CoordinatorStream(MemoryKeyedLog(clock), clock, source="test")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"],
+        ["stop"],
+        ["drain"],
+        ["history"],
+        ["config", "get"],
+        ["config", "set", "my.key=1"],
+        ["checkpoint", "show"],
+        ["job-model"],
+        ["container", "list"],
+        ["run"],
+    ],
+)
+def test_no_command_takes_a_job_for_the_one_whose_stream_has_its_name(
+    home: Path, capsys: Output, command: list[str]
+) -> None:
+    submitted(home, UNDERSCORE)
+    assert main([*command, "--job", "my-job"]) == 1
+    assert capsys.readouterr().err == f"grete: there is no job my-job in {home}; did you mean my_job?\n"
+
+
+def test_a_job_is_still_its_own_when_a_foreign_record_gives_it_another_name(home: Path) -> None:
+    from grete.metadata.assignments import TaskAssignments
+    from grete.metadata.config_in_force import ConfigInForce
+
+    submitted(home, UNDERSCORE)
+    with open_job(UNDERSCORE) as handle:
+        TaskAssignments(handle.stream).write(ConfigInForce(handle.stream).records(handle.config()))
+        handle.stream.change_config({"job.name": "another"}, run_id="run")
+    with open_job(UNDERSCORE) as handle:
+        assert handle.config()["job.name"] == "another"
+
+
+def test_what_is_a_jobs_own_has_a_name_of_its_own(home: Path) -> None:
+    zero = ContainerId("0")
+    assert state_directory({}, ONE, home) != state_directory({}, OTHER, home)
+    assert container_fence(ONE, zero, 1).scope != container_fence(OTHER, zero, 1).scope
+    assert job_scope(ONE) != job_scope(OTHER)
+
+
+def test_a_job_whose_id_holds_no_dash_is_called_as_ever() -> None:
+    assert (OTHER.key, JobId("my.job", "2").key) == ("x-y-1", "my.job-2")
+
+
+@pytest.mark.parametrize(("other", "store"), [(OTHER, "counts"), (JobId("x", "y"), "1-counts")])
+def test_a_job_that_would_share_a_changelog_is_refused_before_anything_is_written(
+    home: Path, other: JobId, store: str
+) -> None:
+    submitted(home, other, **{f"stores__{store}__factory": "grete.store.sqlite"})
+    path = file_of(home, ONE, stores__counts__factory="grete.store.sqlite")
+    with pytest.raises(JobError, match="would share the changelog 'x-y-1-counts-changelog'"):
+        run_job(RunOptions(config_paths=[path]))
+    with open_job(ONE, must_exist=False) as handle:
+        assert handle.config() == {}
+
+
+def test_a_job_of_an_earlier_version_is_moved_to_its_new_names(
+    home: Path, system: LocalSystem, stream: CoordinatorStream
+) -> None:
+    stream.write_config(configured(ONE), run_id="run")
+    write_launch(stream, ContainerId("0"), LaunchRecord(7, 1, "", "", "", ""))
+    (home / "jobs" / "x-y-1" / "stores").mkdir(parents=True)
+    names = OldNames(ONE, stream, home)
+    names.check(MemoryCoordination(SystemClock()))
+    names.take(stream.config(), system)
+    assert (state_directory({}, ONE, home) / "stores").is_dir()
+    with pytest.raises(Fenced):  # the old version's container can not commit any more
+        system.raise_fence([Fence("container/x-y-1/0", 7)])
+    assert not OldNames(ONE, stream, home).are_in_use
+
+
+def test_a_new_job_has_no_old_names(home: Path, stream: CoordinatorStream) -> None:
+    OldNames(ONE, stream, home).note_new()
+    stream.write_config(configured(ONE), run_id="run")
+    assert not OldNames(ONE, stream, home).are_in_use
+
+
+def test_what_two_jobs_of_an_earlier_version_shared_is_given_to_none(
+    home: Path, stream: CoordinatorStream
+) -> None:
+    submitted(home, OTHER)
+    stream.write_config(configured(ONE), run_id="run")
+    with pytest.raises(JobError, match="job x:y-1 and job x-y had the same folder 'x-y-1'"):
+        OldNames(ONE, stream, home).check(MemoryCoordination(SystemClock()))
+
+
+def test_a_job_that_an_earlier_version_runs_is_left_to_it(home: Path, stream: CoordinatorStream) -> None:
+    stream.write_config(configured(ONE), run_id="run")
+    election = MemoryCoordination(SystemClock())
+    election.campaign("job/x-y-1")
+    with pytest.raises(HeldByOther, match="an earlier version"):
+        OldNames(ONE, stream, home).check(election)
