@@ -16,7 +16,7 @@ import pytest
 from grete.assembly import open_job
 from grete.clock import SystemClock
 from grete.failpoints import POINTS
-from grete.metadata.coordinator_stream import config_history
+from grete.metadata.config_history import config_history
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem

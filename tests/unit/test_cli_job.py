@@ -19,6 +19,7 @@ from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.config.validate import validate
 from grete.coordination.base import Holder
+from grete.keyed_log.base import Entry
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import read_container_requests
@@ -277,6 +278,65 @@ def test_what_another_program_changed_of_the_state_is_taken_back_without_force(
     assert moved not in config()
     with opened() as handle:
         assert ConfigInForce(handle.stream).refusals(handle.config()) == []
+
+
+def test_a_change_to_what_is_set_already_is_no_generation(job: Path, capsys: Output) -> None:
+    assert main(["config", "set", "task.commit.ms", "5000"]) == 0
+    for _ in range(2):
+        assert main(["config", "set", "task.commit.ms", "5000"]) == 0
+        assert main(["config", "unset", "no.key.of.mine"]) == 0
+    with opened() as handle:
+        assert len(handle.config_generations()) == 2
+    assert main(["config", "rollback"]) == 0
+    assert "task.commit.ms" not in config()
+
+
+def test_a_rollback_passes_over_generations_that_changed_nothing(job: Path) -> None:
+    with opened() as handle:
+        handle.set_config({"task.commit.ms": "5000"}, reason="")
+        handle.stream.write_config(handle.config(), run_id="run-2")  # the same file was submitted again
+        handle.roll_back_config(None)
+        assert handle.config() == CONFIG
+
+
+def test_a_rollback_that_has_nothing_to_go_back_to_is_refused(job: Path, capsys: Output) -> None:
+    assert main(["config", "rollback"]) == 2
+    assert "there is nothing to roll back" in capsys.readouterr().err
+    with opened() as handle:
+        (only,) = handle.config_generations()
+    assert main(["config", "rollback", "--to", str(only.number)]) == 2
+    assert f"the configuration is that of generation {only.number}" in capsys.readouterr().err
+
+
+def by_another_program(handle: JobHandle, key: str, value: str, *, at_ms: int, version: int = 1) -> None:
+    """As Samza's CoordinatorStreamWriter writes it."""
+    written = {
+        "host": "10.0.0.9",
+        "source": "samza-tool",
+        "values": {"value": value},
+        "username": "samza",
+        "timestamp": at_ms,
+    }
+    name = json.dumps([version, "set-config", key]).encode()
+    handle.coordinator_log.append([Entry(name, json.dumps(written).encode())])
+
+
+def test_each_change_of_another_program_stands_in_its_own_name(job: Path, capsys: Output) -> None:
+    with opened() as handle:
+        by_another_program(handle, "cluster-manager.container.retry.count", "77", at_ms=1_000_000)
+        by_another_program(handle, "cluster-manager.container.retry.window.ms", "78", at_ms=1_000_001)
+        by_another_program(handle, "my.other", "1", at_ms=2_000_000)
+        by_another_program(handle, "my.of.version.two", "1", at_ms=2_000_001, version=2)
+        handle.set_config({"my.mine": "1"}, reason="mine only")
+    assert main(["config", "history", "-o", "json"]) == 0
+    _, retries, other, mine = json.loads(capsys.readouterr().out)
+    assert (retries["who"], retries["source"]) == ("samza@10.0.0.9", "samza-tool")
+    assert [change["key"].rpartition(".")[2] for change in retries["changes"]] == ["count", "ms"]
+    assert [change["key"] for change in other["changes"]] == ["my.other"]
+    assert (mine["reason"], [change["key"] for change in mine["changes"]]) == ("mine only", ["my.mine"])
+    assert main(["config", "rollback", "--to", str(retries["number"])]) == 0
+    left = {key for key in config() if key not in CONFIG}
+    assert left == {"cluster-manager.container.retry.count", "cluster-manager.container.retry.window.ms"}
 
 
 def test_force_writes_what_is_not_known(job: Path) -> None:

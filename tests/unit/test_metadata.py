@@ -16,7 +16,8 @@ from grete.errors import Fenced, GreteError, IllegalStateError, StorageFull
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.launch.processes import ProcessName, parse_name
-from grete.metadata.coordinator_stream import CoordinatorStream, config_history
+from grete.metadata.config_history import config_history
+from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import HISTORY, History
 from grete.metadata.launches import LAUNCH, read_launches
 from grete.model.ids import ContainerId, SystemStreamPartition, TaskName

@@ -15,7 +15,8 @@ from grete.errors import StreamError
 from grete.keyed_log.base import Entry
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.assignments import ChangelogMapping
-from grete.metadata.coordinator_stream import CoordinatorStream, config_generations
+from grete.metadata.config_history import config_generations
+from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.input_streams import read_input_uids
 from grete.model.ids import JobId, SystemStream
 from grete.systems.base import MOST_PARTITIONS, StreamSpec

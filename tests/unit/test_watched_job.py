@@ -20,10 +20,11 @@ from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.state import ContainerSpec, RetryPolicy, State
 from grete.errors import ConfigError, StreamUnreachable
 from grete.keyed_log.memory import MemoryKeyedLog
+from grete.metadata.change_authors import changed_since_the_last_start
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
-from grete.metadata.history import History
+from grete.metadata.history import History, unchanged_attempts
 from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import JobModel
@@ -83,6 +84,7 @@ class Watched:
     ) -> None:
         """`asked` was asked for between the election, under epoch 2, and here."""
         self.clock = ManualClock()
+        self.reasons: list[dict[str, str]] = []
         self.stream = CoordinatorStream(MemoryKeyedLog(self.clock), self.clock, source="test")
         self.stream.write_config(config, run_id="run", reason="")
         self.view = View(JOB, self.stream, MetadataMetrics(), "run", 2, self.clock)
@@ -99,7 +101,7 @@ class Watched:
             Surroundings(home, "http://127.0.0.1", home / "token"),
             2,
             self.clock,
-            on_change=lambda plan: None,
+            on_change=lambda plan, why: self.reasons.append(dict(why)),
             on_problem=lambda problem: None,
             post=lambda event: None,
         )
@@ -318,3 +320,26 @@ def test_what_an_operator_forced_is_followed_and_is_in_force_then(job: Watched, 
         assert planner.plan(moved).model.tasks
         with pytest.raises(ConfigError, match=r"from 'local\.other' to unset"):
             planner.plan(CONFIG)
+
+
+def test_a_change_that_is_followed_names_its_keys_who_made_it_and_why(job: Watched) -> None:
+    job.stream.change_config({"task.commit.ms": "5000"}, run_id="run", reason="too slow")
+    assert len(job.told()) == 1
+    (why,) = job.reasons
+    assert (why["keys"], why["reason"]) == ("task.commit.ms", "too slow")
+    assert why["who"].endswith("(test)")
+
+
+def test_what_was_changed_while_nobody_ran_the_job_is_known_at_its_next_start(job: Watched) -> None:
+    History(job.stream).append("deployment")
+    assert changed_since_the_last_start(job.stream) == []
+    job.clock.advance(60)
+    job.stream.change_config({"task.commit.ms": "5000"}, run_id="run", reason="")
+    assert changed_since_the_last_start(job.stream) == ["task.commit.ms"]
+
+
+def test_attempts_are_counted_within_their_deployment(job: Watched) -> None:
+    history = History(job.stream)
+    for event in ("deployment", "attempt", "deployment", "attempt", "container-exited", "attempt", "change"):
+        history.append(event)
+    assert unchanged_attempts(history.rows()) == 2

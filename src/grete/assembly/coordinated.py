@@ -19,7 +19,7 @@ from grete.checkpoint.latest_offsets import LatestOffsets
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock
 from grete.config.coordinator_config import coordinator_environment
-from grete.config.validate import validate
+from grete.config.validate import diff, validate
 from grete.coordinator import events
 from grete.coordinator.events import (
     ContainerRequested,
@@ -41,6 +41,7 @@ from grete.coordinator.monitors.watch import Monitors, Watched
 from grete.coordinator.state import Phase, RetryPolicy, State
 from grete.errors import ConfigError, GreteError, JobError, StreamError, UnsafeStorage
 from grete.failpoints import failpoint
+from grete.metadata.change_authors import described
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.history import History
@@ -96,7 +97,7 @@ class CoordinatedJob:
         surroundings: Surroundings,
         epoch: int,
         clock: Clock,
-        on_change: Callable[[Plan], None],
+        on_change: Callable[[Plan, Mapping[str, str]], None],
         on_problem: Callable[[str], None],
         post: Callable[[Event], None],
         first_epoch: int | None = None,
@@ -301,8 +302,9 @@ class CoordinatedJob:
             return
         self._show("")
         cause = _changed_keys(self._config, config)
+        keys = [change.key for change in diff(self._config, config)]
         self._config = config
-        self._on_change(plan)
+        self._on_change(plan, described(self._stream, keys))
         failpoint("change.replanned")
         yield PolicyChanged(retry_policy(config))
         yield self._changed_to(plan, cause)

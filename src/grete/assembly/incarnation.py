@@ -33,7 +33,8 @@ from grete.keyed_log.base import Fence
 from grete.launch.base import Launcher
 from grete.launch.process import ProcessLauncher
 from grete.launch.thread import ThreadLauncher
-from grete.metadata.history import History
+from grete.metadata.change_authors import changed_since_the_last_start, described
+from grete.metadata.history import History, unchanged_attempts
 from grete.metadata.job_state import JobState, read_state, write_state
 from grete.model.ids import JobId
 from grete.server.serve import HttpServer, bind, write_token
@@ -153,14 +154,19 @@ class Incarnation:
         if changed:
             event = "deployment" if metrics.newDeployment else "change"
             manager.write(new)
-        History(self._stream).append(
+        why = described(self._stream, changed_since_the_last_start(self._stream))
+        if self._options.reason:
+            why["reason"] = self._options.reason
+        history = History(self._stream)
+        history.append(
             event,
             run_id=run_id,
             epoch_id=new.epoch_id,
             config_id=new.config_id,
             job_model_id=new.job_model_id,
-            reason=self._options.reason,
+            **why,
         )
+        metrics.applicationAttemptCount = unchanged_attempts(history.rows())
         failpoint("coordinator.metadata-written")
         return manager
 
@@ -200,7 +206,7 @@ class Incarnation:
             Surroundings(self._home, server.url, token_file),
             leadership.epoch,
             self._clock,
-            on_change=lambda changed: self._note_change(changed, metadata, run_id),
+            on_change=lambda changed, why: self._note_change(changed, metadata, run_id, why),
             on_problem=show,
             post=lambda event: loop.post(event),
             first_epoch=self._first_epoch,
@@ -230,14 +236,16 @@ class Incarnation:
         launcher.close()
         return self._finish(final, run_id, leadership, server.url)
 
-    def _note_change(self, plan: Plan, metadata: JobCoordinatorMetadataManager, run_id: str) -> None:
+    def _note_change(
+        self, plan: Plan, metadata: JobCoordinatorMetadataManager, run_id: str, why: Mapping[str, str]
+    ) -> None:
         """A running job has another model or configuration: say so, as for a new attempt (S0-20)."""
         new, previous = metadata.generate(plan.model, plan.config, _environment(run_id)), metadata.read()
         if new != previous:
             metadata.check_for_changes(new, previous)
             metadata.write(new)
         ids = {"config_id": new.config_id, "job_model_id": new.job_model_id}
-        History(self._stream).append("reconfigured", run_id=run_id, **ids)
+        History(self._stream).append("reconfigured", run_id=run_id, **ids, **why)
 
     def _launcher(self, config: Mapping[str, str], state_dir: Path) -> Launcher:
         if value_of(config, LAUNCHER) == "thread":

@@ -29,15 +29,10 @@ from grete.errors import ConfigError, HeldByOther, JobError, LogNotFound
 from grete.keyed_log.base import KeyedLog
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
+from grete.metadata.config_history import Generation, config_generations
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import ask_container
-from grete.metadata.coordinator_stream import (
-    ConfigChange,
-    CoordinatorStream,
-    Generation,
-    config_generations,
-    stream_name,
-)
+from grete.metadata.coordinator_stream import ConfigChange, CoordinatorStream, stream_name
 from grete.metadata.examine import examined
 from grete.metadata.history import History, HistoryRow
 from grete.metadata.job_index import where_submitted
@@ -120,24 +115,27 @@ class JobHandle:
     def roll_back_config(
         self, number: int | None, *, reason: str = "", force: bool = False
     ) -> list[ConfigChange]:
-        """Write an earlier configuration again, as a generation of its own: by default the one before the last.
+        """Write an earlier configuration again, as a generation of its own: by default the last that is another.
 
         Raises:
-            ConfigError: no such generation is in the stream any more, or see `set_config`.
+            ConfigError: no such generation is in the stream any more, or it changes nothing, or see `set_config`.
         """
-        known = self.config_generations()
-        found = [generation for generation in known if generation.number == number]
-        if number is None:
-            found = known[-2:-1]
-        if not found:
+        known, current = self.config_generations(), self.config()
+        if number is not None and number not in {generation.number for generation in known}:
             raise ConfigError(
                 f"there is no generation {number} in the stream; `grete config history` lists them"
-                if number is not None
-                else "there is no generation before this one in the stream"
             )
-        why = reason or f"rollback to generation {found[0].number}"
-        self._check(self.config(), found[0].config, force)
-        return self.stream.write_config(found[0].config, run_id=self._run_id(), reason=why)
+        others = [one for one in known if one.config != current and number in (None, one.number)]
+        if not others:
+            raise ConfigError(
+                "there is nothing to roll back: no generation before this one has another configuration"
+                if number is None
+                else f"there is nothing to roll back: the configuration is that of generation {number}"
+            )
+        to = others[-1]
+        why = reason or f"rollback to generation {to.number}"
+        self._check(current, to.config, force)
+        return self.stream.write_config(to.config, run_id=self._run_id(), reason=why)
 
     def _run_id(self) -> str:
         return self.stream.run_id() or uuid.uuid4().hex

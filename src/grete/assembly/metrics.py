@@ -14,9 +14,9 @@ from grete.coordinator.state import State
 from grete.wire.prometheus_text import Family
 
 _METADATA_HELP = {
-    "applicationAttemptCount": "Attempts of the coordinator in this deployment that changed nothing.",
-    "jobModelChanged": "Whether the job model changed with this attempt.",
-    "configChanged": "Whether the configuration changed with this attempt.",
+    "applicationAttemptCount": "Attempts in this deployment that changed neither job model nor autosizing.",
+    "jobModelChanged": "Whether the job model changed with this attempt of a deployment.",
+    "configChanged": "Whether the autosizing configuration changed with this attempt.",
     "newDeployment": "Whether this attempt is a new deployment.",
 }
 

@@ -39,12 +39,14 @@ def run(options: argparse.Namespace) -> int:
     from grete.assembly import RunOptions, run_job
     from grete.assembly.home import parse_job
     from grete.config.load import parse_overrides
+    from grete.coordinator.metadata_manager import STARTS
 
     logging.basicConfig(
         level=logging.INFO if options.debug else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )
+    logging.getLogger(STARTS).setLevel(logging.INFO)
     run_options = RunOptions(
         config_paths=options.config,
         overrides=parse_overrides(options.set),

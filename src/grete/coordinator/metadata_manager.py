@@ -17,7 +17,9 @@ from grete.model.messages import SET_JOB_COORDINATOR_METADATA
 from grete.model.metadata import JobCoordinatorMetadata
 from grete.wire import job_coordinator_metadata as codec
 
-_log = logging.getLogger("grete.coordinator")
+STARTS = "grete.coordinator.starts"
+"""The logger of one line a start: whether it is a deployment, a change or an attempt (S0-25). Shown by default."""
+_log = logging.getLogger(STARTS)
 GROUP = "job-coordinator-manager"
 CLUSTER_TYPES = ("YARN", "NON_YARN")
 

@@ -26,7 +26,7 @@ from grete.model.messages import SET_CONFIG, VALUE_FIELDS, CoordinatorMessage, O
 from grete.wire import coordinator_message as codec
 
 GENERATION = "grete-config-generation"
-_KNOWN_VERSIONS = (1,)
+KNOWN_VERSIONS = (1,)
 _OFFSET_BYTES = 8
 """A live value is kept behind its offset: 8 bytes a record, where a tuple with a number takes 88."""
 
@@ -127,8 +127,8 @@ class CoordinatorStream:
         self._quarantine.discard(key)
         try:
             version, message_type, name = codec.decode_key(key)
-            _check_text(message_type, name)
-            if version not in _KNOWN_VERSIONS:
+            check_text(message_type, name)
+            if version not in KNOWN_VERSIONS:
                 raise WireError(f"version {version!r} is not known")
         except WireError as error:
             if value is not None:
@@ -163,7 +163,7 @@ class CoordinatorStream:
     def _decoded(self, message_type: str, key: str, data: bytes) -> CoordinatorMessage | None:
         try:
             values, origin = codec.decode_value(data)
-            _check_text(*(values or ()), *(value for value in (values or {}).values() if value is not None))
+            check_text(*(values or ()), *(value for value in (values or {}).values() if value is not None))
         except WireError as error:
             self.set_aside(message_type, key, str(error))
             return None
@@ -213,12 +213,15 @@ class CoordinatorStream:
     def write_config(self, config: Mapping[str, str], *, run_id: str, reason: str = "") -> list[ConfigChange]:
         """Make the stream's configuration exactly `config`, in one append.
 
-        Keys that are equal already are not written again. Returns the changes.
+        Keys that are equal already are not written again; without a change only the run that wrote it is noted, if
+        it is another one. Returns the changes.
         """
         with self._lock:
             old = self.config()
             changes = [ConfigChange(k, old.get(k), v) for k, v in sorted(config.items()) if old.get(k) != v]
             changes += [ConfigChange(k, v, None) for k, v in sorted(old.items()) if k not in config]
+            if not changes and run_id == self.run_id():
+                return []
             self.append([*self._change_entries(changes), self._generation(run_id, reason, len(changes))])
             self.catch_up()
             return changes
@@ -230,6 +233,8 @@ class CoordinatorStream:
         with self._lock:
             old = self.config()
             changes = [ConfigChange(k, old.get(k), v) for k, v in sorted(asked.items()) if old.get(k) != v]
+            if not changes:
+                return []  # a generation without a change would be in the way of the next rollback
             self.append([*self._change_entries(changes), self._generation(run_id, reason, len(changes))])
             self.catch_up()
             return changes
@@ -253,7 +258,7 @@ class CoordinatorStream:
         return None if generation is None or generation.values is None else generation.values.get("run-id")
 
 
-def _check_text(*texts: str) -> None:
+def check_text(*texts: str) -> None:
     """Refuse what no file, environment or terminal can take.
 
     Raises:
@@ -263,56 +268,6 @@ def _check_text(*texts: str) -> None:
         "".join(texts).encode()
     except UnicodeEncodeError as error:
         raise WireError(f"not text: {error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """One configuration that the stream had: `number` is its offset, `config` all of it, `changes` what is new."""
-
-    number: int
-    message: CoordinatorMessage
-    changes: tuple[ConfigChange, ...]
-    config: Mapping[str, str]
-
-
-def config_generations(log: KeyedLog) -> Iterator[Generation]:
-    """Every generation still in the log, oldest first. What foreign writers changed since comes last."""
-    config: dict[str, str] = {}
-    changes: list[ConfigChange] = []
-    offset = -1
-    for record in log.read():
-        offset = record.offset
-        try:
-            message = codec.decode(record.key, record.value)
-            _check_text(
-                message.key, *(value for value in (message.values or {}).values() if value is not None)
-            )
-        except WireError:
-            continue
-        if message.type.lower() == SET_CONFIG:
-            changes.append(_fold(config, message))
-        elif message.type == GENERATION:
-            yield Generation(offset, message, tuple(changes), dict(config))
-            changes = []
-    if changes:
-        foreign = CoordinatorMessage(GENERATION, "foreign", {"reason": "written by another program"})
-        yield Generation(offset, foreign, tuple(changes), dict(config))
-
-
-def _fold(config: dict[str, str], message: CoordinatorMessage) -> ConfigChange:
-    new = codec.single_value(SET_CONFIG, None if message.values is None else dict(message.values))
-    change = ConfigChange(message.key, config.get(message.key), new)
-    if new is None:
-        config.pop(message.key, None)
-    else:
-        config[message.key] = new
-    return change
-
-
-def config_history(log: KeyedLog) -> Iterator[tuple[CoordinatorMessage, list[ConfigChange]]]:
-    """Every generation still in the log, oldest first, with its changes."""
-    for generation in config_generations(log):
-        yield generation.message, list(generation.changes)
 
 
 def _host_address() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from grete.failpoints import failpoint
@@ -59,6 +60,17 @@ class History:
             origin = message.origin
             rows.append(HistoryRow(number, origin.timestamp_ms, origin.host, origin.username, event, details))
         return sorted(rows, key=lambda row: (row.number, row.timestamp_ms))
+
+
+def unchanged_attempts(rows: Iterable[HistoryRow]) -> int:
+    """The attempts of the last deployment that changed nothing, as far as the rows that are kept go (S0-21)."""
+    count = 0
+    for row in rows:
+        if row.event == "deployment":
+            count = 0
+        elif row.event == "attempt":
+            count += 1
+    return count
 
 
 def _number(key: str) -> int:

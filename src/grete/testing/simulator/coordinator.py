@@ -214,7 +214,7 @@ class CoordinatorProgram(Server):
             Surroundings(self.home, self.url, self.home / "token"),
             leadership.epoch,
             self._clock,
-            on_change=self.world.conduct.check_model,
+            on_change=lambda plan, why: self.world.conduct.check_model(plan),
             on_problem=lambda problem: None,
             post=lambda event: loop.post(event),
         )

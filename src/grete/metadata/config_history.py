@@ -1,0 +1,136 @@
+"""Which configurations a coordinator stream has had, who wrote each, and what changed with it.
+
+A generation of ours says how many keys it changed, in the same append. What else was written is a foreign program's:
+it is a generation of its own, under the name of whoever wrote it, so that nobody answers for another's change and a
+rollback goes back over one of them at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from grete.errors import WireError
+from grete.keyed_log.base import KeyedLog, Record
+from grete.metadata.coordinator_stream import GENERATION, KNOWN_VERSIONS, ConfigChange, check_text
+from grete.model.messages import SET_CONFIG, CoordinatorMessage, Origin
+from grete.wire import coordinator_message as codec
+
+_ONE_WRITE_MS = 1000
+"""A foreign program writes key by key; what it wrote with no longer pause between is one change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One configuration that the stream had: `number` is its offset, `config` all of it, `changes` what is new."""
+
+    number: int
+    message: CoordinatorMessage
+    changes: tuple[ConfigChange, ...]
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A key's record, as `CoordinatorStream.config` reads it; `origin` is None of a deletion, and of garbage."""
+
+    offset: int
+    key: str
+    new: str | None
+    origin: Origin | None
+
+
+def config_generations(log: KeyedLog) -> Iterator[Generation]:
+    """Every generation still in the log, oldest first, those of foreign programs among them."""
+    config: dict[str, str] = {}
+    waiting: list[_Write] = []
+    for record in log.read():
+        found = _decoded(record)
+        if isinstance(found, _Write):
+            waiting.append(found)
+        elif found is not None:
+            begin = _first_own(waiting, found)
+            yield from _foreign(waiting[:begin], config)
+            yield Generation(record.offset, found, _fold(config, waiting[begin:]), dict(config))
+            waiting = []
+    yield from _foreign(waiting, config)
+
+
+def config_history(log: KeyedLog) -> Iterator[tuple[CoordinatorMessage, list[ConfigChange]]]:
+    """Every generation still in the log, oldest first, with its changes."""
+    for generation in config_generations(log):
+        yield generation.message, list(generation.changes)
+
+
+def _decoded(record: Record) -> _Write | CoordinatorMessage | None:
+    """A key's record or a generation's; None for every other one."""
+    try:
+        version, message_type, key = codec.decode_key(record.key)
+        check_text(key)
+    except WireError:
+        return None
+    kind = message_type.lower()
+    if version not in KNOWN_VERSIONS or kind not in (SET_CONFIG, GENERATION):
+        return None
+    try:
+        values, origin = codec.decode_value(record.value)
+        check_text(*(value for value in (values or {}).values() if value is not None))
+    except WireError:
+        return _Write(record.offset, key, None, None) if kind == SET_CONFIG else None
+    if kind == GENERATION:
+        return CoordinatorMessage(GENERATION, key, values, origin)
+    return _Write(record.offset, key, codec.single_value(SET_CONFIG, values), origin)
+
+
+def _first_own(waiting: Sequence[_Write], generation: CoordinatorMessage) -> int:
+    """Where the generation's own records begin: it counts them, and they are its author's."""
+    text = (generation.values or {}).get("changed", "")
+    begin, own = len(waiting), int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+    while own and begin and _is_by(waiting[begin - 1].origin, generation.origin):
+        begin, own = begin - 1, own - 1
+    return begin
+
+
+def _is_by(origin: Origin | None, author: Origin | None) -> bool:
+    return origin is None or (author is not None and _author(origin) == _author(author))
+
+
+def _author(origin: Origin) -> tuple[str, str, str]:
+    return origin.source, origin.host, origin.username
+
+
+def _foreign(writes: Sequence[_Write], config: dict[str, str]) -> Iterator[Generation]:
+    """One generation for what one program wrote at one time."""
+    group: list[_Write] = []
+    for one in writes:
+        if group and not _goes_on(group, one):
+            yield _foreign_generation(group, config)
+            group = []
+        group.append(one)
+    if group:
+        yield _foreign_generation(group, config)
+
+
+def _goes_on(group: Sequence[_Write], one: _Write) -> bool:
+    before = next((write.origin for write in reversed(group) if write.origin is not None), None)
+    if before is None or one.origin is None:
+        return True
+    pause_ms = one.origin.timestamp_ms - before.timestamp_ms
+    return _author(before) == _author(one.origin) and abs(pause_ms) <= _ONE_WRITE_MS
+
+
+def _foreign_generation(group: Sequence[_Write], config: dict[str, str]) -> Generation:
+    origin = next((write.origin for write in group if write.origin is not None), None)
+    message = CoordinatorMessage(GENERATION, "foreign", {"reason": "written by another program"}, origin)
+    return Generation(group[-1].offset, message, _fold(config, group), dict(config))
+
+
+def _fold(config: dict[str, str], writes: Iterable[_Write]) -> tuple[ConfigChange, ...]:
+    changes = []
+    for one in writes:
+        changes.append(ConfigChange(one.key, config.get(one.key), one.new))
+        if one.new is None:
+            config.pop(one.key, None)
+        else:
+            config[one.key] = one.new
+    return tuple(changes)
