@@ -11,7 +11,8 @@ CODE := src tests examples benchmarks
 export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo demo-kafka test unit lint format docs check bench bench-kafka interop services nightly lock clean
+.PHONY: help setup demo demo-kafka test test-fast test-loaded test-repeated unit lint format docs durations check bench \
+	bench-kafka interop services nightly lock clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -47,19 +48,36 @@ format: setup ## let ruff do what it can
 docs: setup ## write anew what is made from code
 	$(BIN)/python -m grete.config.document > docs/configuration.md
 
-unit: setup ## the tests that take seconds
-	$(BIN)/python -m pytest -q tests/unit tests/wire tests/property
+# Tests run side by side, each with a limit, and leave nothing behind: `python -m tests.harness --help`.
+HARNESS := $(BIN)/python -m tests.harness
+TESTS ?= tests
+TIMES ?= 20
+
+unit: test-fast ## the same as test-fast
+
+test-fast: setup ## unit, wire and property tests, in a minute: after each edit
+	$(HARNESS) --workers 2 -q tests/unit tests/wire tests/property
 
 test: lint services ## lint and every test but the nightly ones
-	$(BIN)/python -m pytest -q -m "not nightly"
+	$(HARNESS) $(if $(CI),--again) -q -m "not nightly"
 
 check: test ## the same as test
+
+test-loaded: services ## every test but the nightly ones, beside 10 processes that only compute
+	$(HARNESS) --beside 10 -q -m "not nightly"
+
+test-repeated: services ## tests one after the other, many times: TESTS="FILE::TEST ..." TIMES=20
+	$(HARNESS) --workers 1 --times $(TIMES) -q $(TESTS)
+
+durations: ## write down how long tests took in the last run, so that the next one begins with the longest
+	$(BIN)/python -m tests.harness.durations
 
 services: setup ## start what tests need besides Python and Java
 	bash scripts/services.sh
 
-nightly: lint services ## every test, campaigns in their long form
-	GRETE_NIGHTLY=1 $(BIN)/python -m pytest -q
+nightly: lint services ## every test, campaigns in their long form, and all tests on a busy machine
+	GRETE_NIGHTLY=1 $(HARNESS) --workers 2 -q
+	$(HARNESS) --beside 10 -q -m "not nightly"
 
 bench: setup ## ratios to the same work by hand, in one run
 	$(BIN)/python -m benchmarks.run

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from hypothesis import HealthCheck, settings
+from tests.harness.plugin import (
+    pytest_collection_modifyitems,
+    pytest_runtest_logreport,
+    pytest_runtest_makereport,
+    pytest_runtest_teardown,
+    pytest_timeout_set_timer,
+)
+from tests.harness.servers import shared
 
 from grete.clock import SystemClock
 from grete.errors import StreamNotFound
@@ -31,10 +40,25 @@ from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kafka_login import BrokerLogin
 from grete.testing.waiting import reaches
 
+__all__ = [  # pytest's hooks, which it finds here
+    "pytest_collection_modifyitems",
+    "pytest_runtest_logreport",
+    "pytest_runtest_makereport",
+    "pytest_runtest_teardown",
+    "pytest_timeout_set_timer",
+]
+
 os.environ.pop("GRETE_FAILPOINT", None)
 # how long an example takes says how busy the machine is: other tests run beside this one
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
+SPARK_ARCHIVE = Path(sys.prefix) / "spark.jsa"
+"""Of `scripts/spark_archive.py`. Java does without where it does not fit."""
+if SPARK_ARCHIVE.exists():
+    os.environ.setdefault(
+        "SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile={SPARK_ARCHIVE} -Xshare:auto -Xlog:disable"
+    )
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture
@@ -54,11 +78,9 @@ def system(tmp_path: Path) -> Iterator[LocalSystem]:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    """One Kafka broker for the whole run, started by the first test that asks for it."""
-    cluster = KafkaCluster(tmp_path_factory.mktemp("kafka"))
-    cluster.start()
-    yield cluster
-    cluster.stop()
+    """One Kafka broker for the whole run, started by the first test that asks for it. Nobody harms it."""
+    with shared("kafka", KafkaCluster, lambda: tmp_path_factory.mktemp("kafka")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +89,12 @@ def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClus
 
     `ann` gets in by PLAIN and `bob` by SCRAM; the third user is as on Event Hubs, where nobody has transactions.
     """
-    directory = tmp_path_factory.mktemp("secure-kafka")
+    with shared("secure", _asking_broker, lambda: tmp_path_factory.mktemp("secure")) as cluster:
+        allow_records(cluster, "$ConnectionString")
+        yield cluster
+
+
+def _asking_broker(directory: Path, **how: bool) -> KafkaCluster:
     hub = "Endpoint=sb://flights.servicebus.windows.net/;SharedAccessKeyName=all;SharedAccessKey=aGlkZGVuIGluIHNpZ2h0"
     login = BrokerLogin(
         make_authority(directory / "authority"),
@@ -75,11 +102,7 @@ def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClus
         scram_users={"bob": "the-builder"},
         transactional_users=("ann", "bob"),
     )
-    cluster = KafkaCluster(directory / "broker", login=login)
-    cluster.start()
-    allow_records(cluster, "$ConnectionString")
-    yield cluster
-    cluster.stop()
+    return KafkaCluster(directory / "broker", login=login, **how)
 
 
 def allow_records(cluster: KafkaCluster, user: str) -> None:
@@ -99,6 +122,35 @@ def allow_records(cluster: KafkaCluster, user: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     for made in admin.create_acls(allowed).values():
         made.result(30)
+
+
+@pytest.fixture(scope="session")
+def harmed_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """One broker for all tests that harm one."""
+    with shared("harmed", KafkaCluster, lambda: tmp_path_factory.mktemp("harmed")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def harmed_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """Three nodes for all tests that harm them."""
+    make = partial(KafkaCluster, nodes=3)
+    with shared("three", make, lambda: tmp_path_factory.mktemp("three")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(harmed_broker: KafkaCluster) -> Iterator[KafkaCluster]:
+    """One broker, which is there again after whatever a test does to it."""
+    yield harmed_broker
+    harmed_broker.ensure_running()
+
+
+@pytest.fixture
+def three(harmed_nodes: KafkaCluster) -> Iterator[KafkaCluster]:
+    """Three nodes, all of which are there again after whatever a test does to them."""
+    yield harmed_nodes
+    harmed_nodes.ensure_running()
 
 
 COUNTER = '''

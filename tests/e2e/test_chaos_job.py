@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.nightly]
+pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 
 def test_nothing_is_lost_or_done_twice_with_spark_either(tmp_path: Path) -> None:

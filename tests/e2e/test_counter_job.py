@@ -16,7 +16,7 @@ import pytest
 from grete.clock import SystemClock
 from grete.systems.local import LocalSystem, Message
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 RECORDS = 3_000
 

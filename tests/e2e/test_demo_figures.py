@@ -30,7 +30,7 @@ DEMO = Path(__file__).parents[2] / "examples" / "flights" / "demo.py"
 LOG = "__samza_checkpoint_ver_1_for_{}_1"
 Row = dict[str, str]
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault]
+pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(300)]
 
 
 # --- the figures, without streams, Spark or grete ---

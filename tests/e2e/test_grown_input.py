@@ -14,7 +14,7 @@ import pytest
 
 from grete.testing.waiting import eventually
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 EVERY_SECOND = "job.coordinator.monitor-partition-change.frequency.ms=1000"
 

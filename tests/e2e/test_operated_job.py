@@ -17,7 +17,7 @@ from grete.metadata.launches import read_launches
 from grete.model.ids import JobId
 from grete.testing.waiting import eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault]
+pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(300)]
 
 
 class Operator:

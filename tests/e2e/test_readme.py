@@ -12,7 +12,7 @@ import pytest
 
 README = Path(__file__).parents[2] / "README.md"
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 def five_minutes() -> str:

@@ -13,7 +13,7 @@ import pytest
 from grete.clock import SystemClock
 from grete.systems.local import LocalSystem
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 RECORDS, KEYS = 1_000, 50
 ONCE = list(range(1, RECORDS // KEYS + 1))
 

@@ -15,7 +15,7 @@ from grete.clock import SystemClock
 from grete.systems.local import LocalSystem
 from grete.testing.waiting import eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.nightly]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 RECORDS = 3_000
 CHANGELOG = "counter-1-counts-changelog"

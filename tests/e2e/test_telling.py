@@ -12,7 +12,7 @@ import pytest
 from grete.clock import SystemClock
 from grete.systems.local import LocalSystem, Message
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 TALKER = """
 import logging

@@ -14,7 +14,7 @@ from tests.fault.job_on_kafka import PATIENT, job_on
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
 
 AWAY_S = 300 if os.environ.get("GRETE_NIGHTLY") == "1" else 8
 """The lease is 3 s; a call of the brokers waits 30 s for its answer, and a container 50 s for a coordinator."""

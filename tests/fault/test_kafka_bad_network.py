@@ -14,7 +14,7 @@ from tests.fault.job_on_kafka import job_on
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.tcp_proxy import TcpProxy
 
-pytestmark = [pytest.mark.fault, pytest.mark.nightly]
+pytestmark = [pytest.mark.fault, pytest.mark.nightly, pytest.mark.timeout(240)]
 
 FAULTS = 60
 SEEDS = range(5)

@@ -11,7 +11,7 @@ from tests.fault.job_on_kafka import COPYING, job_on
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
 
 CONTAINERS = pytest.mark.parametrize(
     "containers", ["1", "2"] if os.environ.get("GRETE_NIGHTLY") == "1" else ["2"]

@@ -19,7 +19,7 @@ from grete.systems.factory import open_system
 from grete.systems.kafka import KafkaSystem
 from grete.testing.kafka_broker import KafkaCluster
 
-pytestmark = [pytest.mark.fault, pytest.mark.spark]
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(300)]
 
 NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
 RECORDS, KEYS = 3_000, 50

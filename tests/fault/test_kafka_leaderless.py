@@ -18,7 +18,7 @@ from grete.systems.kafka_topics import Topics, TopicSettings
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
 
 
 def knows(node: str, topic: str) -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -394,21 +393,13 @@ def test_a_writer_that_was_replaced_and_finds_its_epoch_forgotten_stops(
     assert numbers(open_log()) == [0, 1]
 
 
-def test_three_brokers_go_on_when_one_dies(tmp_path: Path, name: str) -> None:
-    cluster = KafkaCluster(tmp_path / "kafka", nodes=3)
-    cluster.start()
-    try:
-        log = KafkaKeyedLog(
-            name, KafkaLogSettings({"bootstrap.servers": cluster.bootstrap}, timeout_s=60.0), SystemClock()
-        )
-        for number in range(5):
-            log.append(pair(number), fence=Fence("job", 1))
-        cluster.kill(1)
-        for number in range(5, 10):
-            log.append(pair(number), fence=Fence("job", 1))
-        assert numbers(log) == list(range(10))
-        log.close()
-    finally:
-        for number in (2, 3):
-            cluster.kill(number)
-        cluster.stop()
+def test_three_brokers_go_on_when_one_dies(three: KafkaCluster, name: str) -> None:
+    settings = KafkaLogSettings({"bootstrap.servers": three.bootstrap}, timeout_s=60.0)
+    log = KafkaKeyedLog(name, settings, SystemClock())
+    for number in range(5):
+        log.append(pair(number), fence=Fence("job", 1))
+    three.kill(1)
+    for number in range(5, 10):
+        log.append(pair(number), fence=Fence("job", 1))
+    assert numbers(log) == list(range(10))
+    log.close()

@@ -11,7 +11,7 @@ from tests.fault.job_on_kafka import COPYING, job_on
 
 from grete.testing.kafka_broker import KafkaCluster
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
 
 
 def test_a_running_job_that_is_overtaken_goes_on_with_what_is_left_and_says_what_it_skipped(

@@ -13,7 +13,7 @@ from grete.assembly import open_job
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
 
 
 def copied(job: Job) -> int:

@@ -13,7 +13,7 @@ from tests.fault.job_on_kafka import Job, job_on
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
 
 NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
 OF_COORDINATORS = (

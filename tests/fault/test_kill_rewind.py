@@ -15,7 +15,7 @@ import pytest
 
 from grete.failpoints import POINTS
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 RECORDS, KEYS = 2_000, 50
 POINTS_AROUND = [name for name in POINTS if name.startswith("startpoint.")]
 

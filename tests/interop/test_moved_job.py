@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.real_samza import run_samza, samza_config
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 RECORDS, LATER, USERS = 200, 50, 7
 """Records in each partition before and after grete's first run, and how many keys take turns in them."""
 PROCESSED = (100, 101)
@@ -44,13 +43,10 @@ class Views(grete.StreamTask):
 """
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    """One of its own: the programs of interop/ name their topics."""
-    cluster = KafkaCluster(tmp_path_factory.mktemp("moved"))
-    cluster.start()
-    yield cluster
-    cluster.stop()
+@pytest.fixture
+def broker(cluster: KafkaCluster) -> KafkaCluster:
+    """Not that of `test_real_samza.py`: the programs of interop/ name their topics."""
+    return cluster
 
 
 def samza_properties(broker: KafkaCluster) -> dict[str, str]:

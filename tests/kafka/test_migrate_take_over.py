@@ -22,15 +22,18 @@ GROUPERS = "org.apache.samza.container.grouper.stream."
 
 
 @pytest.fixture(scope="module")
-def job(kafka: KafkaCluster) -> dict[str, str]:
-    """A job of Samza's with a topic of two partitions, of which 102 records are processed."""
+def job(harmed_broker: KafkaCluster) -> dict[str, str]:
+    """A job of Samza's with a topic of two partitions, of which 102 records are processed.
+
+    On a broker where nobody makes topics meanwhile: those that `migrate` makes would show.
+    """
     name = f"moved_{uuid.uuid4().hex[:8]}"
-    config = samza_config(kafka.bootstrap, name)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    config = samza_config(harmed_broker.bootstrap, name)
+    admin = AdminClient({"bootstrap.servers": harmed_broker.bootstrap})
     for topic in ("page-views", f"{name}-counts-changelog"):
         if topic not in admin.list_topics(timeout=10).topics:
             admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
-    fill(kafka)
+    fill(harmed_broker)
     return {
         **config,
         "task.class": "com.example.Counter",
@@ -51,8 +54,8 @@ def ran(job: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[s
     return job
 
 
-def fill(kafka: KafkaCluster) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+def fill(broker: KafkaCluster) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(220):
         producer.produce("page-views", b"{}", partition=number % 2)
     assert producer.flush(30) == 0
@@ -104,7 +107,7 @@ def test_tasks_offsets_and_changelog_partitions_are_samzas(
     ],
 )
 def test_what_would_lose_state_or_offsets_is_told(
-    kafka: KafkaCluster,
+    harmed_broker: KafkaCluster,
     ran: dict[str, str],
     tmp_path: Path,
     capsys: Output,
@@ -112,7 +115,7 @@ def test_what_would_lose_state_or_offsets_is_told(
     what: str,
 ) -> None:
     if "narrow" not in topics(ran):
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin = AdminClient({"bootstrap.servers": harmed_broker.bootstrap})
         admin.create_topics([NewTopic("narrow", 1, 1)])["narrow"].result(30)
     code, found = take_over(ran | change, tmp_path, capsys)
     assert code == 1

@@ -30,7 +30,7 @@ from grete.systems.factory import open_system
 from grete.systems.partitioner import partition_of
 from grete.testing.kafka_broker import KafkaCluster
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 FIRST, SECOND = Attempt("words-1", "0", 1, 1), Attempt("words-1", "0", 2, 1)
 PARTITIONS = 3

@@ -25,7 +25,7 @@ from grete.model.ids import JobId, SystemStreamPartition
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
 
-pytestmark = [pytest.mark.fault, pytest.mark.spark]
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(300)]
 
 KEYS, RECORDS = 50, 3_000
 APPLICATION = '''

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import json
 import os
 import random
 import shutil
@@ -56,6 +57,8 @@ _SETTINGS = {
 Nothing is deleted for its age: records of tests are from 1970, and brokers look half a minute after their start."""
 
 
+_PORTS = "ports.json"
+"""In the cluster's directory: what it listens on, so that a second run of it, or another process, finds the same."""
 _PORTS_GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _FIRST_PORT, _LAST_PORT = 10_000, 65_535
 
@@ -88,6 +91,14 @@ def free_ports(count: int) -> list[int]:
             if len(sockets) == count:
                 return [found.getsockname()[1] for found in sockets]
     raise BrokerFailed(f"there are not {count} free ports on 127.0.0.1 outside {low} to {high}")
+
+
+def _recorded_ports(directory: Path, count: int) -> list[int]:
+    """The ports of the cluster that was started in `directory`; none when there was none of this size."""
+    with suppress(FileNotFoundError):
+        ports: list[int] = json.loads((directory / _PORTS).read_text())
+        return ports if len(ports) == count else []
+    return []
 
 
 def _die_with_parent() -> None:
@@ -139,7 +150,8 @@ class KafkaCluster:
 
         Unless `outlives_us`, the brokers are killed when the thread that started them ends, however it ends.
         """
-        ports = free_ports(5 * nodes)
+        ports = _recorded_ports(directory, 5 * nodes) or free_ports(5 * nodes)
+        self._ports = ports
         self._directory = directory
         self._settings = dict(settings or {})
         self.login = login
@@ -161,6 +173,27 @@ class KafkaCluster:
         assert self.login is not None, "there is such a listener only with a login"
         return ",".join(f"127.0.0.1:{node.secure_port}" for node in self.nodes)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether every node runs, whoever started them: a cluster of the same directory is the same cluster."""
+        return all(node.running_pid() is not None for node in self.nodes)
+
+    def ensure_running(self) -> None:
+        """Start again what a test has killed, and let what it has paused go on.
+
+        Raises:
+            BrokerFailed: as `start`.
+        """
+        for node in self.nodes:
+            if node.running_pid() is None:
+                self._forget(node.number)
+                self._launch(node)
+            else:
+                self.resume(node.number)
+        for node in self.nodes:
+            if node.number in self._processes:
+                self._await(node)
+
     def start(self) -> None:
         """Format and start every node; returns when all take requests.
 
@@ -169,6 +202,8 @@ class KafkaCluster:
         """
         if not any(jars_directory().glob("kafka_2.13-*.jar")):
             raise BrokerFailed(f"no Kafka jars in {jars_directory()}: run make services")
+        self._directory.mkdir(parents=True, exist_ok=True)
+        (self._directory / _PORTS).write_text(json.dumps(self._ports))
         for node in self.nodes:
             self._format(node)
         for node in self.nodes:
@@ -247,10 +282,11 @@ class KafkaCluster:
     def _await(self, node: KafkaNode) -> None:
         log, deadline_s = node.directory / "broker.log", time.monotonic() + _START_S
         while b"Kafka Server started" not in log.read_bytes():
-            has_ended = self._processes[node.number].poll() is not None
-            if has_ended or time.monotonic() > deadline_s:
-                tail = log.read_text(errors="replace")[-2_000:]
-                raise BrokerFailed(f"the broker in {node.directory} did not start:\n{tail}")
+            code = self._processes[node.number].poll()
+            if code is not None or time.monotonic() > deadline_s:
+                how = f"did not start within {_START_S:g} s" if code is None else f"ended with code {code}"
+                tail = log.read_text(errors="replace")[-6_000:]
+                raise BrokerFailed(f"the broker in {node.directory} {how}:\n{tail}")
             time.sleep(0.05)
 
     def restart(self, number: int = 1) -> None:
@@ -265,11 +301,23 @@ class KafkaCluster:
 
     def pause(self, number: int = 1) -> None:
         """SIGSTOP to one node, until `resume`."""
-        self._processes[number].send_signal(signal.SIGSTOP)
+        self._signal(number, signal.SIGSTOP)
 
     def resume(self, number: int = 1) -> None:
         """SIGCONT to one node."""
-        self._processes[number].send_signal(signal.SIGCONT)
+        self._signal(number, signal.SIGCONT)
+
+    def _signal(self, number: int, what: signal.Signals) -> None:
+        pid = self.nodes[number - 1].running_pid()
+        if pid is None:
+            raise BrokerFailed(f"the broker in {self.nodes[number - 1].directory} does not run")
+        os.kill(pid, what)
+
+    def _forget(self, number: int) -> None:
+        """Take in the end of a process that has died."""
+        process = self._processes.pop(number, None)
+        if process is not None:
+            process.wait()
 
     def stop(self) -> None:
         """Ask every node to end, kill what does not within 10 s, as the last of several; remove nothing."""

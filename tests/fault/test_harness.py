@@ -1,0 +1,165 @@
+"""The harness that runs all tests: what it says of flakes and hangs, and that a run leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.harness import plugin, processes
+
+from grete.testing.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+CONFTEST = """
+from tests.harness.plugin import (
+    pytest_collection_modifyitems,
+    pytest_runtest_logreport,
+    pytest_runtest_makereport,
+    pytest_runtest_teardown,
+    pytest_timeout_set_timer,
+)
+"""
+FLAKY = """
+from pathlib import Path
+import pytest
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_that_fails_once(number):
+    seen = Path(__file__).with_name(f"seen{number}")
+    was_seen = seen.exists()
+    seen.touch()
+    assert was_seen, "for the first time"
+"""
+LEAVING = """
+import subprocess, sys
+
+def test_that_leaves_a_grandchild():
+    start = "import subprocess; subprocess.Popen(['sleep', '987'], start_new_session=True)"
+    subprocess.run([sys.executable, "-c", start], check=True)
+"""
+HANGING = """
+import subprocess, sys
+import pytest
+
+@pytest.mark.timeout(3)
+def test_that_hangs():
+    subprocess.run([sys.executable, "-c", "def forever():\\n    import time\\n    time.sleep(987)\\nforever()"])
+"""
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Start the harness on a folder with one file of tests. Its report is in that folder."""
+
+    def start_with(text: str, *words: str) -> subprocess.Popen[str]:
+        (tmp_path / "conftest.py").write_text(CONFTEST)
+        (tmp_path / "test_it.py").write_text(text)
+        options = [
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            str(tmp_path),
+            "-c",
+            os.devnull,
+            str(tmp_path),
+        ]
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.harness", "--workers", "1", *words, *options],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    return start_with
+
+
+def ended(run: subprocess.Popen[str]) -> tuple[int, str]:
+    output = run.communicate(timeout=50)[0]
+    return run.returncode, output
+
+
+def test_what_fails_once_and_passes_alone_is_printed_as_flaky_and_fails_nothing(
+    start: Start, tmp_path: Path
+) -> None:
+    code, output = ended(start(FLAKY.replace("COUNT", "2"), "--again"))
+    assert code == 0, output
+    assert "FLAKY: 2 failed once and passed alone" in output
+    log = (tmp_path / ".test-run" / "flaky.log").read_text()
+    assert log.count("test_it.py::test_that_fails_once[") == 2
+    assert "for the first time" in log
+
+
+def test_three_flakes_fail_the_run(start: Start) -> None:
+    code, output = ended(start(FLAKY.replace("COUNT", "3"), "--again"))
+    assert code == 1
+    assert "3 flaky tests are too many" in output
+
+
+def test_what_fails_twice_fails_the_run(start: Start) -> None:
+    code, output = ended(start("def test_it():\n    assert False, 'always'\n", "--again"))
+    assert code == 1
+    assert "1 failed twice: test_it.py::test_it" in output
+    assert "FLAKY" not in output
+
+
+def test_without_a_second_chance_a_failure_is_one(start: Start) -> None:
+    code, output = ended(start(FLAKY.replace("COUNT", "1")))
+    assert code == 1, output
+
+
+def test_a_test_that_hangs_ends_with_the_stacks_of_its_processes(start: Start) -> None:
+    code, output = ended(start(HANGING))
+    assert code == 1
+    assert "Timeout (>3.0s)" in output
+    assert "forever (<string>:" in output, "the stack of the child"
+
+
+def test_what_a_test_leaves_is_ended_with_it_and_named(start: Start, tmp_path: Path) -> None:
+    code, output = ended(start(LEAVING))
+    assert code == 0, output
+    assert "sleep 987" in (tmp_path / ".test-run" / "orphans.tsv").read_text()
+    assert "left behind: 0 processes, 0 folders" in output
+
+
+def test_a_run_that_is_killed_leaves_no_process_and_no_folder(start: Start, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    waiting = f"""
+import os, subprocess, sys, time
+from pathlib import Path
+
+def test_that_is_killed():
+    child = subprocess.Popen(["sleep", "987"], start_new_session=True)
+    Path({str(started)!r}).write_text(f"{{os.environ['GRETE_TEST_RUN']}} {{os.environ['TMPDIR']}}")
+    time.sleep(987)
+"""
+    run = start(waiting)
+    eventually(lambda: started.exists() and started.read_text(), "the start of the test")
+    name, temporary = started.read_text().split(" ", 1)
+    assert processes.of_run(name)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    eventually(lambda: not processes.of_run(name), "the end of its processes")
+    eventually(lambda: not Path(temporary).parent.exists(), "the end of its folder")
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "test"),
+    [
+        ("tests/unit/test_a.py::test_b", "tests/unit/test_a.py::test_b"),
+        ("tests/unit/test_a.py::test_b@tests/unit/test_a.py", "tests/unit/test_a.py::test_b"),
+        ("tests/unit/test_a.py::test_b[x@y]", "tests/unit/test_a.py::test_b[x@y]"),
+        ("tests/fault/test_a.py::test_b@three nodes that are harmed", "tests/fault/test_a.py::test_b"),
+    ],
+)
+def test_a_test_keeps_its_name_in_a_group(nodeid: str, test: str) -> None:
+    assert plugin.without_group(nodeid) == test

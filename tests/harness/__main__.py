@@ -1,0 +1,194 @@
+"""Run the tests side by side, end what hangs, leave nothing behind.
+
+    python -m tests.harness [--workers 4] [--again] [--beside 10] [--times 20] [PYTEST WORDS ...]
+
+`--again` runs what failed once more, alone and on fresh servers. What fails again fails the run. What passes is
+printed under FLAKY with its first failure and written to `flaky.log`; three or more of them fail the run as well.
+`--beside` keeps so many processes busy meanwhile, with limits as much longer. `--times` repeats the run.
+The report folder `.test-run` then holds `failed.jsonl`, `durations.tsv`, `orphans.tsv` and `flaky.log`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.harness import guard, plugin, processes, servers
+
+REPORT = Path(".test-run")
+FLAKY_FAIL = 3
+"""So many tests that failed once and passed then fail the run: that is no accident any more."""
+_AGAIN_AT_MOST = 20
+"""With more failures than this something is broken, and to run them alone would only cost time."""
+_STILL_S = 900.0
+"""A run of which nothing was heard for so long hangs: no test may take longer without saying so."""
+_LOOK_EVERY_S = 1.0
+_NO_TESTS, _FAILED = 5, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: its name in the environment of all its processes, and its folder for everything temporary."""
+
+    name: str
+    folder: Path
+    report: Path
+
+    def environment(self, servers_name: str) -> dict[str, str]:
+        """What its processes have beside ours."""
+        temporary, own_servers = self.folder / "tmp", self.folder / servers_name
+        for folder in (temporary, own_servers):
+            folder.mkdir(exist_ok=True)
+        return {
+            **os.environ,
+            processes.RUN: self.name,
+            servers.FOLDER: str(own_servers),
+            plugin.REPORT: str(self.report),
+            "TMPDIR": str(temporary),
+        }
+
+
+@contextmanager
+def guarded_run(report: Path) -> Iterator[Run]:
+    """A run whose processes and folder are gone afterwards, also when we are killed."""
+    run = Run(uuid.uuid4().hex[:12], Path(tempfile.mkdtemp(prefix="grete-test-")), report)
+    watch = [sys.executable, "-m", guard.__name__, run.name, str(run.folder)]
+    watching = subprocess.Popen(watch, stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield run
+    finally:
+        left = guard.clean(run.name, run.folder)
+        assert watching.stdin is not None
+        watching.stdin.close()
+        watching.wait()
+    folders = [run.folder] if run.folder.exists() else []
+    print(f"left behind: {left} processes, {len(folders)} folders")
+    if left or folders:
+        raise SystemExit(f"{run.folder} or processes with {processes.RUN}={run.name} could not be ended")
+
+
+def run_pytest(run: Run, words: Sequence[str], *, servers_name: str, environment: Mapping[str, str]) -> int:
+    """pytest with these words; ended with the stacks of all its processes when nothing is heard of it any more."""
+    heard = run.report / "durations.tsv"
+    heard.touch()
+    command = [sys.executable, "-m", "pytest", f"--basetemp={run.folder / servers_name}-t", *words]
+    tests = subprocess.Popen(
+        command, env={**run.environment(servers_name), **environment}, stdin=subprocess.DEVNULL
+    )
+    since, size = time.monotonic(), 0
+    while tests.poll() is None:
+        time.sleep(_LOOK_EVERY_S)
+        if (now := heard.stat().st_size) != size:
+            since, size = time.monotonic(), now
+        elif time.monotonic() - since > _STILL_S:
+            print(f"\nnothing was heard of the tests for {_STILL_S:g} s; this is what they are doing:")
+            print(processes.stacks(processes.of_run(run.name)), flush=True)
+            tests.kill()
+            tests.wait()
+            return _FAILED
+    return tests.returncode
+
+
+def failures(report: Path) -> dict[str, str]:
+    """Tests that failed, each with what its first failure said."""
+    path = report / "failed.jsonl"
+    found: dict[str, str] = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        told = json.loads(line)
+        found.setdefault(told["test"], f"({told['when']})\n{told['text']}\n{told['output']}")
+    return found
+
+
+def judge(first: Mapping[str, str], again: Mapping[str, str], report: Path) -> int:
+    """Print and keep what passed the second time; the exit code of the run."""
+    flaky = {test: text for test, text in first.items() if test not in again}
+    lines = [f"{test} {text}\n" for test, text in flaky.items()]
+    (report / "flaky.log").write_text("\n".join(lines))
+    if flaky:
+        print(f"\n{'=' * 30} FLAKY: {len(flaky)} failed once and passed alone {'=' * 30}")
+        print("\n".join(lines))
+    if again:
+        print(f"{len(again)} failed twice: {', '.join(again)}")
+        return _FAILED
+    if len(flaky) >= FLAKY_FAIL:
+        print(f"{len(flaky)} flaky tests are too many: {FLAKY_FAIL} fail the run")
+        return _FAILED
+    return 0
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """So many processes that do nothing but compute."""
+    loop = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(loop, stdin=subprocess.DEVNULL) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for each in others:
+            each.kill()
+            each.wait()
+
+
+def side_by_side(workers: int) -> list[str]:
+    """pytest's words for so many workers, longest tests first."""
+    return ["-n", str(workers), "--dist", "loadgroup", "--no-loadscope-reorder"] if workers > 1 else []
+
+
+def run_once(options: argparse.Namespace, words: Sequence[str]) -> int:
+    """One run, with its second chance."""
+    report = REPORT.resolve()
+    shutil.rmtree(report, ignore_errors=True)
+    report.mkdir()
+    needed = str(max(1, 1 + options.beside / (os.cpu_count() or 1)))
+    patience = {plugin.PATIENCE: os.environ.get(plugin.PATIENCE, needed)}
+    with ExitStack() as stack:
+        run = stack.enter_context(guarded_run(report))
+        stack.enter_context(busy(options.beside))
+        wanted = [*side_by_side(options.workers), *words]
+        code = run_pytest(run, wanted, servers_name="servers", environment=patience)
+        first = failures(report)
+        if code != _FAILED or not options.again or not 0 < len(first) <= _AGAIN_AT_MOST:
+            return code
+        processes.end(processes.of_run(run.name))
+        (report / "failed.jsonl").rename(report / "failed-first.jsonl")
+        print(f"\n{len(first)} failed; once more, alone and on fresh servers", flush=True)
+        code = run_pytest(run, ["-q", *first], servers_name="servers-again", environment=patience)
+        if code not in (0, _FAILED):
+            return code
+        return judge(first, failures(report), report)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command of the module's head."""
+    parser = argparse.ArgumentParser(prog="python -m tests.harness", description=__doc__)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--beside", type=int, default=0)
+    parser.add_argument("--times", type=int, default=1)
+    options, words = parser.parse_known_args(arguments)
+    if words[:1] == ["--"]:
+        words = words[1:]
+    for number in range(options.times):
+        began = time.monotonic()
+        code = run_once(options, words)
+        print(
+            f"run {number + 1} of {options.times}: exit {code}, {time.monotonic() - began:.0f} s", flush=True
+        )
+        if code != 0:
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""The processes of a run of tests, wherever they hang in the process tree, and what they are doing.
+
+Containers live in sessions of their own and outlive who started them, as they should; so a run's processes are known
+by a variable in their environment, which every child inherits, and not by their parents.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+RUN = "GRETE_TEST_RUN"
+"""Names the run in the environment of all its processes."""
+CURRENT_TEST = "PYTEST_CURRENT_TEST"
+"""pytest's own: the test during which a process was started."""
+_LOOK_EVERY_S = 0.05
+_DUMP_S = 20
+_LONGEST_DUMP = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunProcess:
+    """One process of the run. `test` is the node id of the test that started it, "" where none did."""
+
+    pid: int
+    parent: int
+    command: str
+    test: str
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whoever started it has ended."""
+        return self.parent == 1
+
+
+def of_run(run: str) -> list[RunProcess]:
+    """Every living process of the run but ourselves; zombies hold nothing and do not count."""
+    found = (_read(int(entry.name), run) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [process for process in found if process is not None and process.pid != os.getpid()]
+
+
+def _read(pid: int, run: str) -> RunProcess | None:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        if f"{RUN}={run}\0".encode() not in environment + b"\0":
+            return None
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:  # ended meanwhile, or another user's
+        return None
+    if state == "Z":
+        return None
+    named = [word for word in environment.split(b"\0") if word.startswith(f"{CURRENT_TEST}=".encode())]
+    test = named[0].decode(errors="replace").partition("=")[2].rpartition(" ")[0] if named else ""
+    return RunProcess(pid, int(parent), command.strip(), test)
+
+
+def end(processes: Iterable[RunProcess], *, within_s: float = 10.0) -> None:
+    """SIGKILL, and wait until they are gone or `within_s` are over."""
+    left = {process.pid for process in processes}
+    for pid in left:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    deadline_s = time.monotonic() + within_s
+    while left and time.monotonic() < deadline_s:
+        left = {pid for pid in left if _lives(pid)}
+        time.sleep(_LOOK_EVERY_S if left else 0)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def stacks(processes: Sequence[RunProcess]) -> str:
+    """What every thread of these processes is doing, as py-spy and jcmd see it from outside."""
+    return "\n".join(f"--- {process.pid} {process.command[:200]}\n{_stack(process)}" for process in processes)
+
+
+def _stack(process: RunProcess) -> str:
+    program = Path(process.command.split(" ", 1)[0]).name
+    if program.startswith("python"):
+        command = [str(Path(sys.executable).with_name("py-spy")), "dump", "--nonblocking", "--pid"]
+        return _output([*command, str(process.pid)])
+    if program == "java" and shutil.which("jcmd"):
+        return _output(["jcmd", str(process.pid), "Thread.print"])
+    return "(no stack of this program)"
+
+
+def _output(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_DUMP_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"({error})"
+    return (done.stdout + done.stderr)[:_LONGEST_DUMP]

@@ -1,0 +1,42 @@
+"""One server of a kind for a run, whichever worker asks first; without a run, one for the pytest process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from grete.testing.kafka_broker import KafkaCluster
+
+FOLDER = "GRETE_TEST_SERVERS"
+"""Where the servers of the run keep their files. The run ends them."""
+
+
+@contextmanager
+def shared(
+    name: str, make: Callable[..., KafkaCluster], own_directory: Callable[[], Path]
+) -> Iterator[KafkaCluster]:
+    """The run's cluster of this name, started by whoever comes first.
+
+    `make(directory, outlives_us=...)` gives a cluster that is not started. In a run it lives until the run ends,
+    whatever becomes of the worker that started it. Outside of one it is started in `own_directory` and stopped.
+    """
+    folder = os.environ.get(FOLDER)
+    if folder is None:
+        cluster = make(own_directory())
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+        return
+    directory = Path(folder) / name
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        cluster = make(directory, outlives_us=True)
+        if not cluster.is_running:
+            cluster.start()
+    yield cluster
