@@ -24,10 +24,12 @@ from confluent_kafka.admin import (
 from hypothesis import HealthCheck, settings
 from tests.harness.plugin import (
     pytest_collection_modifyitems,
+    pytest_itemcollected,
     pytest_runtest_logreport,
     pytest_runtest_makereport,
     pytest_runtest_teardown,
     pytest_timeout_set_timer,
+    pytest_xdist_make_scheduler,
 )
 from tests.harness.servers import shared
 
@@ -42,10 +44,12 @@ from grete.testing.waiting import reaches
 
 __all__ = [  # pytest's hooks, which it finds here
     "pytest_collection_modifyitems",
+    "pytest_itemcollected",
     "pytest_runtest_logreport",
     "pytest_runtest_makereport",
     "pytest_runtest_teardown",
     "pytest_timeout_set_timer",
+    "pytest_xdist_make_scheduler",
 ]
 
 os.environ.pop("GRETE_FAILPOINT", None)

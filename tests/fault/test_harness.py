@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.harness import plugin, processes
+from tests.harness import processes
 
 from grete.testing.waiting import eventually
 
@@ -18,10 +18,12 @@ ROOT = Path(__file__).parents[2]
 CONFTEST = """
 from tests.harness.plugin import (
     pytest_collection_modifyitems,
+    pytest_itemcollected,
     pytest_runtest_logreport,
     pytest_runtest_makereport,
     pytest_runtest_teardown,
     pytest_timeout_set_timer,
+    pytest_xdist_make_scheduler,
 )
 """
 FLAKY = """
@@ -152,14 +154,29 @@ def test_that_is_killed():
     eventually(lambda: not Path(temporary).parent.exists(), "the end of its folder")
 
 
-@pytest.mark.parametrize(
-    ("nodeid", "test"),
-    [
-        ("tests/unit/test_a.py::test_b", "tests/unit/test_a.py::test_b"),
-        ("tests/unit/test_a.py::test_b@tests/unit/test_a.py", "tests/unit/test_a.py::test_b"),
-        ("tests/unit/test_a.py::test_b[x@y]", "tests/unit/test_a.py::test_b[x@y]"),
-        ("tests/fault/test_a.py::test_b@three nodes that are harmed", "tests/fault/test_a.py::test_b"),
-    ],
-)
-def test_a_test_keeps_its_name_in_a_group(nodeid: str, test: str) -> None:
-    assert plugin.without_group(nodeid) == test
+GROUPED = """
+import os
+from pathlib import Path
+import pytest
+
+@pytest.fixture(scope="session")
+def harmed_broker():
+    return None
+
+@pytest.mark.parametrize("number", range(8))
+def test_that_harms_a_broker(harmed_broker, number):
+    with Path(__file__).with_name("workers").open("a") as file:
+        file.write(os.environ["PYTEST_XDIST_WORKER"] + "\\n")
+
+@pytest.mark.parametrize("number", range(8))
+def test_that_does_not(number):
+    pass
+"""
+
+
+def test_tests_that_harm_the_same_broker_come_to_one_worker(start: Start, tmp_path: Path) -> None:
+    code, output = ended(start(GROUPED, "--workers", "2"))
+    assert code == 0, output
+    workers = (tmp_path / "workers").read_text().split()
+    assert len(workers) == 8
+    assert len(set(workers)) == 1

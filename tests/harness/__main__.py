@@ -141,8 +141,8 @@ def busy(count: int) -> Iterator[None]:
 
 
 def side_by_side(workers: int) -> list[str]:
-    """pytest's words for so many workers, longest tests first."""
-    return ["-n", str(workers), "--dist", "loadgroup", "--no-loadscope-reorder"] if workers > 1 else []
+    """pytest's words for so many workers; which test is whose is said by `tests.harness.plugin`."""
+    return ["-n", str(workers), "--dist", "loadscope", "--no-loadscope-reorder"] if workers > 1 else []
 
 
 def run_once(options: argparse.Namespace, words: Sequence[str]) -> int:

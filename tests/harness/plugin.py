@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.harness import processes
+from xdist.scheduler import LoadScopeScheduling
 
 REPORT = "GRETE_TEST_REPORT"
 """The folder in which the controller writes `failed.jsonl`, `durations.tsv` and `orphans.tsv`."""
@@ -25,35 +26,58 @@ LIMIT_S = 60.0
 """Of every test that does not say how much more it needs: `@pytest.mark.timeout(180)`."""
 _STACKS = pytest.StashKey[str]()
 _DURATIONS = Path(__file__).with_name("durations.tsv")
+_GROUPS = "groups.json"
 _UNKNOWN_S = 0.05
-_ALONE_WITH = {"harmed_broker": "one broker that is harmed", "harmed_nodes": "three nodes that are harmed"}
-"""Tests that harm the brokers of these fixtures come one after the other, in one worker."""
+_ALONE_WITH = {
+    "harmed_broker": "one broker that is harmed",
+    "harmed_nodes": "three nodes that are harmed",
+    "spark": "one Spark session",
+}
+"""Tests with these fixtures come one after the other, in one worker: they harm brokers, or share a session."""
 _LONG = {"conformance", "e2e", "fault", "interop", "kafka", "simulation"}
 """Folders whose tests are worth being handed out one by one."""
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist takes the groups in afterwards
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Group what cannot run beside each other, begin with what takes longest, and give each test its limit."""
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give each test its limit."""
     patience = float(os.environ.get(PATIENCE, "1"))
+    own = item.get_closest_marker("timeout")
+    limit_s = float(own.args[0]) if own is not None else LIMIT_S
+    item.add_marker(pytest.mark.timeout(limit_s * patience), append=False)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker: begin with the groups that take longest, and tell the controller which there are."""
+    folder = os.environ.get(REPORT)
+    if folder is None or not hasattr(config, "workerinput"):
+        return
     took = expected_durations()
     total: dict[str, float] = {}
-    group_of: dict[str, str] = {}
-    for item in items:
-        group = group_of[item.nodeid] = _group(item)
-        if group != item.nodeid:
-            item.add_marker(pytest.mark.xdist_group(group))
-        total[group] = total.get(group, 0) + took.get(item.nodeid, _UNKNOWN_S)
-        own = item.get_closest_marker("timeout")
-        limit_s = float(own.args[0]) if own is not None else LIMIT_S
-        item.add_marker(pytest.mark.timeout(limit_s * patience), append=False)
-    if _is_spread(config):
-        items.sort(key=lambda item: (-total[group_of[item.nodeid]], group_of[item.nodeid]))
+    groups = {item.nodeid: _group(item) for item in items}
+    for test, group in groups.items():
+        total[group] = total.get(group, 0) + took.get(test, _UNKNOWN_S)
+    items.sort(key=lambda item: (-total[groups[item.nodeid]], groups[item.nodeid]))
+    told = Path(folder) / f"{config.workerinput['workerid']}.new"
+    told.write_text(json.dumps(groups))
+    told.rename(Path(folder) / _GROUPS)
 
 
-def _is_spread(config: pytest.Config) -> bool:
-    """Whether workers share the tests; in a worker xdist says so by another name than in the controller."""
-    return hasattr(config, "workerinput") or config.getoption("dist", "no") != "no"
+class GroupScheduling(LoadScopeScheduling):
+    """Hands a whole group to one worker; the groups are those that the workers have told.
+
+    xdist's own `loadgroup` writes a group into a test's id, which pytest 9.2 does not let it do any more: without
+    any error each test is a group of its own then.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        if not hasattr(self, "_groups"):
+            self._groups: dict[str, str] = json.loads((Path(os.environ[REPORT]) / _GROUPS).read_text())
+        return self._groups[nodeid]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling | None:
+    """Ours in a run, and xdist's where pytest is called by itself."""
+    return GroupScheduling(config, log) if REPORT in os.environ else None
 
 
 def _group(item: pytest.Item) -> str:
@@ -62,9 +86,6 @@ def _group(item: pytest.Item) -> str:
         if name in fixtures:
             return group
     module, _, _ = item.nodeid.partition("::")
-    own = item.get_closest_marker("xdist_group")
-    if own is not None:
-        return str(own.args[0])
     return module if _has_module_fixture(item) or not _is_long(module) else item.nodeid
 
 
@@ -140,17 +161,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """In the controller: keep what failed, and how long everything took."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
-    name = without_group(report.nodeid)
+    name = report.nodeid
     if report.failed:
         told = {"test": name, "when": report.when, "text": report.longreprtext, "output": report.capstderr}
         _note("failed.jsonl", [json.dumps(told) + "\n"])
     _note("durations.tsv", [f"{report.duration:.3f}\t{report.when}\t{name}\n"])
-
-
-def without_group(nodeid: str) -> str:
-    """A test's id without the group that xdist has written behind it."""
-    name, _, group = nodeid.rpartition("@")
-    return name if group.endswith(".py") or group in _ALONE_WITH.values() else nodeid
 
 
 def _note(name: str, lines: Iterable[str]) -> None:
