@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka.admin import (
@@ -40,6 +41,7 @@ from grete.systems.local import LocalSystem, Message
 from grete.testing.certificates import make_authority
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kafka_login import BrokerLogin
+from grete.testing.tcp_proxy import TcpProxy
 from grete.testing.waiting import reaches
 
 __all__ = [  # pytest's hooks, which it finds here
@@ -51,6 +53,9 @@ __all__ = [  # pytest's hooks, which it finds here
     "pytest_timeout_set_timer",
     "pytest_xdist_make_scheduler",
 ]
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 os.environ.pop("GRETE_FAILPOINT", None)
 # how long an example takes says how busy the machine is: other tests run beside this one
@@ -85,6 +90,32 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """One Kafka broker for the whole run, started by the first test that asks for it. Nobody harms it."""
     with shared("kafka", KafkaCluster, lambda: tmp_path_factory.mktemp("kafka")) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def proxy(kafka: KafkaCluster) -> Iterator[TcpProxy]:
+    """Between the broker and clients that begin at its `proxied_port`, of which it has one."""
+    node = kafka.nodes[0]
+    with TcpProxy(node.proxied_port, node.listener_port) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session in this process for all tests that look into Spark, with its connector to Kafka.
+
+    Its JVM takes in jars at its start only, so a second session could not have what the first one lacked.
+    """
+    from grete.spark.session import build_session  # most tests do without pyspark
+
+    settings = {
+        "spark.master": "local[2,3]",  # tasks are tried again, as on a cluster
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    session = build_session("tests", settings, kafka_system="kafka")
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")

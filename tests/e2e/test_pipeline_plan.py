@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,16 +11,8 @@ from pyspark.sql import functions as F
 
 from grete.errors import ConfigError
 from grete.spark.pipeline_plan import check_build, check_containers, gathers
-from grete.spark.session import build_session
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = build_session("plans", {"spark.master": "local[1]"})
-    yield session
-    session.stop()
 
 
 @pytest.fixture

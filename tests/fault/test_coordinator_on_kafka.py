@@ -135,13 +135,6 @@ class Job:
 
 
 @pytest.fixture
-def proxy(kafka: KafkaCluster) -> Iterator[TcpProxy]:
-    node = kafka.nodes[0]
-    with TcpProxy(node.proxied_port, node.listener_port) as opened:
-        yield opened
-
-
-@pytest.fixture
 def job(
     kafka: KafkaCluster, proxy: TcpProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Job]:

@@ -45,14 +45,10 @@ def trouble(proxy: TcpProxy, seed: int) -> Iterator[threading.Event]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_network_that_drops_delays_and_cuts_costs_no_record(
-    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    kafka: KafkaCluster, proxy: TcpProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    node = kafka.nodes[0]
-    brokers = f"127.0.0.1:{node.proxied_port}"
-    with (
-        TcpProxy(node.proxied_port, node.listener_port) as proxy,
-        job_on(kafka, tmp_path / "job", monkeypatch, brokers=brokers) as job,
-    ):
+    brokers = f"127.0.0.1:{kafka.nodes[0].proxied_port}"
+    with job_on(kafka, tmp_path / "job", monkeypatch, brokers=brokers) as job:
         process = job.submit()
         job.send(200)
         job.await_counted()

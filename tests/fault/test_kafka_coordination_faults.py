@@ -54,13 +54,9 @@ def renewed_by(leader: KafkaCoordination, granted: Leadership) -> Leadership:
 
 
 def test_while_brokers_are_away_a_leadership_lasts_as_long_as_it_was_granted(
-    kafka: KafkaCluster, clock: ManualClock, scope: str
+    kafka: KafkaCluster, proxy: TcpProxy, clock: ManualClock, scope: str
 ) -> None:
-    node = kafka.nodes[0]
-    with (
-        TcpProxy(node.proxied_port, node.listener_port) as proxy,
-        closing(coordination(f"127.0.0.1:{node.proxied_port}", clock)) as leader,
-    ):
+    with closing(coordination(f"127.0.0.1:{kafka.nodes[0].proxied_port}", clock)) as leader:
         granted = leader.campaign(scope)
         proxy.cut()
         clock.advance(TTL_S / 3)

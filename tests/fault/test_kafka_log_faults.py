@@ -75,14 +75,6 @@ def open_log(kafka: KafkaCluster, name: str) -> Iterator[OpenLog]:
 
 
 @pytest.fixture
-def proxy(kafka: KafkaCluster) -> Iterator[TcpProxy]:
-    """In front of the broker for clients of `through`."""
-    node = kafka.nodes[0]
-    with TcpProxy(node.proxied_port, node.listener_port) as running:
-        yield running
-
-
-@pytest.fixture
 def through(kafka: KafkaCluster, proxy: TcpProxy) -> str:
     return f"127.0.0.1:{kafka.nodes[0].proxied_port}"
 

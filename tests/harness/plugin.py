@@ -31,9 +31,10 @@ _UNKNOWN_S = 0.05
 _ALONE_WITH = {
     "harmed_broker": "one broker that is harmed",
     "harmed_nodes": "three nodes that are harmed",
+    "proxy": "one way to a broker that is cut",
     "spark": "one Spark session",
 }
-"""Tests with these fixtures come one after the other, in one worker: they harm brokers, or share a session."""
+"""Tests with these fixtures come one after the other, in one worker: they harm what they use, or share a session."""
 _LONG = {"conformance", "e2e", "fault", "interop", "kafka", "simulation"}
 """Folders whose tests are worth being handed out one by one."""
 

@@ -24,7 +24,6 @@ from grete.spark.kafka_batch import may_be_reordered, runs_tasks_once
 from grete.spark.kafka_options import sink_settings, source_settings
 from grete.spark.kafka_source import KafkaSourceSpec, explain_data_loss, read_stream
 from grete.spark.pipeline_rows import key_and_value
-from grete.spark.session import build_session
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.partitioner import partition_of
@@ -42,18 +41,7 @@ def config(kafka: KafkaCluster) -> Mapping[str, str]:
         "systems.kafka.samza.factory": "kafka",
         "systems.kafka.producer.bootstrap.servers": kafka.bootstrap,
         "systems.kafka.default.stream.replication.factor": "1",
-        # tasks are tried again, as on a cluster
-        "spark.master": "local[2,3]",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.shuffle.partitions": "2",
     }
-
-
-@pytest.fixture(scope="module")
-def spark(config: Mapping[str, str]) -> Iterator[SparkSession]:
-    session = build_session("kafka", config, kafka_system="kafka")
-    yield session
-    session.stop()
 
 
 @pytest.fixture
