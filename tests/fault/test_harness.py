@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.harness import processes
+from tests.harness import plugin, processes
 
 from grete.testing.waiting import eventually
 
@@ -76,7 +76,11 @@ def start(tmp_path: Path) -> Start:
         return subprocess.Popen(
             [sys.executable, "-m", "tests.harness", "--workers", "1", *words, *options],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+            env={
+                **os.environ,
+                plugin.PATIENCE: "1",
+                "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

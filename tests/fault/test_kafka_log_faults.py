@@ -48,6 +48,14 @@ for number in range(int(sys.argv[3])):
     print(number, flush=True)
 """
 OpenLog = Callable[..., KafkaKeyedLog]
+
+
+@pytest.fixture
+def kafka(cluster: KafkaCluster) -> KafkaCluster:
+    """These tests kill it."""
+    return cluster
+
+
 Answer = TypeVar("Answer")
 
 

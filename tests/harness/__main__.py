@@ -50,8 +50,9 @@ class Run:
         temporary, own_servers = self.folder / "tmp", self.folder / servers_name
         for folder in (temporary, own_servers):
             folder.mkdir(exist_ok=True)
+        ours = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
         return {
-            **os.environ,
+            **ours,
             processes.RUN: self.name,
             servers.FOLDER: str(own_servers),
             plugin.REPORT: str(self.report),

@@ -16,14 +16,14 @@ pytestmark = pytest.mark.fault
 
 
 @pytest.fixture
-def job(kafka: KafkaCluster, tmp_path: Path) -> Iterator[Job]:
-    made = Job(kafka.bootstrap, tmp_path, config={"task.commit.transaction.timeout.ms": "2000"})
+def job(cluster: KafkaCluster, tmp_path: Path) -> Iterator[Job]:
+    made = Job(cluster.bootstrap, tmp_path, config={"task.commit.transaction.timeout.ms": "2000"})
     yield made
     made.close()
 
 
 def test_a_broker_that_is_killed_during_batches_and_comes_back_loses_and_doubles_nothing(
-    kafka: KafkaCluster, job: Job
+    cluster: KafkaCluster, job: Job
 ) -> None:
     container = job.container(1)
     worker, done, stop = container.worker(), [0], threading.Event()
@@ -40,8 +40,8 @@ def test_a_broker_that_is_killed_during_batches_and_comes_back_loses_and_doubles
         reached = done[0]
         while done[0] < reached + 3 and working.is_alive():
             time.sleep(0.01)
-        kafka.kill()
-        kafka.restart()
+        cluster.kill()
+        cluster.restart()
     reached = done[0]
     while done[0] < reached + 3 and working.is_alive():
         time.sleep(0.01)
