@@ -73,14 +73,11 @@ def start(tmp_path: Path) -> Start:
             os.devnull,
             str(tmp_path),
         ]
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         return subprocess.Popen(
             [sys.executable, "-m", "tests.harness", "--workers", "1", *words, *options],
             cwd=tmp_path,
-            env={
-                **os.environ,
-                plugin.PATIENCE: "1",
-                "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
-            },
+            env={**os.environ, plugin.PATIENCE: "1", "PYTHONPATH": path},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
