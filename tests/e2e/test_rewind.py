@@ -1,4 +1,4 @@
-"""Rewinding the counter job through the real command line and Spark, with every choice of state."""
+"""Rewinding the counter job through the real command line, with every choice of state; with Spark where it decides."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def rewind(job: Any, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
-def run(job: Any) -> dict[str, list[int]]:
+def run(job: Any, *, spark: bool = True) -> dict[str, list[int]]:
     """Run until drained; every count that was ever sent, by key."""
-    result = job.run()
+    result = job.run(spark=spark)
     assert result.returncode == 0, result.stderr + job.log()
     counts: dict[str, list[int]] = job.counts()
     assert len(counts) == KEYS
@@ -42,22 +42,24 @@ def test_rewound_to_its_start_a_job_counts_on_or_from_the_state_of_then_or_from_
     counter_job: Any,
 ) -> None:
     counter_job.fill(RECORDS)
-    assert all(counts == ONCE for counts in run(counter_job).values())
+    assert all(counts == ONCE for counts in run(counter_job, spark=False).values())
 
     dry = rewind(counter_job, "--to", "oldest")
     assert (dry["reprocessed"], dry["executed"]) == (RECORDS, False)
-    assert all(counts == ONCE for counts in run(counter_job).values())
+    assert all(counts == ONCE for counts in run(counter_job, spark=False).values())
 
     rewind(counter_job, "--to", "oldest", "--execute", "--reason", "count on")
     on = list(range(1, 2 * len(ONCE) + 1))
-    assert all(counts == on for counts in run(counter_job).values())
+    assert all(counts == on for counts in run(counter_job, spark=False).values())
 
     rewind(counter_job, "--to", "oldest", "--state", "restore", "--execute")
-    assert all(counts == on + ONCE for counts in run(counter_job).values())
+    assert all(counts == on + ONCE for counts in run(counter_job, spark=False).values())
 
     rewind(counter_job, "--to", "oldest", "--state", "discard", "--execute")
-    assert all(counts == on + ONCE + ONCE for counts in run(counter_job).values())
-    assert all(counts == on + ONCE + ONCE for counts in run(counter_job).values()), "applied once"
+    assert all(counts == on + ONCE + ONCE for counts in run(counter_job, spark=False).values())
+    assert all(counts == on + ONCE + ONCE for counts in run(counter_job, spark=False).values()), (
+        "applied once"
+    )
 
 
 def test_a_running_job_takes_a_rewind_up_between_two_batches_and_goes_on(counter_job: Any) -> None:
@@ -111,7 +113,7 @@ def test_offsets_that_retention_removed_stop_the_job_with_the_range_until_it_is_
     counter_job: Any,
 ) -> None:
     counter_job.fill(RECORDS)
-    run(counter_job)
+    run(counter_job, spark=False)
     counter_job.fill(RECORDS)
     with closing(LocalSystem(counter_job.home / "local", SystemClock())) as local:
         ends = {number: int(offsets.upcoming) for number, offsets in local.offsets("in").items()}
@@ -121,12 +123,12 @@ def test_offsets_that_retention_removed_stop_the_job_with_the_range_until_it_is_
                 "(SELECT id FROM streams WHERE name = 'in')",
                 (ends[0] - 1,),
             )
-    result = counter_job.run()
+    result = counter_job.run(spark=False)
     assert result.returncode == 1
     assert f"the offsets from {ends[0] // 2} to before {ends[0] - 1} are gone" in result.stderr
     assert counter_job.log().count("are gone") == 1, "trying again would change nothing"
     rewound = rewind(counter_job, "--ssp", "local.in.0", "--to", "oldest", "--execute")
     assert rewound["skipped"] == ends[0] - 1 - ends[0] // 2
-    result = counter_job.run()
+    result = counter_job.run(spark=False)
     assert result.returncode == 0, result.stderr + counter_job.log()
     assert counter_job.counted() == RECORDS + ends[1] // 2 + 1
