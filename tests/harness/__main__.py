@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -178,8 +179,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--beside", type=int, default=0)
     parser.add_argument("--times", type=int, default=1)
     options, words = parser.parse_known_args(arguments)
-    if words[:1] == ["--"]:
-        words = words[1:]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_FAILED))  # in order, as after Ctrl-C
     for number in range(options.times):
         began = time.monotonic()
         code = run_once(options, words)
