@@ -1,4 +1,4 @@
-"""Rewinding the counter job through the real command line, with every choice of state; with Spark where that counts."""
+"""Rewinding the counter job through the real command line, with every choice of state; with Spark if that counts."""
 
 from __future__ import annotations
 
