@@ -40,6 +40,7 @@ POINTS: dict[str, str] = {
     "launch.started": "a container's process runs, the launcher does not know it yet",
     "coordinator.launched": "containers were launched",
     "change.adopted": "some containers of an earlier coordinator are taken over, others not",
+    "change.fence-raised": "who gives tasks away commits nothing more, and nobody has them yet",
     "change.fenced-off": "a container's fence is raised, it is not killed",
     "change.replanned": "a changed model is remembered, no container was told anything",
     "change.granted": "a changed model is served, no container was told to run it",

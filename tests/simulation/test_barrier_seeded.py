@@ -22,6 +22,7 @@ from grete.coordinator.events import (
     Launch,
     ModelChanged,
     Pause,
+    RaiseFence,
     ReloadRequested,
     RequestStop,
     Run,
@@ -47,10 +48,14 @@ class Incarnation:
     told: list[Action] = field(default_factory=list)
     paused: int = 0
     fenced: bool = False
+    asked: int = 0
+    """The barrier for which it was asked to pause, 0 when it was told something else since."""
+    raised: bool = False
+    """Its fence is above what it was served."""
     running: bool = True
 
     def may_commit(self) -> bool:
-        return self.running and not self.fenced and not self.paused
+        return self.running and not self.fenced and not self.raised and not self.paused
 
 
 class World:
@@ -96,6 +101,9 @@ class World:
                     )
                 case FenceOff(container, _):
                     self.fence(container)
+                case RaiseFence(container, _):
+                    for one in self.incarnations:
+                        one.raised = one.raised or one.container == container
                 case Kill(container):
                     if self.chance.random() < 0.8:
                         self.end(self.alive(container), -9)
@@ -107,6 +115,7 @@ class World:
         one = self.alive(container)
         if one is not None:
             one.told = [word]
+            one.asked = word.revision if isinstance(word, Pause) else 0
 
     def end(self, one: Incarnation | None, code: int) -> None:
         if one is None:
@@ -136,7 +145,7 @@ class World:
                 )
             case Run(container):
                 spec = self.served[container]
-                one.tasks, one.query, one.paused = frozenset(spec.tasks), spec.query, 0
+                one.tasks, one.query, one.paused, one.raised = frozenset(spec.tasks), spec.query, 0, False
             case RequestStop():
                 self.end(one, 0)
 
@@ -156,6 +165,10 @@ class World:
         if choice < 0.67 and self.incarnations:
             one = self.chance.choice(self.incarnations)
             return ContainerSilent(one.container, one.launch, 10.0)
+        if choice < 0.72 and self.incarnations:
+            one = self.chance.choice(self.incarnations)
+            if one.asked:  # and somebody else says that it has
+                return ContainerPaused(one.container, one.launch, one.asked)
         return Tick()
 
     def check(self, seed: int) -> None:
@@ -187,13 +200,13 @@ def test_no_task_is_ever_in_two_containers(block: int) -> None:
 
 def _settles(world: World, state: State, now_s: float, seed: int) -> None:
     """Left alone, the job comes to run exactly the last model, whatever had happened before."""
-    for container in list(state.containers):
-        state, actions = decide(state, ContainerRequested(container, "start"), now_s)
-        world.act(actions)
     state, actions = decide(state, world.model(), now_s)
     world.act(actions)
     for _ in range(400):
         now_s += 1
+        for container in [id_ for id_, one in state.containers.items() if one.held]:
+            state, actions = decide(state, ContainerRequested(container, "start"), now_s)
+            world.act(actions)
         for one in [one for one in world.incarnations if one.running]:
             world.obey(one)
         for event in [*world.reports, Tick()]:

@@ -37,6 +37,12 @@ def test_every_promise_is_kept_in_every_seed(block: int) -> None:
     assert report.outputs > report.seeds * 10, "jobs in which nothing happens keep every promise"
 
 
+def test_no_task_has_two_writers_when_others_say_that_its_container_has_paused() -> None:
+    report = simulate_many(range(SEEDS // 10), emphasis=("forged-pause", "container-count"))
+    found = [f"seed {outcome.seed}: {outcome.violation}" for outcome in report.violations]
+    assert not found, "\n".join(found)
+
+
 @pytest.mark.parametrize("name", sorted(PLANTS))
 def test_a_planted_bug_is_found(name: str) -> None:
     plant = PLANTS[name]

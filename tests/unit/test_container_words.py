@@ -47,7 +47,7 @@ def test_a_container_knows_the_barrier_it_waits_at() -> None:
 
 def board() -> Board:
     made = Board()
-    made.place(ZERO, Seat(11, 1, Directive(Told.RUN, 3), 3, 0.0))
+    made.place(ZERO, Seat(11, 1, Directive(Told.RUN, 3), 3, 0.0, 11))
     return made
 
 

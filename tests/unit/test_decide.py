@@ -16,6 +16,7 @@ from grete.coordinator.events import (
     Kill,
     Launch,
     ModelChanged,
+    RaiseFence,
     Record,
     RequestStop,
     Run,
@@ -174,8 +175,23 @@ def test_a_container_that_broke_off_and_leaves_the_model_is_fenced_off(code: int
     asked, _ = decide(started(None, ZERO, ONE), one_less, 1)
     moved, _ = decide(asked, ContainerPaused(ZERO, 1, 2), 1)
     after, actions = exited(moved, code, container=ONE)
-    assert [action for action in actions if isinstance(action, FenceOff)] == [FenceOff(ONE, 3)] * breaks_off
-    assert (list(after.containers), after.launches) == ([ZERO], 3 if breaks_off else 2)
+    assert [action for action in actions if isinstance(action, FenceOff)] == [FenceOff(ONE, 4)] * breaks_off
+    assert (list(after.containers), after.launches) == ([ZERO], 4 if breaks_off else 3)
+
+
+def test_who_gives_tasks_away_is_fenced_before_the_others_are_served_them() -> None:
+    """What it says of itself may be forged or late: the fence, and not its word, keeps a task's second writer out."""
+    apart = {ZERO: ContainerSpec("one task", "q", "p"), ONE: ContainerSpec("the other", "q", "p")}
+    asked, _ = decide(started(None, ZERO), ModelChanged(2, apart), 1)
+    _, actions = decide(asked, ContainerPaused(ZERO, 1, 2), 1)
+    assert actions == (RaiseFence(ZERO, 2), Grant(2), Run(ZERO), Launch(ONE, 3))
+
+
+def test_a_container_that_keeps_its_tasks_keeps_its_fence() -> None:
+    specs = started().specs
+    changed = {ZERO: replace(specs[ZERO], query="another")}
+    _, actions = decide(started(), ModelChanged(2, changed), 1)
+    assert actions == (Grant(2), Run(ZERO))
 
 
 def test_a_container_that_left_the_model_and_ends_later_is_fenced_off_too() -> None:

@@ -116,6 +116,7 @@ class View:
             "job": {"name": self._job.name, "id": self._job.id},
             "container_id": container_id,
             "epoch": seat.epoch,
+            "fence_epoch": seat.fence,
             "serial": seat.serial,
             "run_id": self._run_id,
             "until_drained": self.until_drained,

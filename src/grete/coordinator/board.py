@@ -31,13 +31,17 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One incarnation's place: its epoch, what it is told, and when it was last heard of (monotonic)."""
+    """One incarnation's place: its epoch, what it is told, and when it was last heard of (monotonic).
+
+    `fence` is the epoch of its commits: its own, or a higher one since it has given tasks away.
+    """
 
     epoch: int
     launch: int
     directive: Directive
     serial: int
     heard_s: float
+    fence: int
 
 
 class Board:
@@ -67,14 +71,15 @@ class Board:
         with self._lock:
             self._seats[container] = seat
 
-    def tell(self, container: ContainerId, directive: Directive) -> None:
-        """Change what it is told. Being told to stop is final for an incarnation."""
+    def tell(self, container: ContainerId, directive: Directive, fence: int | None = None) -> None:
+        """Change what it is told, and the epoch of its commits. Being told to stop is final for an incarnation."""
         with self._lock:
             seat = self._seats.get(container)
             if seat is None or seat.directive.told is Told.STOP:
                 return
             serial = directive.number if directive.told is Told.RUN else seat.serial
-            self._seats[container] = replace(seat, directive=directive, serial=serial)
+            fence = seat.fence if fence is None else fence
+            self._seats[container] = replace(seat, directive=directive, serial=serial, fence=fence)
 
     def clear(self, container: ContainerId, launch: int) -> None:
         """No incarnation up to this launch runs any more."""

@@ -172,6 +172,17 @@ class FenceOff:
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseFence:
+    """Raise the fence of a container that goes on, so that it commits nothing more until it is told to run.
+
+    Then it has the epoch of `fence`. What it still does for tasks that it gives away is refused, whatever it said.
+    """
+
+    container: ContainerId
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
 class Kill:
     """End the container now."""
 
@@ -186,4 +197,4 @@ class Record:
     details: Mapping[str, str]
 
 
-Action = Grant | Launch | Pause | Run | RequestStop | FenceOff | Kill | Record
+Action = Grant | Launch | Pause | Run | RequestStop | FenceOff | RaiseFence | Kill | Record

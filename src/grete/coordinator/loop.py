@@ -22,6 +22,7 @@ from grete.coordinator.events import (
     Launch,
     ModelChanged,
     Pause,
+    RaiseFence,
     Record,
     RequestStop,
     Run,
@@ -154,7 +155,8 @@ class CoordinatorLoop:
         self._launches[record.epoch] = (container, number)
         self._records[container] = record
         told = Directive(Told.RUN, record.serial)
-        self.board.place(container, Seat(record.epoch, number, told, record.serial, self.clock.monotonic_s()))
+        now_s = self.clock.monotonic_s()
+        self.board.place(container, Seat(record.epoch, number, told, record.serial, now_s, record.fence))
         self._record("container-adopted", {"container": container, "epoch": str(record.epoch)})
         failpoint("change.adopted")
 
@@ -195,6 +197,9 @@ class CoordinatorLoop:
                 self._job.fence_off(container, container_epoch(self._renewal.epoch, launch))
                 self._forget(container, launch - 1)
                 failpoint("change.fenced-off")
+            case RaiseFence(container, fence):
+                self._job.fence_off(container, container_epoch(self._renewal.epoch, fence))
+                failpoint("change.fence-raised")
             case Kill(container):
                 self._launcher.kill(container)
             case Record(event, details):
@@ -205,10 +210,11 @@ class CoordinatorLoop:
         self._launches[epoch] = (container, launch)
         self._serial += 1
         spec = self.state.containers[container].spec
-        record = LaunchRecord(epoch, self._serial, "", spec.tasks, spec.query, spec.process)
+        record = LaunchRecord(epoch, self._serial, "", spec.tasks, spec.query, spec.process, epoch)
         self._write_record(container, record)
         told = Directive(Told.RUN, self._serial)
-        self.board.place(container, Seat(epoch, launch, told, self._serial, self.clock.monotonic_s()))
+        now_s = self.clock.monotonic_s()
+        self.board.place(container, Seat(epoch, launch, told, self._serial, now_s, epoch))
         _log.info("launching container %s, epoch %s", container, epoch)
         self._launcher.start(ContainerStart(container, epoch, self._job.environment(container, epoch)))
         handle = self._launcher.handle(container)
@@ -219,11 +225,16 @@ class CoordinatorLoop:
     def _tell_to_run(self, container: ContainerId) -> None:
         """Its record first: a coordinator after us must never believe that it runs less than it may run."""
         self._serial += 1
-        spec, known = self.state.containers[container].spec, self._records[container]
-        told = replace(known, serial=self._serial, tasks=spec.tasks, query=spec.query, process=spec.process)
+        one, known = self.state.containers[container], self._records[container]
+        spec, fence = one.spec, known.fence
+        if one.fence:
+            fence = container_epoch(self._renewal.epoch, one.fence)
+        told = LaunchRecord(
+            known.epoch, self._serial, known.handle, spec.tasks, spec.query, spec.process, fence
+        )
         self._write_record(container, told)
         failpoint("change.recorded")
-        self.board.tell(container, Directive(Told.RUN, self._serial))
+        self.board.tell(container, Directive(Told.RUN, self._serial), fence)
 
     def _write_record(self, container: ContainerId, record: LaunchRecord) -> None:
         write_launch(self._stream, container, record)

@@ -2,7 +2,9 @@
 
 1. Containers whose tasks differ are asked to pause: their query ends at a batch boundary, its commit being durable.
 2. Each says that it has paused, or ends; one that does neither until the deadline is fenced off and killed.
-3. When none of them holds a task any more, the new model is granted: served, and told to the containers.
+3. When none of them holds a task any more, their fences are raised, and the new model is granted: served, and told to
+   the containers. What a container has said of itself is believed of its own progress only: whoever has said that it
+   paused and did not, or had not when somebody said so for it, commits nothing for tasks that others have now.
 
 Everything else (a query that is built differently, a process that is started differently) needs no barrier, since
 no task changes hands.
@@ -23,6 +25,7 @@ from grete.coordinator.events import (
     Launch,
     ModelChanged,
     Pause,
+    RaiseFence,
     Record,
     ReloadRequested,
     RequestStop,
@@ -34,6 +37,7 @@ from grete.model.ids import ContainerId
 Decision = tuple[State, tuple[Action, ...]]
 AT_REST: dict[str, Any] = {
     "running": False,
+    "fence": 0,
     "pausing": False,
     "paused": False,
     "unsure": False,
@@ -52,7 +56,8 @@ def model_changed(state: State, event: ModelChanged, now_s: float) -> Decision:
     pending = Pending(event.revision, event.specs, now_s + event.deadline_s, event.cause)
     state = replace(state, pending=pending)
     actions: list[Action] = []
-    for id_ in _waited_for(state, pending):
+    dismissed = [id_ for id_, one in state.containers.items() if one.paused and id_ not in pending.specs]
+    for id_ in [*_waited_for(state, pending), *sorted(dismissed)]:
         state, action = _ask_to_let_go(state, id_, pending)
         actions += action
     state, more = grant_when_free(state, now_s)
@@ -123,8 +128,9 @@ def grant_when_free(state: State, now_s: float) -> Decision:
 
 
 def _grant(state: State, pending: Pending, now_s: float) -> Decision:
+    state, fences = _raise_fences(state, pending)
     state = replace(state, pending=None, specs=pending.specs, revision=pending.revision)
-    actions: list[Action] = [Grant(pending.revision)]
+    actions: list[Action] = [*fences, Grant(pending.revision)]
     for id_, container in state.containers.items():
         if id_ not in pending.specs and not container.running:
             state, more = leave(state, id_)
@@ -132,6 +138,18 @@ def _grant(state: State, pending: Pending, now_s: float) -> Decision:
     for id_ in sorted(pending.specs):
         state, more = _bring_up(state, id_, pending, now_s)
         actions += more
+    return state, tuple(actions)
+
+
+def _raise_fences(state: State, pending: Pending) -> Decision:
+    """Of the containers that run and whose tasks differ in the waiting model, before anybody is served that model."""
+    actions: list[Action] = []
+    for id_ in sorted(state.containers):
+        container = state.containers[id_]
+        if container.running and not _keeps_tasks(id_, container, pending.specs):
+            number = state.launches + 1
+            state = fields(replace(state, launches=number), id_, fence=number)
+            actions.append(RaiseFence(id_, number))
     return state, tuple(actions)
 
 

@@ -72,11 +72,13 @@ Specs = Mapping[ContainerId, ContainerSpec]
 class Container:
     """A container and its current incarnation, if it has one.
 
-    `spec` is what the incarnation runs, or was last told to run. `launch` tells incarnations apart.
+    `spec` is what the incarnation runs, or was last told to run. `launch` tells incarnations apart. `fence` is the
+    number under which it commits since it gave tasks away, 0 when that is its launch.
     """
 
     spec: ContainerSpec = ContainerSpec()
     launch: int = 0
+    fence: int = 0
     running: bool = False
     pausing: bool = False
     """Asked to pause and not told to run since."""

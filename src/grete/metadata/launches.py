@@ -19,7 +19,11 @@ _LARGEST = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """One incarnation. `serial` numbers what it was last told to run; `handle` is empty until the process exists."""
+    """One incarnation. `serial` numbers what it was last told to run; `handle` is empty until the process exists.
+
+    `fence` is the epoch of its commits: higher than its own when it has given tasks away since it started. Records of
+    earlier versions have none.
+    """
 
     epoch: int
     serial: int
@@ -27,6 +31,7 @@ class LaunchRecord:
     tasks: str
     query: str
     process: str
+    fence: int
 
 
 def write_launch(stream: CoordinatorStream, container: ContainerId, record: LaunchRecord | None) -> None:
@@ -48,10 +53,11 @@ def read_launches(stream: CoordinatorStream) -> dict[ContainerId, LaunchRecord]:
 def _record(values: Mapping[str, str]) -> LaunchRecord | None:
     try:
         epoch, serial = int(values["epoch"]), int(values["serial"])
-        if not (0 <= epoch < _LARGEST and 0 <= serial < _LARGEST):
+        fence = int(values.get("fence", epoch))
+        if not (0 <= epoch <= fence < _LARGEST and 0 <= serial < _LARGEST):
             return None
         return LaunchRecord(
-            epoch, serial, values["handle"], values["tasks"], values["query"], values["process"]
+            epoch, serial, values["handle"], values["tasks"], values["query"], values["process"], fence
         )
     except (KeyError, ValueError):
         return None

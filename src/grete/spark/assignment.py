@@ -32,7 +32,7 @@ class AssignedTask:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The container's share of the job model, with the epoch that fences its commits.
+    """The container's share of the job model, with the epoch of its incarnation and the one that fences its commits.
 
     `serial` numbers what the container was told to run; a higher one in the answer to a heartbeat means: read anew.
     `until_drained` ends the container when what is there is consumed. `input_uids` tell the inputs that the job model
@@ -47,6 +47,8 @@ class Assignment:
     serial: int = 0
     until_drained: bool = False
     input_uids: Mapping[SystemStream, str] = field(default_factory=dict)
+    fence_epoch: int | None = None
+    """Higher than `epoch` since the container has given tasks away; None is `epoch`."""
 
     @property
     def ssps(self) -> tuple[SystemStreamPartition, ...]:
@@ -61,7 +63,8 @@ class Assignment:
     @property
     def fence(self) -> Fence:
         """The fence of this container's commits."""
-        return container_fence(self.job, self.container_id, self.epoch)
+        epoch = self.epoch if self.fence_epoch is None else self.fence_epoch
+        return container_fence(self.job, self.container_id, epoch)
 
     def state_directory(self, home: Path) -> Path:
         """Where the container keeps lineages and store files."""
@@ -92,6 +95,7 @@ def parse_assignment(document: Mapping[str, Any]) -> Assignment:
             tasks=tuple(sorted(tasks, key=lambda task: task.name)),
             serial=int(document.get("serial", 0)),
             until_drained=bool(document.get("until_drained", False)),
+            fence_epoch=int(document["fence_epoch"]) if "fence_epoch" in document else None,
             input_uids={SystemStream.parse(k): str(v) for k, v in document.get("input_uids", {}).items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -21,12 +21,18 @@ from grete.testing.simulator.plants import Plant, Replaced
 
 
 def _granted_too_early(replaced: Replaced) -> None:
-    """Containers are asked to let go, and it is granted without their answer."""
+    """Containers are asked to let go, and it is granted without their answer, or a fence."""
 
     def grant(state: State, now_s: float) -> reconfigure.Decision:
         return (state, ()) if state.pending is None else reconfigure._grant(state, state.pending, now_s)
 
     replaced(reconfigure, "grant_when_free", grant)
+    _not_fenced(replaced)
+
+
+def _not_fenced(replaced: Replaced) -> None:
+    """Whoever gives tasks away is believed when it says that it has paused."""
+    replaced(reconfigure, "_raise_fences", lambda state, pending: (state, ()))
 
 
 def _never_adopted(replaced: Replaced) -> None:
@@ -127,6 +133,11 @@ def _not_told_when_adopted(replaced: Replaced) -> None:
 PLANTS = {
     "granted-before-let-go": Plant(
         "a task is given away before its container has let go of it", _granted_too_early, ("container-count",)
+    ),
+    "pause-is-believed": Plant(
+        "a container that says it has paused may still commit",
+        _not_fenced,
+        ("forged-pause", "container-count"),
     ),
     "never-adopted": Plant(
         "a new coordinator starts everything anew",

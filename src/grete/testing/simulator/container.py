@@ -40,7 +40,7 @@ class ContainerProgram:
     def __init__(self, world: World, start: ContainerStart, host: str) -> None:
         self.world = world
         self.id = start.container_id
-        self.epoch = start.epoch
+        self.epoch = self.fence_epoch = start.epoch
         self.host = host
         self.incarnation = f"container {self.id}#{self.epoch:x}"
         self.home = Path(world.directory) / host
@@ -101,6 +101,7 @@ class ContainerProgram:
         assignment = parse_assignment(orjson.loads(orjson.dumps(answer)))
         if assignment.epoch != self.epoch:
             raise Fenced(assignment.fence.scope, epoch=self.epoch, seen=assignment.epoch)
+        self.fence_epoch = assignment.fence.epoch
         self.control.running(assignment.serial)
         self._progress.update(state="running", serial=assignment.serial, paused=0)
         return assignment

@@ -128,7 +128,10 @@ class CoordinatorProgram(Server):
                 raise JobError(f"the job has no container {request['id']}")
             return answer
         body = {name: value for name, value in request.items() if name not in ("what", "id")}
-        return view.heartbeat(request["id"], body)
+        answer = view.heartbeat(request["id"], body)
+        if answer["action"] == Told.PAUSE.value and self.world.faults.strikes("forged-pause"):
+            view.heartbeat(request["id"], {**body, "paused": answer["number"]})
+        return answer
 
     # --- grete run ---
 

@@ -45,6 +45,8 @@ OPERATOR_KINDS = (
 )
 LASTING_KINDS = ("skewed-clocks", "kills-lost", "two-hosts")
 """These are there for as long as there are faults."""
+HOSTILE_KINDS = ("forged-pause",)
+"""Somebody says in a container's name what it has not done. Only in seeds that ask for it."""
 _WEIGHTS = {
     "container-count": 4.0,
     "config": 2.0,
@@ -81,6 +83,7 @@ class Faults:
                 strong = kind in emphasis
                 if chance.random() < share or strong:
                     rates[kind] = usual * (3.0 if strong else chance.choice((0.5, 1.0, 3.0)))
+        rates.update({kind: 0.5 for kind in HOSTILE_KINDS if kind in emphasis})
         return cls(chance, rates)
 
     def has(self, kind: str) -> bool:

@@ -229,7 +229,7 @@ class World:
         """Whether the stores refuse what this incarnation writes."""
         with self.system.file.reading() as connection:
             seen = seen_epoch(connection, f"container/{JOB}/{program.id}")
-        return seen is not None and seen > program.epoch
+        return seen is not None and seen > program.fence_epoch
 
     # --- time ---
 
