@@ -75,6 +75,7 @@ def _measure(tasks: int) -> dict[str, object]:
     from grete.keyed_log.memory import MemoryKeyedLog
     from grete.metadata.coordinator_stream import CoordinatorStream
     from grete.model.ids import JobId, SystemStream
+    from grete.server.guard import Tokens
     from grete.server.serve import HttpServer, bind
 
     config = {"job.name": "bench", "task.inputs": "kafka.in", "job.container.count": "10"}
@@ -83,7 +84,7 @@ def _measure(tasks: int) -> dict[str, object]:
     stream = CoordinatorStream(MemoryKeyedLog(clock), clock, source="benchmark")
     view = View(JobId("bench"), stream, MetadataMetrics(), "run", 1)
     view.serve(config, model)
-    server = HttpServer(view, bind("127.0.0.1", 0), TOKEN)
+    server = HttpServer(view, bind("127.0.0.1", 0), Tokens(TOKEN))
     server.start()
     try:
         port = server.url.rsplit(":", 1)[1]

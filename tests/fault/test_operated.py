@@ -14,12 +14,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grete.assembly import open_job
 from grete.assembly.job_handle import JobHandle
 from grete.clock import SystemClock
+from grete.errors import CoordinatorUnavailable
+from grete.http_client import JobCoordinatorClient
 from grete.metadata.launches import read_launches
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
@@ -314,6 +317,7 @@ def test_a_configuration_that_is_wrong_changes_nothing_and_is_shown(job: Job) ->
     "dies",
     [
         "change.replanned:kill",
+        "change.fence-raised:kill",
         "change.granted:kill:2",
         "change.recorded:kill",
         "launch.started:kill:2",
@@ -331,6 +335,34 @@ def test_killed_anywhere_in_a_change_the_next_coordinator_completes_it(job: Job,
     count = len(job.said())
     job.eventually(lambda: spoke_since(job, count + 4))
     assert max(turns(job)) <= 3, "each task changed hands as often as it was given away"
+
+
+def test_who_is_said_to_have_paused_and_has_not_commits_nothing_more(job: Job) -> None:
+    """Somebody speaks in its name, or late: the others are given its tasks, and its own commits are refused."""
+    job.submit(**{"test.deaf": "0"})
+    job.eventually(lambda: len(job.last()) == 4)
+    with open_job(JOB) as handle:
+        state, [launch] = handle.state(), read_launches(handle.stream).values()
+        assert state is not None
+    job.set(job__container__count="2", task__shutdown__ms="60000")
+    liar = JobCoordinatorClient(state.url, Path(state.token_file))
+    told: dict[str, Any] = {}
+
+    def is_told_to_pause() -> bool:
+        told.update(liar.heartbeat("0", {"epoch": launch.epoch}))
+        return bool(told["action"] == "pause")
+
+    job.eventually(is_told_to_pause)
+    liar.heartbeat("0", {"epoch": launch.epoch, "paused": told["number"]})
+    job.eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
+    count = len(job.said())
+    job.eventually(lambda: spoke_since(job, count + 4))
+    assert max(turns(job)) <= 2, "each task changed hands as often as it was given away"
+    reader = JobCoordinatorClient(state.url, Path(state.read_token_file))
+    with pytest.raises(CoordinatorUnavailable, match="401"):
+        reader.heartbeat("0", {"epoch": launch.epoch, "paused": 1})
+    reader.close()
+    liar.close()
 
 
 @pytest.mark.parametrize("nth", [1, 2])

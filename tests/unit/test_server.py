@@ -20,9 +20,11 @@ from grete.errors import CoordinatorUnavailable, Fenced
 from grete.http_client import Backoff, JobCoordinatorClient
 from grete.server import serve
 from grete.server.app import build_app
+from grete.server.guard import Tokens
 from grete.server.serve import HttpServer, bind, write_token
 
 TOKEN = "t0ken"  # noqa: S105 - of this test
+TOKENS = Tokens(TOKEN, container=TOKEN)
 HOST = {"host": "127.0.0.1"}
 GOOD = {**HOST, "authorization": f"Bearer {TOKEN}"}
 ROUTES = (
@@ -49,7 +51,7 @@ class View:
         return b'{"containers":{}}'
 
     def assignment(self, container_id: str) -> dict[str, Any] | None:
-        return {"epoch": 7} if container_id == "0" else None
+        return {"epoch": 7, "config": {}} if container_id == "0" else None
 
     def heartbeat(self, container_id: str, body: dict[str, Any]) -> str:
         if body["epoch"] != 7:
@@ -80,7 +82,7 @@ class View:
 
 @pytest.fixture
 def client() -> Iterator[TestClient]:
-    app = build_app(View(), token=TOKEN, hosts=frozenset({"127.0.0.1", "localhost"}))
+    app = build_app(View(), tokens=TOKENS, hosts=frozenset({"127.0.0.1", "localhost"}))
     with TestClient(app, raise_server_exceptions=False) as made:
         yield made
 
@@ -157,7 +159,7 @@ def test_a_port_in_use_or_an_open_address_is_refused_before_anything_happens() -
 
 @pytest.fixture
 def served() -> Iterator[str]:
-    server = HttpServer(View(), bind("127.0.0.1", 0), TOKEN)
+    server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
     server.start()
     yield server.url
     server.close()
@@ -175,7 +177,7 @@ def test_a_server_leaves_the_logging_of_its_process_alone() -> None:
     handler = Closes()
     logging.getLogger().addHandler(handler)
     try:
-        server = HttpServer(View(), bind("127.0.0.1", 0), TOKEN)
+        server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
         server.start()
         server.close()
         assert not handler.is_closed

@@ -19,6 +19,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from grete.errors import CoordinatorUnavailable, Fenced
 from grete.server.app import build_app
+from grete.server.guard import Tokens
 from grete.server.openapi import PATHS, SCHEMAS, document
 
 TOKEN = "t0ken"  # noqa: S105 - of this test
@@ -26,6 +27,10 @@ HOST = {"host": "127.0.0.1:8080"}
 GOOD = {**HOST, "authorization": f"Bearer {TOKEN}"}
 WRITE_TOKEN = "wr1te"  # noqa: S105 - of this test
 WRITER = {**HOST, "authorization": f"Bearer {WRITE_TOKEN}"}
+CONTAINER_TOKEN = "c0ntainer"  # noqa: S105 - of this test
+CONTAINER = {**HOST, "authorization": f"Bearer {CONTAINER_TOKEN}"}
+HEARTBEAT = "/api/v1/containers/0/heartbeat"
+SECRET = {"shop.password": "hunter2hunter2", "task.inputs": "local.in"}
 WRITES = ("/api/v1/job/stop", "/api/v1/job/drain", "/api/v1/containers/0/request")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 EPOCH = 7
@@ -38,7 +43,7 @@ class View:
         return b"{}"
 
     def assignment(self, container_id: str) -> dict[str, Any] | None:
-        return {"epoch": EPOCH} if container_id == "0" else None
+        return {"epoch": EPOCH, "config": SECRET} if container_id == "0" else None
 
     def heartbeat(self, container_id: str, body: dict[str, Any]) -> str:
         if container_id == "new":
@@ -74,7 +79,7 @@ class View:
 
 def app(token: str | None = TOKEN) -> Starlette:
     hosts = frozenset({"127.0.0.1", "localhost", "[::1]"})
-    return build_app(View(), token=token, hosts=hosts, write_token=WRITE_TOKEN)
+    return build_app(View(), tokens=Tokens(token, WRITE_TOKEN, CONTAINER_TOKEN), hosts=hosts)
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +155,7 @@ def test_a_strange_host_or_origin_gets_nothing_even_with_the_token(
 def test_with_the_token_every_route_answers_its_own_methods_and_no_other(client: TestClient) -> None:
     for path, method in CELLS:
         has_body = method in ("POST", "PUT", "PATCH")
-        headers = WRITER if path in WRITES else GOOD
+        headers = WRITER if path in WRITES else CONTAINER if path == HEARTBEAT else GOOD
         answer = client.request(method, path, headers=headers, json={"epoch": EPOCH} if has_body else None)
         expected = {True: 200, False: 405, None: 404}[allowed(path, method)]
         assert answer.status_code == expected, (path, method)
@@ -186,7 +191,7 @@ def test_websockets_are_refused(client: TestClient) -> None:
 
 @pytest.mark.parametrize("length", [None, "-1", "+5", "1e3", "0x5", "", " ", "²", "5, 5", "9" * 30])
 def test_a_length_that_is_no_number_is_refused(client: TestClient, length: str | None) -> None:
-    headers = [(name.encode(), value.encode()) for name, value in GOOD.items()]
+    headers = [(name.encode(), value.encode()) for name, value in CONTAINER.items()]
     headers.append((b"content-type", b"application/json"))
     if length is None:
         headers.append((b"transfer-encoding", b"chunked"))
@@ -202,7 +207,7 @@ def test_text_that_is_no_text_is_escaped(client: TestClient) -> None:
 
 
 def test_a_coordinator_that_cannot_say_yet_is_temporarily_unavailable(client: TestClient) -> None:
-    answer = client.post("/api/v1/containers/new/heartbeat", headers=GOOD, json={"epoch": 1})
+    answer = client.post("/api/v1/containers/new/heartbeat", headers=CONTAINER, json={"epoch": 1})
     assert (answer.status_code, answer.json()) == (503, {"message": "the coordinator has only just started"})
 
 
@@ -235,7 +240,7 @@ HEARTBEATS = st.fixed_dictionaries(
 @FUZZ
 @given(body=HEARTBEATS)
 def test_a_heartbeat_of_any_shape_is_taken_or_refused(client: TestClient, body: dict[str, Any]) -> None:
-    headers = {**GOOD, "content-type": "application/json"}
+    headers = {**CONTAINER, "content-type": "application/json"}
     answer = client.post("/api/v1/containers/0/heartbeat", content=json.dumps(body), headers=headers)
     is_right = type(body.get("epoch")) is int and body["epoch"] == EPOCH
     assert answer.status_code in ((200, 400) if is_right else (400, 409))
@@ -244,7 +249,7 @@ def test_a_heartbeat_of_any_shape_is_taken_or_refused(client: TestClient, body: 
 @FUZZ
 @given(body=st.binary(max_size=200))
 def test_bytes_that_are_no_heartbeat_are_refused(client: TestClient, body: bytes) -> None:
-    headers = {**GOOD, "content-type": "application/json"}
+    headers = {**CONTAINER, "content-type": "application/json"}
     answer = client.post("/api/v1/containers/0/heartbeat", content=body, headers=headers)
     assert answer.status_code in (400, 409)
 
@@ -299,6 +304,31 @@ def test_the_document_names_every_parameter_of_a_path() -> None:
         for operation in methods.values():
             named = [parameter["name"] for parameter in operation.get("parameters", [])]
             assert named == re.findall(r"{(\w+)}", path)
+
+
+def test_nobody_but_a_container_speaks_for_one(client: TestClient) -> None:
+    """Whoever scrapes metrics must not be able to say that a container has paused."""
+    said = {"epoch": EPOCH, "paused": 3}
+    for headers in (HOST, GOOD, WRITER):
+        assert client.post(HEARTBEAT, headers=headers, json=said).status_code == 401
+    with TestClient(app(token=None)) as readable_by_all:
+        assert readable_by_all.post(HEARTBEAT, headers=HOST, json=said).status_code == 401
+        assert readable_by_all.post(HEARTBEAT, headers=CONTAINER, json=said).status_code == 200
+    assert client.post(HEARTBEAT, headers=CONTAINER, json=said).status_code == 200
+
+
+def test_nobody_but_a_container_is_told_its_secrets(client: TestClient) -> None:
+    for headers in (GOOD, WRITER):
+        answer = client.get("/api/v1/containers/0", headers=headers)
+        assert answer.json()["config"] == {**SECRET, "shop.password": "********"}
+    with TestClient(app(token=None)) as readable_by_all:
+        assert "hunter2" not in readable_by_all.get("/api/v1/containers/0", headers=HOST).text
+    assert client.get("/api/v1/containers/0", headers=CONTAINER).json()["config"] == SECRET
+
+
+def test_a_container_changes_nothing_of_its_job(client: TestClient) -> None:
+    for path in WRITES:
+        assert client.post(path, headers=CONTAINER, json={"what": "stop"}).status_code == 401
 
 
 @pytest.mark.parametrize("path", WRITES)

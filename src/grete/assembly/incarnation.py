@@ -37,7 +37,7 @@ from grete.metadata.change_authors import changed_since_the_last_start, describe
 from grete.metadata.history import History, unchanged_attempts
 from grete.metadata.job_state import JobState, read_state, write_state
 from grete.model.ids import JobId
-from grete.server.serve import HttpServer, bind, write_token
+from grete.server.serve import HttpServer, TokenFiles, bind, write_tokens
 
 _log = logging.getLogger("grete.coordinator")
 _LOOP_PATIENCE_S = 120.0
@@ -181,21 +181,19 @@ class Incarnation:
         config = plan.config
         state_dir = state_directory(config, self.job, self._home)
         bound = bind(config.get("job.http.host", "127.0.0.1"), int(config.get("job.http.port", "0")))
-        token_file = state_dir / "http-token"
-        needs_token = value_of(config, HTTP_AUTH) == "token"
-        token = write_token(token_file)
+        files = TokenFiles.of(state_dir)
+        tokens = write_tokens(files, needs_read=value_of(config, HTTP_AUTH) == "token")
         view = View(self.job, self._stream, metadata.metrics, run_id, leadership.epoch)
         view.until_drained = self._options.until_drained
         view.checkpoint_log = planner.commit_system(config).checkpoint_log
-        server = HttpServer(
-            view, bound, token if needs_token else None, write_token(state_dir / "http-write-token")
-        )
+        server = HttpServer(view, bound, tokens)
         server.start()
         self._stack.callback(server.close)
         failpoint("coordinator.serving")
 
         def show(problem: str) -> None:
-            running = JobState("running", run_id, leadership.epoch, server.url, str(token_file), problem)
+            epoch, url = leadership.epoch, server.url
+            running = JobState("running", run_id, epoch, url, str(files.container), problem, str(files.read))
             write_state(self._stream, running)
 
         job = CoordinatedJob(
@@ -203,7 +201,7 @@ class Incarnation:
             self._stream,
             planner,
             view,
-            Surroundings(self._home, server.url, token_file),
+            Surroundings(self._home, server.url, files.container),
             leadership.epoch,
             self._clock,
             on_change=lambda changed, why: self._note_change(changed, metadata, run_id, why),

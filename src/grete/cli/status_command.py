@@ -67,7 +67,7 @@ def _row(handle: JobHandle) -> dict[str, Any]:
         "run_by": None if holder is None else str(holder) + _told(silent_s),
         "silent_s": silent_s,
         "url": state.url if state is not None and running else None,
-        "token_file": state.token_file if state is not None and running else None,
+        "token_file": (state.read_token_file or state.token_file) if state is not None and running else None,
         "run_id": None if state is None else state.run_id,
         "epoch": None if state is None else state.epoch,
         "hosts": handle.localities(),

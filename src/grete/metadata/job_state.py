@@ -13,7 +13,11 @@ REQUEST = "grete-request"
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """`state` is running, finished, stopped or failed; terminal ones are written before leadership is released."""
+    """`state` is running, finished, stopped or failed; terminal ones are written before leadership is released.
+
+    `token_file` holds the token of the job's containers, which look here for the coordinator; `read_token_file` the
+    one for whoever reads. Coordinators of earlier versions have one for both, in `token_file`.
+    """
 
     state: str
     run_id: str
@@ -21,6 +25,7 @@ class JobState:
     url: str = ""
     token_file: str = ""
     message: str = ""
+    read_token_file: str = ""
 
 
 def write_state(stream: CoordinatorStream, state: JobState) -> None:

@@ -18,9 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from grete.config.redact import redact
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError, WireError
 from grete.server import openapi
-from grete.server.guard import Guard
+from grete.server.guard import RIGHT, Guard, Right, Tokens
 from grete.server.guard import error as _error
 from grete.wire import strict_json
 from grete.wire.prometheus_text import CONTENT_TYPE
@@ -37,7 +38,7 @@ class CoordinatorView(Protocol):
         """Samza's job model JSON."""
 
     def assignment(self, container_id: str) -> dict[str, Any] | None:
-        """A container's assignment, None when there is no such container."""
+        """A container's assignment, with its secrets; None when there is no such container."""
 
     def heartbeat(self, container_id: str, body: dict[str, Any]) -> dict[str, Any]:
         """Take a heartbeat; returns what the container is told. Raises Fenced for a stale epoch."""
@@ -105,6 +106,8 @@ class _Routes:
         document = await run_in_threadpool(self._view.assignment, request.path_params["id"])
         if document is None:
             return _error(404, f"the job has no container {request.path_params['id']!r}")
+        if request.scope[RIGHT] is not Right.CONTAINER:
+            document = {**document, "config": redact(document["config"])}
         body = orjson.dumps(document)
         return _cached(request, body, _tag(body))
 
@@ -204,10 +207,8 @@ async def _on_http_error(_: Request, error: Exception) -> Response:
     return _error(error.status_code, error.detail)
 
 
-def build_app(
-    view: CoordinatorView, *, token: str | None, hosts: frozenset[str], write_token: str | None = None
-) -> Starlette:
-    """The application; `token` None lets everybody read (loopback only, by configuration)."""
+def build_app(view: CoordinatorView, *, tokens: Tokens, hosts: frozenset[str]) -> Starlette:
+    """The application."""
     routes = _Routes(view)
     app = Starlette(
         routes=[
@@ -234,5 +235,5 @@ def build_app(
             HTTPException: _on_http_error,
         },
     )
-    app.add_middleware(Guard, token=token, hosts=hosts, write_token=write_token)
+    app.add_middleware(Guard, tokens=tokens, hosts=hosts)
     return app

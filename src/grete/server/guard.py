@@ -1,10 +1,16 @@
-"""Who gets in: Host, Origin, token and size, before anything else looks at a request. Pure ASGI, deny by default."""
+"""Who gets in: Host, Origin, token and size, before anything else looks at a request. Pure ASGI, deny by default.
+
+There are three rights, and a token for each: dashboards read, operators write, containers say how they are. Whoever
+writes or is a container may read as well; nobody but a container speaks for one.
+"""
 
 from __future__ import annotations
 
 import hmac
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -12,7 +18,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 MAX_BODY = 1024 * 1024
 OPEN_PATHS = ("/healthz",)
 WRITE_PATHS = re.compile(r"/api/v1/job/(stop|drain)|/api/v1/containers/[^/]*/request")
-"""What changes the job needs a token of its own: containers and dashboards hold the other one."""
+CONTAINER_PATHS = re.compile(r"/api/v1/containers/[^/]*/heartbeat")
+RIGHT = "grete.right"
+"""Where a request's scope has the right that its token gives."""
 _HOST = re.compile(rb"(\[[0-9a-fA-F:.]+\]|[^:\[\]]*)(?::[0-9]{1,5})?")
 _ORIGIN = re.compile(rb"https?://([^/@?#]+)")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -24,21 +32,44 @@ def error(status: int, message: str) -> JSONResponse:
     return JSONResponse({"message": message.encode("utf-8", "backslashreplace").decode()}, status_code=status)
 
 
+class Right(StrEnum):
+    """What a token is for."""
+
+    READ = "read"
+    WRITE = "write"
+    CONTAINER = "container"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A token for each right. Without a `read` token everybody reads; without another nobody has its right."""
+
+    read: str | None
+    write: str | None = None
+    container: str | None = None
+
+    def right(self, given: bytes) -> Right | None:
+        """The right that a token gives; all are compared, so that the time says nothing."""
+        known = ((Right.READ, self.read), (Right.WRITE, self.write), (Right.CONTAINER, self.container))
+        rights = [right for right, token in known if token is not None and _is_same(given, token)]
+        return rights[-1] if rights else (Right.READ if self.read is None else None)
+
+
+def _is_same(given: bytes, token: str) -> bool:
+    return hmac.compare_digest(given, token.encode())
+
+
 class Guard:
     """Refuses what is not meant for us, with 400, 401, 403, 411, 413, 415 or 421.
 
     A Host that is not served (DNS rebinding) or twice there, an Origin of another site, on any method and path; no
     or a wrong bearer token on every path but `/healthz`; a body without a length, larger than 1 MiB, or not JSON.
-    WebSockets are refused altogether. `token` None lets everybody read who has the right Host and Origin; what
-    changes the job always needs `write_token`, which opens everything else as well.
+    WebSockets are refused altogether.
     """
 
-    def __init__(
-        self, app: ASGIApp, token: str | None, hosts: Iterable[str], write_token: str | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, tokens: Tokens, hosts: Iterable[str]) -> None:
         self._app = app
-        self._token = None if token is None else token.encode()
-        self._write_token = None if write_token is None else write_token.encode()
+        self._tokens = tokens
         self._hosts = frozenset(host.lower().encode() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,14 +105,17 @@ class Guard:
         given = headers.get(b"authorization", [])
         scheme, _, credentials = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
         token = credentials.strip() if scheme.lower() == b"bearer" else b""
-        may_write = self._write_token is not None and hmac.compare_digest(token, self._write_token)
+        right = scope[RIGHT] = self._tokens.right(token)
         if WRITE_PATHS.fullmatch(scope["path"]):
+            missing = "the write token is needed, in the file http-write-token"
+            return None if right is Right.WRITE else error(401, missing)
+        if CONTAINER_PATHS.fullmatch(scope["path"]):
             return (
-                None if may_write else error(401, "the write token is needed, in the file http-write-token")
+                None
+                if right is Right.CONTAINER
+                else error(401, "the token of the job's containers is needed")
             )
-        if self._token is None or scope["path"] in OPEN_PATHS or may_write:
-            return None
-        if not hmac.compare_digest(token, self._token):
+        if right is None and scope["path"] not in OPEN_PATHS:
             return error(401, "a bearer token is needed; its file is named by `grete status`")
         return None
 

@@ -148,6 +148,7 @@ def _ask(summary: str, schema: str, **more: Any) -> dict[str, Any]:
     return {
         "post": {
             "summary": summary,
+            "security": [{"write": []}],
             "requestBody": {"required": True, "content": _schema(schema)},
             "responses": {
                 "200": {"description": "it is in the coordinator stream", "content": _schema("Requested")},
@@ -179,6 +180,7 @@ PATHS: dict[str, Any] = {
     "/api/v1/containers/{id}/heartbeat": {
         "post": {
             "summary": "A container says that it lives and how far it is",
+            "security": [{"container": []}],
             "parameters": [_CONTAINER_ID],
             "requestBody": {"required": True, "content": _schema("Heartbeat")},
             "responses": {
@@ -226,7 +228,13 @@ def document() -> dict[str, Any]:
         "components": {
             "schemas": SCHEMAS,
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "the content of http-token"}
+                "token": {"type": "http", "scheme": "bearer", "description": "the content of http-token"},
+                "write": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "the content of http-write-token",
+                },
+                "container": {"type": "http", "scheme": "bearer", "description": "what containers are given"},
             },
         },
     }

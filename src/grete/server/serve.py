@@ -7,6 +7,7 @@ import secrets
 import socket
 import tempfile
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
@@ -14,6 +15,7 @@ import uvicorn
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
 from grete.server.app import CoordinatorView, build_app
+from grete.server.guard import Tokens
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _START_TIMEOUT_S = 10.0
@@ -63,16 +65,34 @@ def write_token(path: Path) -> str:
     return token
 
 
+@dataclass(frozen=True, slots=True)
+class TokenFiles:
+    """Where the token for each right is kept, in the job's folder."""
+
+    read: Path
+    write: Path
+    container: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> TokenFiles:
+        """Those of the job whose folder it is."""
+        return cls(folder / "http-token", folder / "http-write-token", folder / "http-container-token")
+
+
+def write_tokens(files: TokenFiles, *, needs_read: bool) -> Tokens:
+    """A new token for each right, in its file."""
+    read, write, container = (write_token(path) for path in (files.read, files.write, files.container))
+    return Tokens(read if needs_read else None, write, container)
+
+
 class HttpServer:
     """Serves a coordinator's view until closed."""
 
-    def __init__(
-        self, view: CoordinatorView, bound: socket.socket, token: str | None, write_token: str | None = None
-    ) -> None:
+    def __init__(self, view: CoordinatorView, bound: socket.socket, tokens: Tokens) -> None:
         host, port = bound.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         hosts = frozenset({host, "localhost", "127.0.0.1", "[::1]"})
-        app = build_app(view, token=token, hosts=hosts, write_token=write_token)
+        app = build_app(view, tokens=tokens, hosts=hosts)
         config = uvicorn.Config(
             app,
             http="h11",

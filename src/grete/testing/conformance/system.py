@@ -288,6 +288,19 @@ class TransactionalStoreConformance(SystemAdminConformance):
         new.commit(self._group(back_end, b"3", [self.fence(3)]))
         assert self._everything(back_end).count(b"3") == 5
 
+    def test_who_is_given_the_raised_fence_goes_on_under_it(self, back_end: TransactionalBackEnd) -> None:
+        """A container that gives tasks away: its coordinator raises its fence, and tells it the new epoch."""
+        coordinator, container, going_on = back_end.store(), back_end.store(), back_end.store()
+        container.raise_fence([self.fence(2)])
+        container.commit(self._group(back_end, b"1", [self.fence(2)]))
+        coordinator.raise_fence([self.fence(3)])
+        with pytest.raises(Fenced):
+            container.commit(self._group(back_end, b"2", [self.fence(2)]))
+        going_on.raise_fence([self.fence(3)])
+        going_on.commit(self._group(back_end, b"3", [self.fence(3)]))
+        everything = self._everything(back_end)
+        assert [everything.count(text) for text in (b"1", b"2", b"3")] == [5, 0, 5]
+
     def test_a_commit_under_a_higher_epoch_raises_the_fence(self, back_end: TransactionalBackEnd) -> None:
         """Nobody has to raise it first."""
         one, two = back_end.store(), back_end.store()
