@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from grete.config import aliases
 from grete.config.key import CLASS
-from grete.config.key_tables import job
+from grete.config.key_tables import job, task
 from grete.migration.note import Note, Notes, Outcome, Section
 
 METHODS: tuple[tuple[str, str], ...] = (
@@ -28,6 +28,7 @@ METHODS: tuple[tuple[str, str], ...] = (
     ('context.getTaskContext().getStore("s")', 'context.store("s")'),
     ("getTaskModel().getTaskName(), getSystemStreamPartitions()", "context.task_name, .system_stream_partitions"),
     ("context.getJobContext().getConfig()", "context.config"),
+    ("fields of the class that count between two calls", "a store: a task may go on as another instance"),
     ("KeyValueStore get, put, delete, getAll, range, all", "get, put, delete, get_all, range, all"),
     ("KeyValueStore.putAll, deleteAll, flush", "put and delete in a loop; a batch's commit is the flush"),
     ("StreamApplication.describe: map, filter, flatMap, sendTo", "StreamTask.process, or a grete.DataFramePipeline"),
@@ -43,6 +44,7 @@ def application(config: Mapping[str, str]) -> Notes:
     yield from _code(config)
     yield from _inputs(config)
     yield from _launcher(config)
+    yield from _windows(config)
     for name in ("app.name", "app.id"):
         if name in config:
             yield Note(Section.APPLICATION, name, Outcome.AS_IS, f"names the job, as job.{name[4:]} does")
@@ -76,6 +78,19 @@ def _code(config: Mapping[str, str]) -> Notes:
             Outcome.BLOCKS,
             "no application is named: app.main.class builds it in code" if "app.main.class" in config else "",
             "write the application as a grete.StreamTask and name it: task.class=module:Class",
+        )
+
+
+def _windows(config: Mapping[str, str]) -> Notes:
+    """Samza's own examples count in fields from one window to the next."""
+    key = task.WINDOW.name
+    if config.get(key, "-1").strip() not in ("", "-1"):
+        yield Note(
+            Section.APPLICATION,
+            key,
+            Outcome.AS_IS,
+            "a task may go on as another instance between two batches, and what it kept in fields is lost then",
+            "keep what window() sends or resets in a store, declared by stores.NAME.factory",
         )
 
 

@@ -45,7 +45,7 @@ from grete.spark.samza_state import committed_at_start
 from grete.spark.session import build_session
 from grete.spark.skipped import tell_skipped
 from grete.spark.spark_log import SourceOffsets, SparkProgress
-from grete.spark.stream_task_batch import BatchOutcome, CommitTarget, Reading, StreamTaskBatch
+from grete.spark.stream_task_batch import BatchOutcome, CommitTarget, Reading, StreamTaskBatch, keep_workers
 from grete.spark.task_worker import load_class
 from grete.systems.factory import open_system
 from grete.systems.outputs import check_outputs
@@ -284,4 +284,6 @@ class JobRun:
 
         query = Query(run_and_tell, settings, self._stop)
         query.on_outcome = self.on_outcome
+        if "app.class" not in self._config:
+            query.keep_workers = lambda: keep_workers(spark)
         return query.run(spark, frame)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,8 @@ class _StopRequested(Exception):
 class QuerySettings:
     """How the query runs: until what is there is consumed, or for ever with a batch every `interval_ms`.
 
-    `system` is the one that it reads from.
+    `system` is the one that it reads from. `keep_workers_every_s` is well below the minute after which Spark ends
+    Python workers that nobody uses (PythonWorkerFactory.IDLE_WORKER_TIMEOUT_NS, which no setting changes).
     """
 
     checkpoint: Path
@@ -51,6 +53,7 @@ class QuerySettings:
     until_drained: bool
     interval_ms: int
     output_mode: str = "append"
+    keep_workers_every_s: float = 20.0
 
 
 class Query:
@@ -65,7 +68,10 @@ class Query:
         self._ending = False
         self._in_batch = threading.Lock()
         self._failure: BaseException | None = None
+        self._kept_s = time.monotonic()
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
+        self.keep_workers: Callable[[], object] = lambda: None
+        """Called between batches, and never beside one, so that Spark has a use for its Python workers."""
 
     def _for_each_batch(self, batch: DataFrame, batch_id: int) -> None:
         with self._in_batch:
@@ -119,6 +125,18 @@ class Query:
             if self._shutdown or self._stop.is_set():
                 self._end(query)
                 return
+            self._keep_workers()
+
+    def _keep_workers(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._kept_s < self._settings.keep_workers_every_s:
+            return
+        self._kept_s = now_s
+        if self._in_batch.acquire(blocking=False):  # else a batch uses them
+            try:
+                self.keep_workers()
+            finally:
+                self._in_batch.release()
 
     def _end(self, query: StreamingQuery) -> None:
         """Let the batch at work end, and none begin.

@@ -7,6 +7,7 @@ Python worker beside each that works.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
@@ -24,11 +25,14 @@ from grete.model.ids import TaskName
 from grete.spark.batch_commits import BatchCommits, sort_out
 from grete.spark.batch_commits import BatchOutcome as BatchOutcome
 from grete.spark.batch_commits import CommitTarget as CommitTarget
-from grete.spark.local_plan import Offset, SourceOptions, is_tick, task_groups
+from grete.spark.local_plan import Offset, SourceOptions, TaskGroup, is_tick, task_groups
 from grete.spark.plan import BatchPlan, RunnerSpec
 from grete.spark.share_runner import ShareRunner
 from grete.spark.shares import Claims, Shares
 from grete.spark.spark_log import SourceOffsets, read_batch_end
+
+_log = logging.getLogger("grete.container")
+_TELL_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class StreamTaskBatch:
         self._spec = spec
         self._reading = reading
         self._holders: dict[int, str] = {}
+        self._told_s = float("-inf")
         self._claims = Claims(reading.checkpoint.parent / "claims")
         self._commits = BatchCommits(spec, target, lineage, commits, store_positions)
 
@@ -104,8 +109,37 @@ class StreamTaskBatch:
 
             count = len(groups)
             done = context.parallelize(range(count), count).mapPartitionsWithIndex(run_share).collect()
-        self._holders |= {slot: worker for slot, worker, _ in done}
+        self._note_holders({slot: worker for slot, worker, _ in done}, groups)
         return [row for _, _, rows in done for row in rows]
+
+    def _note_holders(self, now: Mapping[int, str], groups: Mapping[int, TaskGroup]) -> None:
+        """Remember who has which share; tell when instances were left behind that may count for `window`."""
+        moved = [slot for slot, worker in now.items() if self._holders.get(slot, worker) != worker]
+        self._holders |= now
+        has_windows = self._reading.options.tick_ms > 0
+        if moved and has_windows and time.monotonic() - self._told_s >= _TELL_EVERY_S:
+            self._told_s = time.monotonic()
+            tasks = [self._spec.tasks[index].name for slot in moved for index, _ in groups[slot]]
+            _log.warning(
+                "%d tasks (%s) go on as other instances, in another Python worker: what the class keeps in fields "
+                "is not there; what window() has to know belongs into a store",
+                *(len(tasks), ", ".join(tasks[:10])),
+            )
+
+
+def keep_workers(spark: SparkSession) -> None:
+    """Give Spark a use for its Python workers, of every executor.
+
+    It ends all of an executor's workers when none was used for a minute, and with them the instances of StreamTasks,
+    their open stores and their clients.
+    """
+    context = spark.sparkContext
+    count = 1 if local_cores(context.master) is not None else context.defaultParallelism
+    context.parallelize(range(count), count).mapPartitions(_nothing).collect()
+
+
+def _nothing(rows: Iterable[int]) -> Iterator[int]:
+    return iter(())
 
 
 RunBatch = Callable[[DataFrame, int, SourceOffsets], BatchOutcome]
