@@ -1,11 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import resource
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
 import pytest
 
+from grete.errors import LogError, LogUnreachable
 from grete.spark.store_file import StoreFile
 
 LOG: list[tuple[bytes, bytes | None]] = [
@@ -116,3 +120,91 @@ def test_damage_found_while_settling_leads_to_a_rebuild(path: Path) -> None:
     with apsw.Connection(str(path)) as other:
         other.execute("UPDATE pending SET changes = x'00'")
     assert settled(file, 6, "attempt") == COMMITTED
+
+
+def test_a_worker_that_was_replaced_while_it_waited_for_the_file_takes_nothing_back(path: Path) -> None:
+    """It has read that its own changes are to be applied; its successor settles further before it may write."""
+    successor, replaced = StoreFile(path, "log"), StoreFile(path, "log")
+    settled(replaced, 2)
+    replaced.set_pending("attempt", 4, b"2-4")
+    holder = apsw.Connection(str(path))
+    holder.execute("BEGIN IMMEDIATE")
+
+    def successor_goes_first(tries: int) -> bool:
+        if tries == 0:
+            holder.execute("COMMIT")
+            assert settled(successor, len(LOG), "attempt") == COMMITTED
+        return True
+
+    replaced._connection.set_busy_handler(successor_goes_first)
+    replaced.settle(4, "attempt", changes, unpack)
+    assert dict(successor.scan(None, None)) == COMMITTED
+    assert successor.get(b"a") == b"2"
+
+
+@pytest.fixture
+def healthy(path: Path) -> Path:
+    """A store whose changelog nobody can read any more, so that it cannot be rebuilt."""
+    file = StoreFile(path, "log")
+    settled(file, len(LOG))
+    file.close()
+    return path
+
+
+@contextmanager
+def limit(which: int, soft: int) -> Iterator[None]:
+    """A limit of this process, for a moment."""
+    before = resource.getrlimit(which)
+    resource.setrlimit(which, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(which, before)
+
+
+def kept(path: Path) -> dict[bytes, bytes]:
+    def gone(start: int, end: int) -> Iterable[tuple[bytes, bytes | None]]:
+        raise AssertionError("the store was thrown away, and is rebuilt")
+
+    file = StoreFile(path, "log")
+    file.settle(len(LOG), "", gone, unpack)
+    return dict(file.scan(None, None))
+
+
+def test_too_many_open_files_do_not_cost_a_healthy_store(healthy: Path) -> None:
+    with Path(os.devnull).open("rb") as file:
+        lowest_free = file.fileno()
+    with (
+        limit(resource.RLIMIT_NOFILE, lowest_free),
+        pytest.raises(LogError) as error,
+    ):
+        StoreFile(healthy, "log")
+    assert f"cannot open {healthy}" in str(error.value)
+    assert kept(healthy) == COMMITTED
+
+
+def test_an_io_error_does_not_cost_a_healthy_store(healthy: Path) -> None:
+    with limit(resource.RLIMIT_FSIZE, 0), pytest.raises(LogError):
+        StoreFile(healthy, "log").set_pending("attempt", len(LOG), b"0" * 100_000)
+    assert kept(healthy) == COMMITTED
+
+
+def test_a_store_that_another_process_keeps_is_an_error_to_try_again_after(healthy: Path) -> None:
+    holder = apsw.Connection(str(healthy))
+    holder.execute("PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; BEGIN IMMEDIATE").fetchall()
+    with pytest.raises(LogUnreachable) as error:
+        StoreFile(healthy, "log", busy_timeout_ms=10)
+    assert error.value.may_pass
+    holder.close(True)
+    assert kept(healthy) == COMMITTED
+
+
+def test_what_can_be_had_again_from_the_changelog_is_not_synced_to_disk_each_time(path: Path) -> None:
+    assert StoreFile(path, "log")._connection.execute("PRAGMA synchronous").get == 1
+
+
+def test_changes_that_are_too_large_for_a_file_are_said_in_words(path: Path) -> None:
+    file = StoreFile(path, "log")
+    file._connection.limit(apsw.SQLITE_LIMIT_LENGTH, 1_000)
+    with pytest.raises(LogError, match=r"larger than SQLite takes.*lower task.max.records.per.batch"):
+        file.set_pending("attempt", 1, b"0" * 2_000)

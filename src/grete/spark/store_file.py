@@ -26,8 +26,9 @@ from pathlib import Path
 import apsw
 
 from grete.clock import SystemClock
-from grete.errors import OffsetOutOfRange
+from grete.errors import GreteError, LogError, OffsetOutOfRange
 from grete.failpoints import failpoint
+from grete.sqlite_file.words import in_our_words
 
 Change = tuple[bytes, bytes | None]
 ReadChanges = Callable[[int, int], Iterable[Change]]
@@ -43,6 +44,7 @@ CREATE TABLE IF NOT EXISTS pending (
   id INTEGER PRIMARY KEY CHECK (id = 0), token TEXT NOT NULL, position INTEGER NOT NULL, crc INTEGER NOT NULL,
   changes BLOB NOT NULL);
 """
+_PRAGMAS = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16384"
 _CLOCK = SystemClock()
 _CHUNK = 4096
 _NOTE_TIME_MS = 600_000
@@ -52,12 +54,28 @@ _REBUILD_ATTEMPTS = 5
 """A changelog may be compacted while it is read; that takes a second or two, and then nothing for a while."""
 
 
+_SHORT_READ = (apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS)
+
+
 class DamagedStore(Exception):
     """The file is unusable; the caller rebuilds it. Never leaves this package."""
 
 
-_DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, apsw.ConstraintError, DamagedStore)
-"""How damage shows. SQLError too: a flipped bit in the schema becomes a column that does not exist."""
+_DAMAGE = (
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.FormatError,
+    apsw.SQLError,
+    apsw.ConstraintError,
+    DamagedStore,
+)
+"""How damage shows. SQLError too: a flipped bit in the schema becomes a column that does not exist. Nothing else is
+damage: a full disk, too many open files or a busy file would cost a healthy store."""
+
+
+def _fault(error: apsw.Error, path: Path, what: str) -> GreteError:
+    """What an error that is no damage is to whoever runs the job: the same may work later."""
+    return in_our_words(error, path, what) or LogError(f"cannot {what} {path}: {error!r}")
 
 
 def _checksum(key: bytes, value: bytes) -> int:
@@ -74,6 +92,7 @@ class StoreFile:
         *,
         refill: Callable[[], object] = lambda: None,
         now_ms: Callable[[], int] = _CLOCK.wall_ms,
+        busy_timeout_ms: int = _BUSY_TIMEOUT_MS,
     ) -> None:
         """`refill` may put a file of the same changelog in the place of one that is missing or unusable."""
         self._now_ms = now_ms
@@ -81,6 +100,7 @@ class StoreFile:
         self._path = path
         self._changelog = changelog
         self._refill = refill
+        self._busy_timeout_ms = busy_timeout_ms
         self._connection = self._open()
         self._settled: tuple[int, ReadChanges] = (0, lambda start, end: ())
 
@@ -91,17 +111,37 @@ class StoreFile:
                 self._refill()
             try:
                 connection = self._connect()
-                self._verify(connection)
+                with self._in_our_words("read"):
+                    self._verify(connection)
                 return connection
-            except (apsw.Error, DamagedStore):
+            except _DAMAGE:
                 self._discard()
         return self._connect()
 
+    @contextmanager
+    def _in_our_words(self, what: str) -> Iterator[None]:
+        """The machine's faults; damage passes as it is, for whoever can rebuild."""
+        try:
+            yield
+        except _DAMAGE:
+            raise
+        except apsw.IOError as error:
+            if error.extendedresult in _SHORT_READ:
+                raise DamagedStore(f"{self._path}: {error}") from error
+            raise _fault(error, self._path, what) from error
+        except apsw.Error as error:
+            raise _fault(error, self._path, what) from error
+
     def _connect(self) -> apsw.Connection:
+        with self._in_our_words("open"):
+            return self._connected()
+
+    def _connected(self) -> apsw.Connection:
         connection = apsw.Connection(str(self._path))
         try:
-            connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
-            connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16384")
+            connection.set_busy_timeout(self._busy_timeout_ms)
+            # a statement that gives rows stops there: those after it run only when the rows are fetched
+            connection.execute(_PRAGMAS).fetchall()
             connection.execute(_SCHEMA)
             failpoint("store.created")
             connection.execute("INSERT OR IGNORE INTO meta VALUES (0, ?, 0)", (self._changelog,))
@@ -121,9 +161,12 @@ class StoreFile:
             for key, value, checksum in connection.execute("SELECT k, v, c FROM kv"):
                 if _checksum(key, value) != checksum:
                     raise DamagedStore(f"key {key!r}")
-        except (apsw.Error, DamagedStore, TypeError, ValueError):
+        except (*_DAMAGE, TypeError, ValueError):
             connection.close(True)
             raise DamagedStore(str(self._path)) from None
+        except apsw.Error:
+            connection.close(True)
+            raise
 
     def _discard(self) -> None:
         for suffix in ("", "-wal", "-shm"):
@@ -154,20 +197,25 @@ class StoreFile:
         """Bring the base to exactly `position`, applying pending changes only if `token` proves them."""
         self._settled = (position, read_changes)
         try:
-            self._settle(position, token, read_changes, unpack)
+            with self._in_our_words("bring up to date"):
+                self._settle(position, token, read_changes, unpack)
         except (*_DAMAGE, OffsetOutOfRange):
             self.rebuild()
 
     def _settle(self, position: int, token: str, read_changes: ReadChanges, unpack: Unpack) -> None:
-        pending = self._connection.execute("SELECT token, position, crc, changes FROM pending").fetchone()
-        base = self.position
-        if pending is None and base == position:
+        known = self._connection.execute(
+            "SELECT position, (SELECT count(*) FROM pending) FROM meta"
+        ).fetchone()
+        if known == (position, 0):
             self._note_time(at_least_ms=_NOTE_TIME_MS)
             return
-        if base > position:
-            raise DamagedStore(f"at {base}, committed is {position}")
         with self._transaction():
             failpoint("store.settling")
+            # read in here: a successor may have settled the file while we waited for it, further than we know of
+            pending = self._connection.execute("SELECT token, position, crc, changes FROM pending").fetchone()
+            base = self.position
+            if base > position:
+                raise DamagedStore(f"at {base}, committed is {position}")
             if pending is not None and pending[0] == token and base < pending[1] <= position:
                 if zlib.crc32(pending[3]) != pending[2]:
                     raise DamagedStore("pending changes")
@@ -195,11 +243,15 @@ class StoreFile:
 
     def rebuild(self) -> None:
         """Throw the file away and fill it from the changelog's start, up to where it was settled last."""
-        position, read_changes = self._settled
         self._connection.close(True)
         self._discard()
         failpoint("store.rebuilding")
         self._connection = self._connect()
+        with self._in_our_words("rebuild"):
+            self._fill()
+
+    def _fill(self) -> None:
+        position, read_changes = self._settled
         for attempt in range(_REBUILD_ATTEMPTS):
             try:
                 with self._transaction():
@@ -233,7 +285,7 @@ class StoreFile:
     def set_pending(self, token: str, position: int, changes: bytes) -> None:
         """Remember the running batch's changes; `position` is where the changelog ends once they are committed."""
         failpoint("store.before-pending")
-        with self._transaction():
+        with self._in_our_words("keep the batch's changes in"), self._transaction():
             self._connection.execute(
                 "INSERT OR REPLACE INTO pending VALUES (0, ?, ?, ?, ?)",
                 (token, position, zlib.crc32(changes), changes),
@@ -248,6 +300,8 @@ class StoreFile:
         except _DAMAGE:
             self.rebuild()
             return self._get(key)
+        except apsw.Error as error:
+            raise _fault(error, self._path, "read") from error
 
     def _get(self, key: bytes) -> bytes | None:
         row = self._connection.execute("SELECT v, c FROM kv WHERE k = ?", (key,)).fetchone()
@@ -267,6 +321,8 @@ class StoreFile:
             except _DAMAGE:
                 self.rebuild()
                 rows = self._chunk(low, inclusive, last)
+            except apsw.Error as error:
+                raise _fault(error, self._path, "read") from error
             yield from rows
             if len(rows) < _CHUNK:
                 return

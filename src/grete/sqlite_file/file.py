@@ -12,14 +12,15 @@ from typing import TypeVar
 
 import apsw
 
-from grete.errors import IllegalStateError, InDoubt, LogCorrupted, LogError, LogUnreachable, StorageFull
+from grete.errors import IllegalStateError, InDoubt, LogCorrupted, LogError, StorageFull
 from grete.failpoints import failpoint
 from grete.sqlite_file import fences
 from grete.sqlite_file.connection import Connection
-from grete.sqlite_file.machine import check_file, make_directory, sync_directory, write_lock_holder
+from grete.sqlite_file.machine import check_file, make_directory, sync_directory
 from grete.sqlite_file.mark import Commit, MarkFile
 from grete.sqlite_file.reserve import Reserve
 from grete.sqlite_file.turnstile import Turnstile
+from grete.sqlite_file.words import in_our_words
 
 T = TypeVar("T")
 DEFAULT_BUSY_TIMEOUT_S = 30.0
@@ -270,23 +271,13 @@ class SqliteFile:
         """SQLite's errors in our words."""
         try:
             yield
-        except apsw.FullError as error:
-            raise StorageFull(
-                f"the disk of {self.path} is full ({what}); free space and try again"
-            ) from error
-        except (apsw.CorruptError, apsw.NotADBError, apsw.FormatError) as error:
-            raise LogCorrupted(f"{self.path} is damaged ({what}): {error}; restore it from a copy") from error
-        except apsw.IOError as error:
-            self._end(f"I/O error: {error}", keep_wal=True)
-            raise LogError(f"I/O error on {self.path} ({what}): {error}; open it again") from error
-        except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError) as error:
-            holder = write_lock_holder(self.path)
-            who = "another process" if holder is None else f"process {holder}"
-            raise LogUnreachable(
-                f"{self.path} stayed locked ({what}): {who} holds it; if that process is stopped or hangs, kill it"
-            ) from error
-        except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
-            raise LogError(f"cannot {what} {self.path}: {error}; check path and permissions") from error
+        except apsw.Error as error:
+            ours = in_our_words(error, self.path, what)
+            if ours is None:
+                raise
+            if isinstance(error, apsw.IOError):
+                self._end(f"I/O error: {error}", keep_wal=True)
+            raise ours from error
 
 
 def open_file(

@@ -1,0 +1,39 @@
+"""SQLite's errors in our words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+
+from grete.errors import LogCorrupted, LogError, LogUnreachable, StorageFull
+from grete.sqlite_file.machine import write_lock_holder
+
+
+def in_our_words(error: apsw.Error, path: Path, what: str) -> LogError | None:
+    """What an error of a file means, `what` being what was attempted; None for one that is our own mistake.
+
+    StorageFull and LogUnreachable pass when there is space, or whoever has the file is done. LogCorrupted does not.
+    """
+    match error:
+        case apsw.FullError():
+            return StorageFull(f"the disk of {path} is full ({what}); free space and try again")
+        case apsw.TooBigError():
+            return LogError(
+                f"cannot {what} {path}: a value is larger than SQLite takes, which is 1 GB; send smaller records, or "
+                f"lower task.max.records.per.batch"
+            )
+        case apsw.CorruptError() | apsw.NotADBError() | apsw.FormatError():
+            return LogCorrupted(f"{path} is damaged ({what}): {error}; restore it from a copy")
+        case apsw.IOError():
+            return LogError(f"I/O error on {path} ({what}): {error}; open it again")
+        case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
+            holder = write_lock_holder(path)
+            who = "another process" if holder is None else f"process {holder}"
+            return LogUnreachable(
+                f"{path} stayed locked ({what}): {who} holds it; if that process is stopped or hangs, kill it"
+            )
+        case apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.PermissionsError():
+            return LogError(f"cannot {what} {path}: {error}; check path and permissions")
+        case _:
+            return None
