@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from grete.errors import StreamUnreachable
+from grete.model.ids import SystemStreamPartition
 from grete.spark.local_plan import LocalPlan, SourceOptions
-from grete.systems.base import PartitionOffsets
+from grete.systems.base import PartitionOffsets, Range
 from grete.testing.clock import ManualClock
 
 OPTIONS = SourceOptions(
@@ -37,6 +38,12 @@ class Ends:
     def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
         held = PartitionOffsets("0", "9", "10")
         return {number: None if (stream, number) in self.away else held for number in range(2)}
+
+    def sizes(self, ranges: Mapping[SystemStreamPartition, Range]) -> Mapping[SystemStreamPartition, int]:
+        return {ssp: 100 * (end - start) for ssp, (start, end) in ranges.items()}
+
+    def end_within(self, ssp: SystemStreamPartition, offsets: Range, size: int) -> int:
+        return max(offsets[0] + 1, offsets[0] + size // 100)
 
 
 def read(plan: LocalPlan) -> dict[str, int]:
@@ -72,3 +79,13 @@ def test_a_partition_that_was_added_waits_for_those_its_keys_were_in() -> None:
     options = replace(OPTIONS, later={"s.in.1": ["s.in.0"]})
     with pytest.raises(StreamUnreachable):
         read(LocalPlan(options, Ends(("in", 0)), ManualClock()))
+
+
+def test_a_batch_is_bounded_by_bytes_and_every_partition_gets_on() -> None:
+    options = replace(OPTIONS, max_bytes=1_500)
+    plan = LocalPlan(options, Ends(), ManualClock())
+    first = plan.next(plan.initial(), rows=100)
+    assert first["offsets"] == {"s.in.0": 5, "s.in.1": 5, "s.first.0": 5}
+    tiny = LocalPlan(replace(OPTIONS, max_bytes=1), Ends(), ManualClock())
+    assert read(tiny) == {"s.in.0": 1, "s.in.1": 1, "s.first.0": 1}
+    assert read(LocalPlan(replace(OPTIONS, max_bytes=10_000), Ends(), ManualClock()))["s.in.0"] == 10

@@ -240,3 +240,22 @@ def test_two_processes_see_each_others_appends(tmp_path: Path, system: LocalSyst
     system.append("s", [Message(None, b"v", 1)])
     assert values(other, "s") == [b"v"]
     other.close()
+
+
+def test_sizes_of_ranges_are_known_without_reading_and_a_range_can_be_cut_to_one(tmp_path: Path) -> None:
+    system = LocalSystem(tmp_path / "sized", SystemClock())
+    system.create_stream(StreamSpec("in", 1))
+    ssp = SystemStreamPartition("local", "in", 0)
+    for size in (100, 10_000, 100):
+        system.append("in", [Message(b"k", b"x" * size, 1) for _ in range(10)])
+    size = system.sizes({ssp: (0, 30)})[ssp]
+    assert 102_000 < size < 110_000
+    assert system.sizes({ssp: (10, 20)})[ssp] < size
+    assert sum(system.sizes({ssp: part})[ssp] for part in ((0, 5), (5, 15), (15, 30))) == pytest.approx(
+        size, rel=0.01
+    )
+    assert system.end_within(ssp, (0, 30), 2 * size) == 30
+    assert 14 <= system.end_within(ssp, (0, 30), size // 2) <= 16
+    assert system.end_within(ssp, (12, 30), 1) == 13
+    assert system.sizes({ssp: (30, 30)})[ssp] == 0
+    system.close()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from grete.spark.local_plan import Range, SourceOptions, task_groups
-from grete.spark.shares import Claims, Shares
+from grete.spark.shares import Places, Shares
 
 
 def shares(count: int, holders: dict[int, str], directory: str | None) -> Shares:
@@ -17,13 +17,13 @@ def shares(count: int, holders: dict[int, str], directory: str | None) -> Shares
 
 
 def test_a_worker_takes_what_it_had_then_what_nobody_had_then_the_last_of_the_others(tmp_path: Path) -> None:
-    with Claims(tmp_path).of_a_batch() as directory:
+    with Places(tmp_path).of_a_batch() as directory:
         batch = shares(5, {0: "a", 1: "b", 2: "a", 3: "b"}, directory)
         assert [batch.take("a", number) for number in range(5)] == [0, 2, 4, 3, 1]
 
 
 def test_two_workers_who_share_evenly_never_take_from_each_other(tmp_path: Path) -> None:
-    with Claims(tmp_path).of_a_batch() as directory:
+    with Places(tmp_path).of_a_batch() as directory:
         batch = shares(4, {0: "a", 1: "b", 2: "a", 3: "b"}, directory)
         taken = [(worker, batch.take(worker, number)) for number, worker in enumerate("baba")]
         assert {slot: worker for worker, slot in taken} == batch.holders
@@ -31,14 +31,14 @@ def test_two_workers_who_share_evenly_never_take_from_each_other(tmp_path: Path)
 
 @pytest.mark.parametrize("order", [range(3), reversed(range(3))])
 def test_a_task_that_spark_repeats_gets_its_share_again(tmp_path: Path, order: Any) -> None:
-    with Claims(tmp_path).of_a_batch() as directory:
+    with Places(tmp_path).of_a_batch() as directory:
         batch = shares(3, {}, directory)
         first = {number: batch.take("a", number) for number in range(3)}
         assert {number: batch.take("another", number) for number in order} == first
 
 
 def test_every_share_is_taken_once_however_many_try_at_once(tmp_path: Path) -> None:
-    with Claims(tmp_path).of_a_batch() as directory, ThreadPoolExecutor(16) as pool:
+    with Places(tmp_path).of_a_batch() as directory, ThreadPoolExecutor(16) as pool:
         batch = shares(200, {slot: str(slot % 3) for slot in range(150)}, directory)
         taken = list(pool.map(lambda number: batch.take(str(number % 5), number), range(200)))
     assert sorted(taken) == list(range(200))
@@ -50,9 +50,9 @@ def test_without_a_common_file_system_the_number_says_it() -> None:
 
 
 def test_a_worker_of_a_run_that_was_given_up_takes_nothing(tmp_path: Path) -> None:
-    with Claims(tmp_path).of_a_batch() as place:
+    with Places(tmp_path).of_a_batch() as place:
         late = shares(2, {}, place)
-        with Claims(tmp_path).of_a_batch() as again:
+        with Places(tmp_path).of_a_batch() as again:
             with pytest.raises(FileNotFoundError):
                 late.take("a", 0)
             assert shares(2, {}, again).take("a", 1) == 0

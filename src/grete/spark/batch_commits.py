@@ -20,8 +20,9 @@ from grete.failpoints import failpoint
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.model.ids import TaskName
+from grete.spark.hand_over import IN_FILE, stored
 from grete.spark.plan import BatchPlan, RunnerSpec, TaskProgress, TaskReport
-from grete.systems.base import CommitGroup, SegmentWrite, TransactionalStore
+from grete.systems.base import CommitGroup, Segment, SegmentWrite, TransactionalStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class CommitTarget:
 
     def commit(
         self,
-        segments: Sequence[SegmentWrite],
+        segments: Sequence[Segment],
         commits: Mapping[TaskName, TaskCommit],
         *,
         also: Sequence[Entry] = (),
@@ -71,7 +72,7 @@ class CommitTarget:
 
 @dataclass(slots=True)
 class BatchOutcome:
-    """What a batch did, for progress and shutdown. `commit_s` is how long its transaction took."""
+    """What a batch did, for progress and shutdown. `commit_s` is how long its transactions took, where they were."""
 
     records: int = 0
     commit_s: float = 0.0
@@ -145,7 +146,7 @@ class BatchCommits:
             and self._commits[task.name].batch_id >= batch_id
         }
 
-    def commit(self, reports: list[TaskReport], segments: list[SegmentWrite], batch_id: int) -> BatchOutcome:
+    def commit(self, reports: list[TaskReport], segments: Sequence[Segment], batch_id: int) -> BatchOutcome:
         """Commit what the tasks of the batch handed back, in one transaction; or take in what executors committed.
 
         Raises:
@@ -166,6 +167,7 @@ class BatchCommits:
         else:
             self._target.copy(commits)
             self._remember(reports)
+            outcome.commit_s = commit_seconds(reports)
         self._progress.update(progress)
         self._commits.update(commits)
         for report in reports:
@@ -222,14 +224,25 @@ class BatchCommits:
                     )
 
 
-def sort_out(result: Iterable[Mapping[str, Any]]) -> tuple[list[TaskReport], list[SegmentWrite]]:
+def commit_seconds(reports: Iterable[TaskReport]) -> float:
+    """How long executors took to commit a batch: a worker's commits follow each other, several workers' do not."""
+    of_slots = {(report.worker, report.slot): report.commit_s for report in reports}
+    by_worker: dict[str, float] = {}
+    for (worker, _), commit_s in of_slots.items():
+        by_worker[worker] = by_worker.get(worker, 0.0) + commit_s
+    return max(by_worker.values(), default=0.0)
+
+
+def sort_out(result: Iterable[dict[str, Any]]) -> tuple[list[TaskReport], list[Segment]]:
     """Reports and segments out of the rows the tasks handed back, in task order."""
     reports: list[TaskReport] = []
-    segments: list[SegmentWrite] = []
+    segments: list[Segment] = []
     rows = sorted(result, key=lambda row: row["task"])
     for row in rows:
         if row["kind"] == "r":
             reports.append(_report(row["data"]))
+        elif row["kind"] == IN_FILE:
+            segments.append(stored(row))
         else:
             segments.append(SegmentWrite(row["stream"], row["partition"], row["count"], row["data"]))
     return reports, segments

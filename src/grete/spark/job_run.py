@@ -33,9 +33,10 @@ from grete.spark.lineage import (
     LineageInfo,
     decide_lineage,
     refuse_to_lose_state,
+    too_large,
 )
 from grete.spark.lineage_files import LineageDirectory
-from grete.spark.local_plan import LocalPlan, SourceOptions
+from grete.spark.local_plan import LocalPlan, SourceOptions, batch_sizes
 from grete.spark.local_source import read_stream
 from grete.spark.pipeline_batch import PipelineBatch, PipelineOutput
 from grete.spark.pipeline_plan import check_build, check_containers
@@ -234,8 +235,14 @@ class JobRun:
         else:
             progress = None if current is None else self._lineages.progress(current)
         moved = stateful and any(not commit.lineage for commit in commits.values())
-        plan = f"{plan}, {self._task_fingerprint()}"
-        return decide_lineage(current, progress, next_offsets(starting), plan, moved=moved)
+        plan, wanted = f"{plan}, {self._task_fingerprint()}", next_offsets(starting)
+        large = (
+            "" if stateful else too_large(progress, wanted, self._size_of, setup.batch_limits(self._config))
+        )
+        return decide_lineage(current, progress, wanted, plan, moved=moved, too_large=large)
+
+    def _size_of(self, start: Mapping[str, int], end: Mapping[str, int]) -> int:
+        return sum(batch_sizes(self._system, start, end).values())
 
     def _lineage_of(self, decision: LineageDecision) -> LineageInfo:
         """The lineage to run: the current one, or a new one, which is durable on return."""

@@ -22,6 +22,7 @@ from grete.clock import Clock
 from grete.model.ids import SystemStreamPartition
 from grete.spark.task_rows import TICK, constant, offsets_of
 from grete.systems.base import PartitionOffsets, System
+from grete.systems.base import Range as Span
 
 RECORD_LAYOUT = "stream string, partition int, offset long, key binary, value binary, timestamp timestamp"
 """For DataFrame pipelines."""
@@ -39,6 +40,7 @@ class SourceOptions:
 
     `tasks` lists, per task index, indexes into `ssps`; None plans one partition an SSP.
 
+    A batch is `max_records` at most, and about `max_bytes` where the system can tell; 0 is no limit.
     `partitions_at_most`: with more tasks than this, several whole tasks share a slot one after another. A task's slot
     is the same in every batch.
     `bootstrap` streams are read to the end they had at the start before any other stream moves. `later` names, for an
@@ -54,6 +56,7 @@ class SourceOptions:
     starting_offsets: Mapping[str, int]
     tasks: tuple[tuple[int, ...], ...] | None
     max_records: int
+    max_bytes: int = 0
     tick_ms: int = 0
     partitions_at_most: int = 64
     bootstrap: tuple[str, ...] = ()
@@ -96,6 +99,12 @@ class StreamEnds(Protocol):
     def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
         """See SystemAdmin."""
 
+    def sizes(self, ranges: Mapping[SystemStreamPartition, Span]) -> Mapping[SystemStreamPartition, int]:
+        """See SystemAdmin."""
+
+    def end_within(self, ssp: SystemStreamPartition, offsets: Span, size: int) -> int:
+        """See SystemAdmin."""
+
 
 class LocalPlan:
     """Decides, batch by batch, up to where to read, and reads it.
@@ -133,7 +142,7 @@ class LocalPlan:
         self._target = {"offsets": self._all_ends(), "tick": self._tick()}
 
     def next(self, start: Offset, *, rows: int | None) -> Offset:
-        """Up to where the next batch reads: at most `rows` records, None for all there are.
+        """Up to where the next batch reads: at most `rows` records, None for all there are, and about `max_bytes`.
 
         Raises:
             StreamUnreachable: nobody answers, or not for a partition that others have to wait for.
@@ -145,10 +154,25 @@ class LocalPlan:
         available = self._bootstrap_first(start["offsets"], available)
         available = self._origins_first(start["offsets"], available)
         taken = share_out(available, sum(available.values()) if rows is None else rows)
+        ends = {ssp: start["offsets"][ssp] + taken[ssp] for ssp in self._spec.ssps}
         return {
-            "offsets": {ssp: start["offsets"][ssp] + taken[ssp] for ssp in self._spec.ssps},
+            "offsets": self._within_bytes(start["offsets"], ends),
             "tick": max(start.get("tick", 0), target["tick"]),
         }
+
+    def _within_bytes(self, start: Mapping[str, int], ends: dict[str, int]) -> dict[str, int]:
+        """Nearer ends, where the records up to these ones are too large together: every SSP gets an equal share."""
+        if self._spec.max_bytes <= 0:
+            return ends
+        sizes = batch_sizes(self._system, start, ends)
+        if sum(sizes.values()) <= self._spec.max_bytes:
+            return ends
+        budgets = share_out(sizes, self._spec.max_bytes)
+        nearer = {
+            ssp: self._system.end_within(SystemStreamPartition.parse(ssp), (start[ssp], ends[ssp]), budget)
+            for ssp, budget in budgets.items()
+        }
+        return ends | nearer
 
     def _tick(self) -> int:
         return self._clock.wall_ms() // self._spec.tick_ms if self._spec.tick_ms > 0 else 0
@@ -222,6 +246,23 @@ class LocalPlan:
                 ends = _ends(held)
                 found[text] = [(lower, ends[lower]) for lower in self._spec.later.get(text, ())]
         return found
+
+
+class Sizes(Protocol):
+    """What can tell how large records are."""
+
+    def sizes(self, ranges: Mapping[SystemStreamPartition, Span]) -> Mapping[SystemStreamPartition, int]:
+        """See SystemAdmin."""
+
+
+def batch_sizes(system: Sizes, start: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
+    """About how many bytes each SSP has between next offsets; without those that have no records there."""
+    ranges = {
+        SystemStreamPartition.parse(ssp): (start.get(ssp, 0), end)
+        for ssp, end in ends.items()
+        if start.get(ssp, 0) < end
+    }
+    return {str(ssp): size for ssp, size in system.sizes(ranges).items()}
 
 
 def _ends(held: Mapping[str, PartitionOffsets | None]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from grete.spark.pipeline_rows import key_and_value
 from grete.spark.spark_log import SourceOffsets
 from grete.spark.stream_task_batch import BatchOutcome, CommitTarget
 from grete.systems.base import SegmentWrite
-from grete.systems.local_segments import SCHEMA, write
+from grete.systems.local_segments import SCHEMA, pieces, write
 from grete.systems.partitioner import partition_of
 
 
@@ -91,8 +91,9 @@ class PipelineBatch:
         stream, now_ms = self._output.stream.stream, pa.scalar(self._target.now_ms(), pa.int64())
         keys, values = (column.combine_chunks() for column in rows.select(["key", "value"]).columns)
         return [
-            SegmentWrite(stream, partition, len(k), write(_records(k, v, now_ms)))
+            SegmentWrite(stream, partition, piece.num_rows, write(piece))
             for partition, k, v in by_partition(keys, values, self._output.partitions)
+            for piece in pieces(_records(k, v, now_ms))
         ]
 
 

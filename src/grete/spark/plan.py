@@ -106,7 +106,8 @@ class TaskReport:
     """What one attempt at a task's share of a batch did. `changes` counts changelog records by store.
 
     Where executors commit it says, too, where the changelogs end now, up to which offset of the checkpoint log the
-    commit reaches, and who committed through which slot. One that is made of a commit that was found has no counts.
+    commit reaches, who committed through which slot, and how many seconds that took. One that is made of a commit
+    that was found has no counts.
     """
 
     task: int
@@ -121,3 +122,4 @@ class TaskReport:
     committed_at: int = -1
     slot: int = -1
     worker: str = ""
+    commit_s: float = 0.0

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
+import subprocess
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -27,6 +29,7 @@ from grete.errors import (
     StreamUnreachable,
 )
 from grete.spark.control import Ended, Interruption
+from grete.spark.session import EXIT_OUT_OF_MEMORY
 from grete.spark.spark_log import SourceOffsets, read_batch_end
 from grete.spark.stream_task_batch import BatchOutcome
 
@@ -111,7 +114,7 @@ class Query:
         except StreamingQueryException as error:
             self._explain(error)
         except (Py4JError, OSError) as error:
-            raise JobError(f"Spark did not do what it was asked to, or its JVM is gone: {error!r}") from error
+            raise _jvm_failed(spark, error) from error
         if self._shutdown:
             return Ended.SHUTDOWN
         return Ended.INTERRUPTED if self._interrupted else Ended.DRAINED
@@ -121,7 +124,7 @@ class Query:
         process = getattr(spark.sparkContext._gateway, "proc", None)
         while not query.awaitTermination(_WATCH_INTERVAL_S):
             if process is not None and process.poll() is not None:
-                raise JobError(f"Spark's JVM ended with code {process.returncode}")
+                raise _jvm_ended(process.returncode)
             if self._shutdown or self._stop.is_set():
                 self._end(query)
                 return
@@ -157,9 +160,34 @@ class Query:
             raise failure
         text = str(error) if failure is None else str(failure)
         reason = executor_error(text)
-        raise (
-            reason if reason is not None else JobError(f"the streaming query failed: {text[:4000]}")
-        ) from error
+        if reason is None:
+            way_out = f"{_TOO_LARGE}: " if any(words in text for words in _NO_ROOM) else ""
+            reason = JobError(f"{way_out}the streaming query failed: {text[:4000]}")
+        raise reason from error
+
+
+_NO_ROOM = ("OutOfMemoryError", "spark.driver.maxResultSize")
+_TOO_LARGE = (
+    "a batch was too large for Spark's driver (OutOfMemoryError, or spark.driver.maxResultSize). Lower "
+    "task.max.records.per.batch or task.max.bytes.per.batch, which a DataFrame pipeline follows from the batch after "
+    "the planned one on, or raise spark.driver.memory"
+)
+_JVM_END_S = 10.0
+
+
+def _jvm_failed(spark: SparkSession, error: Exception) -> JobError:
+    """What it means that Spark did not answer: mostly that its JVM is ending."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    if process is not None and not isinstance(error, Py4JJavaError):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return _jvm_ended(process.wait(_JVM_END_S))
+    return JobError(f"Spark did not do what it was asked to, or its JVM is gone: {error!r}")
+
+
+def _jvm_ended(code: int) -> JobError:
+    if code == EXIT_OUT_OF_MEMORY:
+        return JobError(f"{_TOO_LARGE}: Spark's JVM ended with code {code}")
+    return JobError(f"Spark's JVM ended with code {code}")
 
 
 _MARKER = "grete.errors."

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from grete.spark.kafka_connector import connector_settings, could_not_start
 from grete.spark.kafka_options import REDACTED_OPTIONS
 
+EXIT_OUT_OF_MEMORY = 3
+"""How a JVM ends that has no memory left; one that went on without could do anything."""
 _DEFAULTS = {
     "spark.master": "local[*]",
     "spark.driver.memory": "1g",
@@ -53,6 +55,12 @@ def build_session(
         settings |= connector_settings(
             {**config, **settings}, kafka_system, spark_version=pyspark.__version__, spark_jars=_spark_jars()
         )
+    if "spark.driver.memory" not in config:
+        settings.setdefault(
+            "spark.driver.maxResultSize", "512m"
+        )  # Spark says what was too large, a full heap does not
+    java = settings.get("spark.driver.extraJavaOptions", "")
+    settings["spark.driver.extraJavaOptions"] = f"{java} -XX:+ExitOnOutOfMemoryError".strip()
     builder = SparkSession.builder.appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -25,6 +25,7 @@ from grete.grouping import ssp as grouping
 from grete.model.ids import SystemStream, TaskName
 from grete.spark.assignment import Assignment
 from grete.spark.batch_commits import CommitTarget
+from grete.spark.lineage import BatchLimits
 from grete.spark.local_plan import SourceOptions
 from grete.spark.plan import CommitSpec, RunnerSpec, StoreSpec, TaskSpec
 from grete.systems.base import System
@@ -253,6 +254,7 @@ def source_options(
         tasks=tasks if by_task else None,
         partitions_at_most=commit_groups(config) if by_task and commits_there else _PARTITIONS_AT_MOST,
         max_records=max_records(config),
+        max_bytes=max_bytes(config),
         tick_ms=max(0, window_ms) if by_task else 0,
         bootstrap=tuple(
             sorted({str(s.system_stream) for s in ssps if StreamConfig(config, s.system_stream).is_bootstrap})
@@ -283,3 +285,13 @@ def _later(assignment: Assignment) -> dict[str, list[str]]:
 def max_records(config: Mapping[str, str]) -> int:
     """Most input records of a batch."""
     return int(config.get("task.max.records.per.batch", "200000"))
+
+
+def max_bytes(config: Mapping[str, str]) -> int:
+    """About how many bytes of input a batch has; 0 for no limit."""
+    return int(config.get("task.max.bytes.per.batch", "268435456"))
+
+
+def batch_limits(config: Mapping[str, str]) -> BatchLimits:
+    """What a batch may have of input."""
+    return BatchLimits(max_records(config), max_bytes(config))

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from grete.failpoints import failpoint
+from grete.spark.hand_over import HandOver
 from grete.spark.local_plan import range_rows
 from grete.spark.plan import BatchPlan, RunnerSpec, TaskProgress
 from grete.spark.shares import Shares
@@ -59,6 +60,8 @@ class ShareRunner:
     spec: RunnerSpec
     plan: BatchPlan
     shares: Shares
+    results: str
+    """Where what is too much for an answer is left for the driver."""
 
     def __call__(self, number: int, *, is_repeated: bool) -> tuple[int, str, list[dict[str, Any]]]:
         """Process a share; returns its slot, who did it, and rows with the names of `ResultRow`'s fields."""
@@ -67,7 +70,9 @@ class ShareRunner:
             slot = self.shares.take(workers.id, number)
             ranges = range_rows(self.shares.groups[slot], tick=self.shares.tick)
             if spec.commit is None:
-                rows = run_tasks(workers, plan, rows_of(workers.access, spec.ssps, [ranges], plan.skip))
+                read = rows_of(workers.access, spec.ssps, [ranges], plan.skip)
+                with HandOver(self.results, len(self.shares.groups)) as out:
+                    rows = run_tasks(workers, plan, read, out.placed)
             else:
                 rows = run_share(workers, plan, Share(slot, is_repeated), [ranges])
                 failpoint("executor.reported")

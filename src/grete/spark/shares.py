@@ -54,8 +54,15 @@ class Shares:
         return [*own, *free, *others]
 
 
-class Claims:
-    """Where the claims of a container's batches are made, below a directory that it has for itself."""
+def claims_in(place: str | os.PathLike[str]) -> str:
+    """A folder for claims in the place of a batch."""
+    claims = Path(place) / "claims"
+    claims.mkdir()
+    return str(claims)
+
+
+class Places:
+    """Where batches have their claims, and what workers leave for the driver, below a directory of their own."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

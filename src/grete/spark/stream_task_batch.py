@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from grete.spark.batch_commits import CommitTarget as CommitTarget
 from grete.spark.local_plan import Offset, SourceOptions, TaskGroup, is_tick, task_groups
 from grete.spark.plan import BatchPlan, RunnerSpec
 from grete.spark.share_runner import ShareRunner
-from grete.spark.shares import Claims, Shares
+from grete.spark.shares import Places, Shares, claims_in
 from grete.spark.spark_log import SourceOffsets, read_batch_end
 
 _log = logging.getLogger("grete.container")
@@ -74,23 +73,26 @@ class StreamTaskBatch:
         self._reading = reading
         self._holders: dict[int, str] = {}
         self._told_s = float("-inf")
-        self._claims = Claims(reading.checkpoint.parent / "claims")
+        self._places = Places(reading.checkpoint.parent / "claims")
         self._commits = BatchCommits(spec, target, lineage, commits, store_positions)
 
     def run(self, batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
         """Run the batch and commit it."""
         plan = self._commits.plan(batch_id)
         failpoint("batch.before-run")
-        rows = self._run_tasks(batch.sparkSession, plan, end)
-        failpoint("batch.after-run")
-        reports, segments = sort_out(rows)
-        started_s = time.monotonic()
-        outcome = self._commits.commit(reports, segments, batch_id)
-        outcome.commit_s = time.monotonic() - started_s
+        with self._places.of_a_batch() as place:
+            rows = self._run_tasks(batch.sparkSession, plan, end, Path(place))
+            failpoint("batch.after-run")
+            reports, segments = sort_out(rows)
+            started_s = time.monotonic()
+            outcome = self._commits.commit(reports, segments, batch_id)
+            outcome.commit_s += time.monotonic() - started_s
         failpoint("batch.after-commit")
         return outcome
 
-    def _run_tasks(self, spark: SparkSession, plan: BatchPlan, end: SourceOffsets) -> list[dict[str, Any]]:
+    def _run_tasks(
+        self, spark: SparkSession, plan: BatchPlan, end: SourceOffsets, place: Path
+    ) -> list[dict[str, Any]]:
         """A Spark task for each share; what the StreamTasks hand back."""
         context = spark.sparkContext
         start, until = self._reading.before(plan.batch_id), _offset(end)
@@ -98,17 +100,17 @@ class StreamTaskBatch:
         if not groups:
             return []
         is_local = local_cores(context.master) is not None
-        with self._claims.of_a_batch() if is_local else nullcontext() as place:
-            shares = Shares(groups, is_tick(start, until), dict(self._holders), place)
-            run = ShareRunner(self._spec, plan, shares)
+        claims = claims_in(place) if is_local else None
+        shares = Shares(groups, is_tick(start, until), dict(self._holders), claims)
+        run = ShareRunner(self._spec, plan, shares, str(place / "results"))
+        count = len(groups)
 
-            def run_share(number: int, _: Iterable[int]) -> Iterator[Any]:
-                context = TaskContext.get()
-                assert context is not None, "Spark runs this on an executor"
-                yield run(number, is_repeated=context.attemptNumber() > 0)
+        def run_share(number: int, _: Iterable[int]) -> Iterator[Any]:
+            context = TaskContext.get()
+            assert context is not None, "Spark runs this on an executor"
+            yield run(number, is_repeated=context.attemptNumber() > 0)
 
-            count = len(groups)
-            done = context.parallelize(range(count), count).mapPartitionsWithIndex(run_share).collect()
+        done = context.parallelize(range(count), count).mapPartitionsWithIndex(run_share).collect()
         self._note_holders({slot: worker for slot, worker, _ in done}, groups)
         return [row for _, _, rows in done for row in rows]
 

@@ -30,7 +30,7 @@ from grete.spark.plan import BatchPlan, RunnerSpec, TaskProgress, TaskReport
 from grete.spark.task_result import Output, TaskResult
 from grete.spark.task_rows import TICK
 from grete.spark.task_worker import TaskWorker, TaskWorkers
-from grete.systems.local_segments import records
+from grete.systems.local_segments import pieces, records
 
 _RESULT_ARROW = pa.schema(
     [
@@ -43,11 +43,19 @@ _RESULT_ARROW = pa.schema(
     ]
 )
 ResultRow = tuple[str, int, str, int, int, bytes]
-"""What goes back to the driver: kind `o` output, `c` changelog, `r` report (JSON of TaskReport)."""
+"""What goes back to the driver: kind `o` output, `c` changelog, `f` one of these in a file, `r` a TaskReport."""
 
 
-def run_tasks(workers: TaskWorkers, plan: BatchPlan, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """Process rows of `task_rows.ROW_SCHEMA`, grouped by task; for the driver to commit."""
+def run_tasks(
+    workers: TaskWorkers,
+    plan: BatchPlan,
+    batches: Iterable[pa.RecordBatch],
+    placed: Callable[[ResultRow], ResultRow] = lambda row: row,
+) -> pa.RecordBatch:
+    """Process rows of `task_rows.ROW_SCHEMA`, grouped by task; for the driver to commit.
+
+    `placed` says how a row is handed over (`grete.spark.hand_over`).
+    """
     spec = workers.spec
     rows: list[ResultRow] = []
     for index, slices in _by_task(batches):
@@ -57,7 +65,7 @@ def run_tasks(workers: TaskWorkers, plan: BatchPlan, batches: Iterable[pa.Record
             continue
         run = TaskRun(workers.worker(index), plan.progress.get(index, TaskProgress()), spec)
         try:
-            rows.extend(run.execute(slices))
+            rows.extend(map(placed, run.execute(slices)))
         except BaseException:
             workers.drop(index)
             raise
@@ -120,11 +128,14 @@ class TaskRun:
         result = self.process(slices)
         worker, index = self._worker, self._worker.task.index
         for stream, partition, sent in result.outputs:
-            yield "o", index, stream, partition, sent.num_rows, worker.write(sent)
+            for piece in pieces(sent):
+                yield "o", index, stream, partition, piece.num_rows, worker.write(piece)
         for change in result.changes:
             count = change.records.num_rows
             change.keep(self._token, self._progress.store_positions.get(change.store, 0) + count)
-            yield "c", index, change.stream, worker.task.changelog_partition, count, change.data
+            for piece in pieces(change.records):
+                data = change.data if piece.num_rows == count else worker.write(piece)
+                yield "c", index, change.stream, worker.task.changelog_partition, piece.num_rows, data
         self.succeeded()
         yield report_row(result.report)
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from grete.clock import Clock
 from grete.errors import StreamError
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 MOST_PARTITIONS = 1_000_000
 """Of one stream: ten times the tasks of the largest job, and what the embedded system adds within seconds."""
+
+
+Range = tuple[int, int]
+"""Offsets from the first to before the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,14 @@ class SystemAdmin(ABC):
         """
         return self.offsets(stream)
 
+    def sizes(self, ranges: Mapping[SystemStreamPartition, Range]) -> Mapping[SystemStreamPartition, int]:
+        """About how many bytes the records of each range take; empty for a system that cannot tell."""
+        return {}
+
+    def end_within(self, ssp: SystemStreamPartition, offsets: Range, size: int) -> int:
+        """Where a range has to end to take about `size` bytes; it keeps one record at least."""
+        return offsets[1]
+
     @abstractmethod
     def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
         """The starting offset that follows each last processed offset (S2-88: 45 -> 46)."""
@@ -162,6 +174,26 @@ class SystemAdmin(ABC):
         """Release connections."""
 
 
+class Segment(Protocol):
+    """Records for one stream partition, wherever they are until they are committed; see `SegmentWrite`."""
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+
+    @property
+    def partition(self) -> int:
+        """Its partition."""
+
+    @property
+    def count(self) -> int:
+        """How many records."""
+
+    @property
+    def data(self) -> bytes:
+        """The records, packed. May be read from a file each time."""
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentWrite:
     """Records for one stream partition, to be appended next to each other.
@@ -182,7 +214,7 @@ class CommitGroup:
     """Everything that becomes visible together: outputs, changelog records and the checkpoints they belong to."""
 
     fences: Sequence[Fence]
-    segments: Sequence[SegmentWrite]
+    segments: Sequence[Segment]
     checkpoint_log: str
     checkpoint_entries: Sequence[Entry]
 

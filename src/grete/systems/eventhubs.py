@@ -297,7 +297,11 @@ class EventHubsSystem(System):
         """
         routed = [(one, self._routes.beside(one.stream)) for one in group.segments]
         sent = [one for one, beside in routed if beside is None]
-        kept = [replace(one, stream=beside) for one, beside in routed if beside is not None]
+        kept = [
+            SegmentWrite(beside, one.partition, one.count, one.data)
+            for one, beside in routed
+            if beside is not None
+        ]
         if sent:  # are we fenced already?
             self._other.commit(replace(group, segments=(), checkpoint_entries=()))
         with self._lock:

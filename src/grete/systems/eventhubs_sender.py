@@ -10,7 +10,7 @@ from grete.clock import Clock
 from grete.config.key_tables import eventhubs as keys
 from grete.errors import StreamError
 from grete.keyed_log.kafka_client import describe, reason_of
-from grete.systems.base import SegmentWrite
+from grete.systems.base import Segment
 from grete.systems.eventhubs_hubs import Hub, Hubs, Namespace
 from grete.systems.local_segments import unpack
 
@@ -52,7 +52,7 @@ class HubSender:
         self._sends_keys = config.get(keys.SEND_KEY.named(system), "true").lower() == "true"
         self._producers: dict[Namespace, Producer] = {}
 
-    def send(self, segments: Iterable[SegmentWrite]) -> dict[tuple[str, int], int]:
+    def send(self, segments: Iterable[Segment]) -> dict[tuple[str, int], int]:
         """Send all; returns, for each (stream, partition), the offset after the last record.
 
         Raises:
@@ -70,7 +70,7 @@ class HubSender:
                 raise self._refused(hub, describe(taken.error), taken.error.code())
         return {where: taken.end for where, (_, taken) in reports.items()}
 
-    def _produce(self, hub: Hub, segment: SegmentWrite, taken: _Reports) -> None:
+    def _produce(self, hub: Hub, segment: Segment, taken: _Reports) -> None:
         batch = unpack(segment.data)
         columns = (batch.column(i).to_pylist() for i in range(3))
         producer = self._producer(hub.namespace)

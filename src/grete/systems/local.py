@@ -33,11 +33,13 @@ from grete.keyed_log.sqlite_rows import LAST_TABLE, SCHEMA
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.sqlite_file import SqliteFile, check_fences, open_file
-from grete.systems import local_compaction, local_growth
+from grete.systems import local_compaction, local_growth, local_sizes
 from grete.systems.base import (
     CommitGroup,
     Origin,
     PartitionOffsets,
+    Range,
+    Segment,
     SegmentWrite,
     StreamSpec,
     System,
@@ -165,6 +167,22 @@ class LocalSystem(System):
                 return str(batch.column(3)[row].as_py() if batch.num_columns > 3 else first + row)
         return str(upcoming)
 
+    def sizes(self, ranges: Mapping[SystemStreamPartition, Range]) -> Mapping[SystemStreamPartition, int]:
+        """See SystemAdmin."""
+        with self._file.reading() as connection:
+            return {
+                ssp: local_sizes.size_in(connection, self._key_in(connection, ssp), offsets)
+                for ssp, offsets in ranges.items()
+            }
+
+    def end_within(self, ssp: SystemStreamPartition, offsets: Range, size: int) -> int:
+        """See SystemAdmin."""
+        with self._file.reading() as connection:
+            return local_sizes.end_in(connection, self._key_in(connection, ssp), offsets, size)
+
+    def _key_in(self, connection: apsw.Connection, ssp: SystemStreamPartition) -> PartitionKey:
+        return PartitionKey(self._stream_in(connection, ssp.stream).id, ssp.partition)
+
     def create_stream(self, spec: StreamSpec) -> None:
         """See SystemAdmin."""
         if not _NAME.fullmatch(spec.stream):
@@ -254,7 +272,7 @@ class LocalSystem(System):
             check_fences(connection, fences)
 
     def _append_segments_in(
-        self, connection: apsw.Connection, segments: Iterable[SegmentWrite]
+        self, connection: apsw.Connection, segments: Iterable[Segment]
     ) -> dict[tuple[str, int], int]:
         ends: dict[tuple[str, int], int] = {}
         known: dict[str, StreamInfo] = {}
@@ -279,7 +297,7 @@ class LocalSystem(System):
                     return sum(segment.count for segment in segments)
             info = now  # it grew meanwhile, so the keys have other partitions
 
-    def append_segments(self, segments: Sequence[SegmentWrite]) -> dict[tuple[str, int], int]:
+    def append_segments(self, segments: Sequence[Segment]) -> dict[tuple[str, int], int]:
         """Append packed records in one transaction; returns the upcoming offset of each partition written."""
         with self._file.transaction() as connection:
             return self._append_segments_in(connection, segments)
@@ -398,20 +416,18 @@ def _partition_for(message: Message, info: StreamInfo) -> int:
 
 
 def _packed(messages: Iterable[Message], info: StreamInfo) -> list[SegmentWrite]:
-    from grete.systems.local_segments import pack
+    from grete.systems.local_segments import pieces, records, write
 
     by_partition: dict[int, list[Message]] = {}
     for message in messages:
         by_partition.setdefault(_partition_for(message, info), []).append(message)
     return [
-        SegmentWrite(
-            info.name,
-            partition,
-            len(part),
-            pack([m.key for m in part], [m.value for m in part], [m.timestamp_ms for m in part]),
+        SegmentWrite(info.name, partition, piece.num_rows, write(piece))
+        for partition, sent in sorted(by_partition.items())
+        for part in _parts(sent)
+        for piece in pieces(
+            records([m.key for m in part], [m.value for m in part], [m.timestamp_ms for m in part])
         )
-        for partition, records in sorted(by_partition.items())
-        for part in _parts(records)
     ]
 
 
@@ -426,13 +442,13 @@ def _partition_offsets(oldest: int, upcoming: int, origin: Origin | None) -> Par
     return PartitionOffsets(str(oldest), str(upcoming - 1), str(upcoming), origin)
 
 
-def _append_segment(connection: apsw.Connection, info: StreamInfo, segment: SegmentWrite) -> int:
+def _append_segment(connection: apsw.Connection, info: StreamInfo, segment: Segment) -> int:
     row = connection.execute(
         "SELECT upcoming FROM partitions WHERE stream = ? AND partition = ?", (info.id, segment.partition)
     ).fetchone()
     if row is None:
         raise StreamError(f"{info.name} has partitions 0 to {info.partitions - 1}, not {segment.partition}")
-    first = int(row[0])
+    first, data = int(row[0]), segment.data
     upcoming = first + segment.count
     connection.execute(
         "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -442,8 +458,8 @@ def _append_segment(connection: apsw.Connection, info: StreamInfo, segment: Segm
             first,
             upcoming - 1,
             segment.count,
-            zlib.crc32(segment.data),
-            segment.data,
+            zlib.crc32(data),
+            data,
         ),
     )
     failpoint("commit.segment-written")

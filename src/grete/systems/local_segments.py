@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+SEGMENT_BYTES = 32 << 20
+"""About so many bytes of records are one segment: a reader holds one at a time, and SQLite takes 1 GB at most."""
+_PER_RECORD_BYTES = 24
+"""Of offsets, time stamp and bits for nulls."""
 SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp_ms", pa.int64())])
 SPARSE_SCHEMA = SCHEMA.append(pa.field("offset", pa.int64()))
 
@@ -58,6 +64,23 @@ def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         return batches[0]
     columns = [pa.concat_arrays([b.column(i) for b in batches]) for i in range(batches[0].num_columns)]
     return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
+
+
+def pieces(batch: pa.RecordBatch, at_most: int = SEGMENT_BYTES) -> Iterator[pa.RecordBatch]:
+    """The records in their order, in batches that segments can hold; a record that is larger is one by itself."""
+    if batch.nbytes <= at_most:
+        yield batch
+        return
+    sizes = [
+        pc.fill_null(pc.binary_length(batch.column(i)), 0).to_numpy(zero_copy_only=False) for i in (0, 1)
+    ]
+    ends = np.cumsum(sizes[0].astype(np.int64) + sizes[1] + _PER_RECORD_BYTES)
+    start = 0
+    while start < batch.num_rows:
+        before = 0 if start == 0 else int(ends[start - 1])
+        end = max(start + 1, int(np.searchsorted(ends, before + at_most, side="right")))
+        yield batch.slice(start, end - start)
+        start = end
 
 
 def write(batch: pa.RecordBatch) -> bytes:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from grete.checkpoint.offset_manager import resumed, starting_offsets
 from grete.clock import Clock
-from grete.model.ids import TaskName
+from grete.model.ids import SystemStreamPartition, TaskName
 from grete.spark import setup
 from grete.spark.assignment import Assignment
 from grete.spark.batch_commits import BatchCommits, BatchOutcome, sort_out
@@ -21,7 +21,7 @@ from grete.spark.share_runner import Share, run_share
 from grete.spark.task_rows import rows_of
 from grete.spark.task_runner import run_tasks
 from grete.spark.task_worker import TaskWorkers
-from grete.systems.base import PartitionOffsets, System
+from grete.systems.base import PartitionOffsets, Range, System
 from grete.systems.local import LocalSystem
 from grete.systems.local_access import LocalAccess
 from grete.systems.outputs import check_outputs
@@ -47,6 +47,14 @@ class BlockedEnds:
             partition: self._blocked.get((stream, partition), offsets)
             for partition, offsets in self._system.reachable_offsets(stream).items()
         }
+
+    def sizes(self, ranges: Mapping[SystemStreamPartition, Range]) -> Mapping[SystemStreamPartition, int]:
+        """See SystemAdmin."""
+        return self._system.sizes(ranges)
+
+    def end_within(self, ssp: SystemStreamPartition, offsets: Range, size: int) -> int:
+        """See SystemAdmin."""
+        return self._system.end_within(ssp, offsets, size)
 
     def block(self, stream: str, partition: int | None) -> None:
         """Let the job see nothing that arrives from now on; None is every partition."""

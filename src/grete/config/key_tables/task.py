@@ -51,6 +51,14 @@ MAX_RECORDS = Key(
     "Most input records of one micro-batch.",
     unit="records",
 )
+MAX_BYTES = Key(
+    "task.max.bytes.per.batch",
+    INTEGER,
+    "268435456",
+    _QUERY,
+    "About how many bytes of input one micro-batch reads on the embedded system; 0 is no limit. Kafka cannot tell.",
+    unit="bytes",
+)
 TRIGGER_INTERVAL = Key(
     "task.trigger.interval.ms",
     MILLISECONDS,

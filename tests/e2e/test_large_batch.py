@@ -1,0 +1,67 @@
+"""Batches whose outputs are larger than the heap of Spark's driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grete.clock import SystemClock
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem, Message
+
+pytestmark = pytest.mark.spark
+RECORDS, AT_MOST, OUTPUT_BYTES = 8_000, 6_000, 20_000
+LARGER = """
+import grete
+
+class Larger(grete.StreamTask):
+    def process(self, envelope, collector, coordinator):
+        collector.send("local.out", envelope.offset + "x" * 20_000)
+"""
+PROPERTIES = """
+job.name=counter
+job.application.path=.
+task.class=counter:Larger
+task.inputs=local.in
+task.outputs=local.out
+systems.local.samza.offset.default=oldest
+systems.local.samza.msg.serde=string
+spark.master=local[2]
+spark.driver.memory=512m
+spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
+
+
+@pytest.mark.timeout(300)
+def test_outputs_larger_than_the_drivers_heap_are_committed_and_a_smaller_limit_acts_on_a_planned_batch(
+    tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
+) -> None:
+    job = job_maker(tmp_path, LARGER, PROPERTIES)
+    with closing(LocalSystem(job.home / "local", SystemClock())) as local:
+        local.ensure_stream(StreamSpec("in", 2))
+        local.append("in", (Message(None, b"{}", 1_000, partition=i % 2) for i in range(RECORDS)))
+    killed = job.run(
+        "--set",
+        "cluster-manager.container.retry.count=0",
+        GRETE_FAILPOINT="batch.before-run:kill",
+        GRETE_FAILPOINT_CONTAINER="0",
+    )
+    assert killed.returncode == 1, "the whole input was planned as one batch, and not committed"
+    done = job.run("--set", f"task.max.records.per.batch={AT_MOST}")
+    assert done.returncode == 0, done.stderr + job.log()[-4_000:]
+    said = f"the planned batch has {RECORDS} records, task.max.records.per.batch is {AT_MOST} now"
+    assert said in job.log()
+    with closing(LocalSystem(job.home / "local", SystemClock())) as local:
+        sent = [
+            [
+                value[:-OUTPUT_BYTES]
+                for _, batch in local.read("out", p, 0)
+                for value in batch.column(1).to_pylist()
+            ]
+            for p in range(2)
+        ]
+    assert sent == [[b"%d" % i for i in range(RECORDS // 2)]] * 2
