@@ -43,7 +43,9 @@ def test_batches_follow_each_other(make_job: MakeJob) -> None:
     worker = container.worker()
     for _ in range(3):
         job.fill(20)
-        assert container.run(worker).records == 20
+        outcome = container.run(worker)
+        assert outcome.records == 20
+        assert outcome.commit_s > 0.001, "Kafka's commit, and not only what the driver remembers of it"
     job.assert_exactly_once()
 
 

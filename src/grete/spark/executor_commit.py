@@ -106,9 +106,11 @@ class ExecutorCommits:
         held.transactions.fits(sorted(set(streams)))
         for result in results:
             self._check_sizes(held.transactions, result)
+        started_s = self._clock.monotonic_s()
         reports = self._finish(held, plan, slot, results)
+        commit_s = self._clock.monotonic_s() - started_s
         held.committed = (plan.lineage, plan.batch_id)
-        return reports
+        return [replace(report, commit_s=commit_s) for report in reports]
 
     def _finish(
         self, held: _Slot, plan: BatchPlan, slot: int, results: Sequence[TaskResult]
