@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,4 +88,11 @@ def test_values_are_read_as_java_reads_them(value: str, fields: dict[str, Any]) 
 )
 def test_the_check_notices_a_difference(case: dict[str, Any]) -> None:
     with pytest.raises(Difference):
+        check_config(case)
+
+
+@pytest.mark.parametrize("name", ["config", "config_env_and_properties"])
+def test_refusals_are_in_the_words_of_the_real_one(name: str) -> None:
+    document = json.loads((Path(__file__).parent / "vectors" / f"{name}.json").read_bytes())
+    for case in document["cases"]:
         check_config(case)

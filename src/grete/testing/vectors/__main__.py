@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or not Path(arguments[0]).is_dir():
         print("usage: python -m grete.testing.vectors DIR", file=sys.stderr)
         return 2
+    logging.disable()  # what our code remarks on odd inputs is not the checker's
     passed = []
     for result in check_directory(Path(arguments[0])):
         print(result, flush=True)

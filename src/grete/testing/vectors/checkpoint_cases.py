@@ -15,11 +15,23 @@ from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.labels import ssp_label
 from grete.model.startpoint import Startpoint, StartpointKind
 from grete.testing.vectors.hash_cases import ssp_of, ssp_parts
-from grete.testing.vectors.registry import Case, Difference, checker, result_of, same
+from grete.testing.vectors.registry import Case, Difference, checker, has_op, java_utf8, result_of, same
 from grete.wire import checkpoint_json, startpoint_json
 
+_CHECKPOINT_OPS = (
+    "CheckpointV1",
+    "CheckpointV2",
+    "decode CheckpointV1",
+    "decode CheckpointV2",
+    "KafkaCheckpointLogKey",
+    "decode KafkaCheckpointLogKey",
+    "KafkaStateCheckpointMarker",
+    "KafkaChangelogSSPOffset.fromString",
+    "CheckpointId.deserialize",
+)
 
-@checker("checkpoints")
+
+@checker("checkpoints", knows=has_op(*_CHECKPOINT_OPS))
 def check_checkpoint(case: Case) -> None:
     """Checkpoints of both versions, log keys, markers and ids."""
     checks: dict[str, Callable[[Case], None]] = {
@@ -38,7 +50,7 @@ def check_checkpoint(case: Case) -> None:
         case "decode CheckpointV2":
             compute = lambda: _recoded_v2(case["utf8"])  # noqa: E731
         case "decode KafkaCheckpointLogKey":
-            compute = lambda: _key_text(case["utf8"].encode())  # noqa: E731
+            compute = lambda: _key_text(java_utf8(case["utf8"]))  # noqa: E731
         case "KafkaChangelogSSPOffset.fromString":
             compute = lambda: [*checkpoint_json.parse_changelog_offset(case["input"]), case["input"]]  # noqa: E731
         case "CheckpointId.deserialize":
@@ -76,7 +88,7 @@ def _check_v2(case: Case) -> None:
 
 def _check_decode_v1(case: Case) -> None:
     try:
-        read = checkpoint_json.decode_v1(case["utf8"].encode())
+        read = checkpoint_json.decode_v1(java_utf8(case["utf8"]))
         got: Any = sorted([ssp_parts(ssp), offset] for ssp, offset in read.items())
     except WireError:
         got = None
@@ -84,7 +96,7 @@ def _check_decode_v1(case: Case) -> None:
 
 
 def _recoded_v2(text: str) -> str:
-    read = checkpoint_json.decode_v2(text.encode())
+    read = checkpoint_json.decode_v2(java_utf8(text))
     return checkpoint_json.encode_v2(read.id, read.offsets, read.markers).decode()
 
 
@@ -108,12 +120,15 @@ def _check_log_key(case: Case) -> None:
 def _check_marker(case: Case) -> None:
     system, stream, partition, offset = case["args"]
     ssp = SystemStreamPartition(system, stream, int(partition))
-    same("json", checkpoint_json.encode_marker(ssp, offset), case["result"]["json"])
+    encoded = result_of(lambda: checkpoint_json.encode_marker(ssp, offset), case["result"], "json")
+    if encoded is case["result"]:
+        return
+    same("json", encoded, case["result"]["json"])
     shown = "null" if offset is None else offset
     same("toString", f"{system},{stream},{partition},{shown}", case["result"]["toString"])
 
 
-@checker("startpoints")
+@checker("startpoints", knows=has_op("startpoint", "decode startpoint", "fan-out object", "manager"))
 def check_startpoint(case: Case) -> None:
     """Startpoints, fan-outs, and the manager's stories."""
     match case["op"]:
@@ -121,17 +136,19 @@ def check_startpoint(case: Case) -> None:
             startpoint = _startpoint(case["kind"], case["arg"], case["creation"])
             data = startpoint_json.encode(startpoint)
             same("bytes", data.hex(), case["hex"])
-            same("read back", startpoint_json.decode(data), startpoint)
+            back = result_of(lambda: startpoint_json.decode(data), case.get("back"), "read back")
+            if back is not case.get("back"):
+                same("read back", back == startpoint, case.get("roundtrip_equal", True))
         case "decode startpoint":
             got = result_of(
-                lambda: startpoint_json.encode(startpoint_json.decode(case["utf8"].encode())).decode(),
+                lambda: startpoint_json.encode(startpoint_json.decode(java_utf8(case["utf8"]))).decode(),
                 case["result"],
                 "startpoint",
             )
             same("startpoint", got, case["result"])
         case "fan-out object":
             entries = {
-                ssp_of(parts): startpoint_json.decode(text.encode())
+                ssp_of(parts): startpoint_json.decode(java_utf8(text))
                 for parts, text in case["entries_in_insertion_order"]
             }
             data = startpoint_json.encode_fan_out(case["timestamp"], entries)
@@ -144,6 +161,9 @@ def check_startpoint(case: Case) -> None:
 
 
 def _startpoint(kind: str, argument: Any, created_ms: int) -> Startpoint:
+    known = [of.value.removeprefix("Startpoint") for of in StartpointKind]
+    if kind not in known:
+        raise Difference(f"no check for startpoints of the kind {kind!r}; known are {', '.join(known)}")
     of = StartpointKind(f"Startpoint{kind}")
     if of is StartpointKind.TIMESTAMP:
         return Startpoint(of, created_ms, None, int(argument))

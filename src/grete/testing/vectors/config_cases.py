@@ -1,6 +1,6 @@
 """Checks of config.json and config_env_and_properties.json: MapConfig, JobConfig, TaskConfig, StreamUtil, rewriters.
 
-Stricter than `result_of`: where the real one throws, our message begins with its words (or our cause is them).
+Stricter than `result_of`: where the real one's message is given, ours begins with its words (or our cause is them).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from grete.config.rewriters import EnvironmentConfigRewriter
 from grete.config.values import Config, layered
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
-from grete.testing.vectors.registry import Case, Difference, checker, same, throws
+from grete.testing.vectors.registry import COMMENTS, Case, Difference, checker, same, throws
 
 _GETTER = re.compile(r"get(Int|Long|Short|Double|Boolean|List)(?:_default_(\w+))?")
 
 
-@checker("config", "config_env_and_properties")
+@checker("config", "config_env_and_properties", knows=lambda case: case.get("op") in _OPS)
 def check_config(case: Case) -> None:
     """One case of either file, by its `op`."""
     check = _OPS.get(case["op"])
@@ -47,6 +47,8 @@ def _compare(what: str, compute: Callable[[], Any], expected: Any) -> None:
         ):
             raise Difference(f"{what}: the real one says {message!r}, we say {ours[0]!r}") from error
         return
+    if throws(expected):
+        raise Difference(f"{what}: the real one throws {expected['throws']}, we return {got!r}")
     same(what, got, expected)
 
 
@@ -60,7 +62,7 @@ def _typed(case: Case) -> None:
             same(field, config.get("k"), expected)
         elif field == "put":
             _compare(field, lambda: config.__setitem__("k", "v"), expected)
-        elif field not in ("op", "value"):
+        elif field not in ("op", "value") and field not in COMMENTS:
             raise Difference(f"no check for the field {field!r}")
 
 
@@ -132,7 +134,7 @@ _JOB_FIELDS: Mapping[str, Callable[[Config], Any]] = {
 def _job_config(case: Case) -> None:
     config = Config(case["config"])
     for field, expected in case.items():
-        if field in ("op", "config"):
+        if field in ("op", "config") or field in COMMENTS:
             continue
         compute = _JOB_FIELDS.get(field)
         if compute is None:

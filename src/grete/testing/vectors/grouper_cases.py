@@ -6,7 +6,7 @@ from typing import Any
 
 from grete.grouping import standby
 from grete.grouping.expansion import keep_keys_with_their_state
-from grete.grouping.ssp import GROUPERS, KEY, Groups, ssp_grouper
+from grete.grouping.ssp import KEY, Groups, ssp_grouper
 from grete.grouping.task_names import (
     Assignment,
     balance,
@@ -18,7 +18,16 @@ from grete.grouping.task_names import (
 from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
 from grete.model.job import ContainerModel, TaskModel
 from grete.testing.vectors.hash_cases import ssp_parts
-from grete.testing.vectors.registry import Case, Difference, checker, result_of, same
+from grete.testing.vectors.registry import (
+    Case,
+    Difference,
+    checker,
+    has_fields,
+    has_op,
+    result_of,
+    same,
+    throws,
+)
 
 
 def _all_ssps(streams: list[Any]) -> list[SystemStreamPartition]:
@@ -35,7 +44,7 @@ def _expected(result: Any) -> Any:
     return [[task, sorted(ssps)] for task, ssps in result] if isinstance(result, list) else result
 
 
-@checker("ssp_groupers")
+@checker("ssp_groupers", knows=has_fields("grouper", "streams"))
 def check_ssp_grouper(case: Case) -> None:
     """SSPs by task, as sets; and in the original's order."""
     config = {**case["config"], KEY: case["grouper"]}
@@ -50,11 +59,11 @@ def check_ssp_grouper(case: Case) -> None:
         same("groups in order", got, case["result"])
 
 
-@checker("ssp_grouper_proxy")
+@checker("ssp_grouper_proxy", knows=has_fields("grouper", "current_streams", "previous_streams"))
 def check_expansion(case: Case) -> None:
     """Where the partitions of a grown stream go."""
     config = {**case["config"], KEY: case["grouper"]}
-    grouper = GROUPERS[f"org.apache.samza.container.grouper.stream.{case['grouper']}"]
+    grouper = ssp_grouper(config)
     previous = grouper(_all_ssps(case["previous_streams"]), config)
 
     def compute() -> Groups:
@@ -74,20 +83,24 @@ def _as_sets(assignment: Assignment) -> dict[str, list[str]]:
     return {str(id_): sorted(tasks) for id_, tasks in assignment.items()}
 
 
-@checker("task_groupers")
+@checker(
+    "task_groupers",
+    knows=has_op("group", "group with ids", "balance", "locality", "standby", "StandbyTaskUtil"),
+)
 def check_task_grouper(case: Case) -> None:
     """Tasks by container, as sets."""
     match case["op"]:
         case "group" | "group with ids" | "balance":
             got = result_of(lambda: _as_sets(_group(case)), case["result"], "containers")
-            expected = case["result"]
-            if "throws" not in expected:
-                expected = {id_: sorted(tasks) for id_, tasks in expected.items()}
-            same("containers", got, expected)
+            same("containers", got, _sorted(case["result"]))
         case "locality":
             locality = {TaskName(task): host for task, host in case["task_locality"].items()}
-            groups = group_by_locality(_names(case), case["processor_locality"], locality)
-            same("containers", _as_sets(groups), {id_: sorted(t) for id_, t in case["result"].items()})
+            got = result_of(
+                lambda: _as_sets(group_by_locality(_names(case), case["processor_locality"], locality)),
+                case["result"],
+                "containers",
+            )
+            same("containers", got, _sorted(case["result"]))
         case "standby":
             _check_standby(case)
         case "StandbyTaskUtil":
@@ -96,14 +109,20 @@ def check_task_grouper(case: Case) -> None:
             raise Difference(f"unknown op {op!r}")
 
 
+def _sorted(result: Any) -> Any:
+    return result if throws(result) else {id_: sorted(tasks) for id_, tasks in result.items()}
+
+
 def _check_standby(case: Case) -> None:
-    assignment = group_by_container_count(_names(case), case["container_count"])
-    containers = {
-        id_: ContainerModel(id_, {task: _model(task) for task in tasks}) for id_, tasks in assignment.items()
-    }
-    every = standby.with_standby(containers, case["replication_factor"])
+    every = result_of(
+        lambda: standby.with_standby(_containers(case), case["replication_factor"]),
+        case["result"],
+        "containers",
+    )
+    if every is case["result"]:
+        return
     got = {str(id_): sorted(container.tasks) for id_, container in every.items()}
-    same("containers", got, {id_: sorted(tasks) for id_, tasks in case["result"].items()})
+    same("containers", got, _sorted(case["result"]))
     models = {
         str(task.name): [task.mode.value, task.changelog_partition, [ssp_parts(ssp) for ssp in task.ssps]]
         for container in every.values()
@@ -112,16 +131,28 @@ def _check_standby(case: Case) -> None:
     same("task models", models, case["task_models"])
 
 
-def _model(task: TaskName) -> TaskModel:
-    number = int(task.rsplit(" ", 1)[1])
-    return TaskModel(task, (SystemStreamPartition("kafka", "in", number),), number)
+def _containers(case: Case) -> dict[ContainerId, ContainerModel]:
+    """Task number i reads partition i of one stream, whichever the file's is."""
+    read = [ssp for _, _, ssps in case.get("task_models", {}).values() for ssp in ssps]
+    system, stream = read[0][:2] if read else ("kafka", "in")
+    models = {
+        name: TaskModel(name, (SystemStreamPartition(system, stream, i),), i)
+        for i, name in enumerate(_names(case))
+    }
+    assignment = group_by_container_count(_names(case), case["container_count"])
+    return {
+        id_: ContainerModel(id_, {task: models[task] for task in tasks}) for id_, tasks in assignment.items()
+    }
 
 
 def _check_standby_names(case: Case) -> None:
     id_ = case["container_id"]
     same("is standby", standby.is_standby_container(id_), case["is_standby"])
     same("active", standby.active_container(id_), case["active"])
-    same("standby id", standby.standby_container(id_, 3), case["standby_id_3"])
+    for field, expected in case.items():
+        if field.startswith("standby_id_"):
+            replica = int(field.removeprefix("standby_id_"))
+            same("standby id", standby.standby_container(id_, replica), expected)
     same("standby task", standby.standby_task(id_, 1), case["standby_task"])
     same("active task", standby.active_task(case["standby_task"]), case["active_task_of_that"])
 
@@ -131,7 +162,7 @@ def _group(case: Case) -> Assignment:
     if case["op"] == "balance":
         previous = {TaskName(t): ContainerId(c) for t, c in case["previous"].items()}
         return balance(names, case["container_count"], previous)
-    match case["grouper"]:
+    match case["grouper"].rsplit(".", 1)[-1].removesuffix("Factory"):
         case "GroupByContainerCount":
             return group_by_container_count(names, case["container_count"])
         case "SingleContainerGrouper":

@@ -6,7 +6,7 @@ from typing import Any
 
 from grete.model.ids import SystemStreamPartition
 from grete.model.labels import ssp_label
-from grete.testing.vectors.registry import Case, Difference, checker, same
+from grete.testing.vectors.registry import Case, Difference, checker, has_op, same
 from grete.wire.java_hash import JavaHashMap, ssp_hash, string_hash, system_stream_hash
 
 
@@ -20,7 +20,15 @@ def ssp_parts(ssp: SystemStreamPartition) -> list[Any]:
     return [ssp.system, ssp.stream, ssp.partition, ssp.key_bucket]
 
 
-@checker("java_hash_order")
+@checker(
+    "java_hash_order",
+    knows=has_op(
+        "String.hashCode",
+        "SystemStreamPartition.hashCode",
+        "HashMap order",
+        "HashSet<SystemStreamPartition> order",
+    ),
+)
 def check_order(case: Case) -> None:
     """Hash codes and iteration orders."""
     match case["op"]:

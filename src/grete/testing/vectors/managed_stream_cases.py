@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grete.clock import Clock, SystemClock
@@ -25,7 +26,17 @@ from grete.model.messages import (
     Origin,
 )
 from grete.testing.vectors.hash_cases import ssp_of, ssp_parts
-from grete.testing.vectors.registry import Case, Difference, checker, same
+from grete.testing.vectors.registry import (
+    Case,
+    Difference,
+    checker,
+    has_fields,
+    has_op,
+    java_utf8,
+    same,
+    story,
+    throws,
+)
 from grete.wire import java_json, job_coordinator_metadata, job_model_json, locality_json, store_value
 from grete.wire.coordinator_message import decode, encode_key, encode_value
 
@@ -51,27 +62,74 @@ def _values(records: list[Any]) -> list[Any]:
     return [[key, None if value is None else json.loads(value)["values"]] for key, value in records]
 
 
-_localities = MemoryKeyedLog(SystemClock())
-"""The files' locality cases are one story: what is written first is read later."""
-_containers = MemoryKeyedLog(SystemClock())
+_MANAGER_OPS = (
+    "LocalityManager.writeContainerToHostMapping",
+    "LocalityManager.readLocality",
+    "ExecutionContainerIdManager.write",
+    "ExecutionContainerIdManager.read",
+    "ChangelogStreamManager",
+    "TaskAssignmentManager",
+    "TaskPartitionAssignmentManager",
+    "LocalityModel json",
+    "LocalityModel read",
+)
+_WRITES = {
+    "LocalityManager.writeContainerToHostMapping": SET_CONTAINER_HOST,
+    "ExecutionContainerIdManager.write": SET_EXECUTION_ENV_CONTAINER,
+}
 
 
-@checker("coordinator_managers")
+class _Written:
+    """What the cases of a file write to localities and container ids: they are stories, in the file's order."""
+
+    def __init__(self) -> None:
+        self.ever: dict[str, set[tuple[str, str]]] = {kind: set() for kind in _WRITES.values()}
+        self.now: dict[str, dict[str, str]] = {kind: {} for kind in _WRITES.values()}
+
+    def before(self, kind: str, read: Mapping[str, str]) -> dict[str, str]:
+        """What was there when that was read: what the cases so far have written.
+
+        What no case of the file writes was written before it. In a file whose cases are in another order than the
+        story's, what was read is written by some case, and what was not read by a later one.
+        """
+        ever, now = self.ever[kind], self.now[kind]
+        written = {key for key, _ in ever}
+        explained = {key: value for key, value in read.items() if key not in written or (key, value) in ever}
+        return {key: value for key, value in now.items() if key in read} | explained
+
+
+_written = _Written()
+
+
+@story("coordinator_managers")
+def begin(cases: Sequence[Case]) -> None:
+    """Remember what the file's cases write."""
+    global _written  # the cases of one file are checked one after another, and no others meanwhile
+    _written = _Written()
+    for case in cases:
+        kind = _WRITES.get(case.get("op", ""))
+        if kind is not None and isinstance(case.get("args"), list) and len(case["args"]) == 2:
+            _written.ever[kind].add((case["args"][0], case["args"][1]))
+
+
+@checker("coordinator_managers", knows=has_op(*_MANAGER_OPS))
 def check_manager(case: Case) -> None:
     """What each manager writes and reads back."""
     match case["op"]:
-        case "LocalityManager.writeContainerToHostMapping":
-            _check_single(case, SET_CONTAINER_HOST)
-            LocalityManager(_stream(_localities)).write_locality(
-                ContainerId(case["args"][0]), case["args"][1]
-            )
+        case "LocalityManager.writeContainerToHostMapping" | "ExecutionContainerIdManager.write":
+            kind = _WRITES[case["op"]]
+            _check_single(case, kind)
+            key, value = case["args"]
+            _written.now[kind][key] = value
+        case "LocalityManager.readLocality" | "ExecutionContainerIdManager.read" if throws(case["result"]):
+            raise Difference(f"the real one throws {case['result']['throws']}, we read")
         case "LocalityManager.readLocality":
             _check_localities(case)
-        case "ExecutionContainerIdManager.write":
-            _check_single(case, SET_EXECUTION_ENV_CONTAINER)
-            _stream(_containers).put(SET_EXECUTION_ENV_CONTAINER, {case["args"][0]: case["args"][1]})
         case "ExecutionContainerIdManager.read":
-            same("read", _stream(_containers).values(SET_EXECUTION_ENV_CONTAINER), case["result"])
+            log = MemoryKeyedLog(SystemClock())
+            before = _written.before(SET_EXECUTION_ENV_CONTAINER, case["result"])
+            _stream(log).put(SET_EXECUTION_ENV_CONTAINER, before)
+            same("read", _stream(log).values(SET_EXECUTION_ENV_CONTAINER), case["result"])
         case "ChangelogStreamManager":
             _check_changelog(case)
         case "TaskAssignmentManager":
@@ -84,7 +142,7 @@ def check_manager(case: Case) -> None:
             first = next(iter(model.values()))
             same("single", java_json.dumps(locality_json.document(first)).decode(), case["single"])
         case "LocalityModel read":
-            read = locality_json.decode(case["json"].encode())
+            read = locality_json.decode(java_utf8(case["json"]))
             same("read", locality_json.encode(read).decode(), case["result"])
         case op:
             raise Difference(f"unknown op {op!r}")
@@ -99,12 +157,10 @@ def _check_single(case: Case, message_type: str) -> None:
 
 
 def _check_localities(case: Case) -> None:
-    log = _localities
-    if log.end() < 0:
-        for id_, host, *_ in case["result"].values():
-            LocalityManager(_stream(log)).write_locality(ContainerId(id_), host)
-    hosts = LocalityManager(_stream(log)).read_locality()
-    same("hosts", {id_: hosts.get(ContainerId(id_)) for id_ in case["result"]}, _hosts(case["result"]))
+    log = MemoryKeyedLog(SystemClock())
+    for id_, host in _written.before(SET_CONTAINER_HOST, _hosts(case["result"])).items():
+        LocalityManager(_stream(log)).write_locality(ContainerId(id_), host)
+    same("hosts", LocalityManager(_stream(log)).read_locality(), _hosts(case["result"]))
     model = {id_: ProcessorLocality(*row) for id_, row in case["result"].items()}
     same("json", locality_json.encode(model).decode(), case["json"])
 
@@ -152,7 +208,7 @@ def _check_partitions(case: Case) -> None:
         )
         for parts, tasks in case["input"]
     )
-    same("records", _wrote(log), _values(case["wrote"]))
+    same("records", sorted(_wrote(log), key=str), sorted(_values(case["wrote"]), key=str))
     same("read", _by_ssp(assignments), sorted(case["read"]))
 
 
@@ -164,7 +220,7 @@ def _by_ssp(assignments: TaskAssignments) -> list[Any]:
     return sorted([ssp_parts(ssp), tasks] for ssp, tasks in owners.items())
 
 
-@checker("coordinator_write_config")
+@checker("coordinator_write_config", knows=has_fields("job_name", "job_id", "steps"))
 def check_write_config(case: Case) -> None:
     """Each submit leaves the same configuration, and tombstones exactly what vanished.
 
@@ -185,7 +241,7 @@ def check_write_config(case: Case) -> None:
         same(f"step {number} seen by Samza", bootstrap(log.read())[1], step["stream_config"])
 
 
-@checker("coordinator_stream_kafka_dump")
+@checker("coordinator_stream_kafka_dump", knows=has_fields("records", "read_back"))
 def check_dump(case: Case) -> None:
     """A stream that the real one wrote to a real broker: what our readers see is what its readers saw."""
     log = MemoryKeyedLog(SystemClock())
@@ -203,12 +259,12 @@ def check_dump(case: Case) -> None:
     same("containers", stream.values(SET_EXECUTION_ENV_CONTAINER), expected["execution_env_container_ids"])
     same("changelog", ChangelogMapping(stream).read(), expected["changelog"])
     stored = stream.values(SET_JOB_COORDINATOR_METADATA).get("YARN")
-    metadata = None if stored is None else job_coordinator_metadata.decode(stored.encode())
+    metadata = None if stored is None else job_coordinator_metadata.decode(java_utf8(stored))
     same(
         "metadata", "null" if metadata is None else repr(metadata), expected["job_coordinator_metadata_YARN"]
     )
     for text in case["job_models"]:
-        model = job_model_json.decode(text.encode())
+        model = job_model_json.decode(java_utf8(text))
         assert model is not None
         same("job model", job_model_json.encode(model).decode(), text)
 

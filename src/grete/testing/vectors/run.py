@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grete.errors import GreteError
 from grete.testing.vectors import registry
 
 _MODULE_ENDING = "_cases"
@@ -32,7 +33,13 @@ class FileResult:
     def __str__(self) -> str:
         if self.passed:
             return f"passed {self.name} ({self.cases} cases)"
-        return f"failed {self.name}: {self.failed} of {self.cases}; first difference: {self.first_difference}"
+        difference = "".join(map(_printable, self.first_difference))
+        return f"failed {self.name}: {self.failed} of {self.cases}; first difference: {difference}"
+
+
+def _printable(character: str) -> str:
+    """A line is one line, whatever a file holds."""
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def _load_checks() -> None:
@@ -46,27 +53,61 @@ def check_file(path: Path) -> FileResult:
     """Check every case of one file."""
     _load_checks()
     name = path.name.removesuffix(".json")
-    check = registry.find(name)
+    by_name = registry.find(name)
     try:
-        document = json.loads(path.read_bytes())
-        cases: list[dict[str, Any]] = document["cases"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        cases = _cases(path)
+    except (OSError, ValueError, RecursionError) as error:
         return FileResult(path.name, 0, 0, f"not a file of cases: {error!r}")
-    if check is None:
-        return FileResult(path.name, len(cases), len(cases), "no check for files of this name")
-    failures = [(i, text) for i, case in enumerate(cases) if (text := _difference(check, case)) is not None]
+    registry.begin_file(cases)
+    failures = [(i, text) for i, case in enumerate(cases) if (text := _difference(by_name, case)) is not None]
     first = f"case {failures[0][0]}: {failures[0][1]}" if failures else "" if cases else "there are no cases"
     return FileResult(path.name, len(cases), len(failures), first)
 
 
-def _difference(check: registry.Check, case: registry.Case) -> str | None:
+def _cases(path: Path) -> list[dict[str, Any]]:
+    """The cases of a file.
+
+    Raises:
+        ValueError: it is no JSON document {"cases": [{...}, ...]}.
+    """
+    document = json.loads(path.read_bytes())
+    cases = document.get("cases") if isinstance(document, dict) else None
+    if not isinstance(cases, list) or not all(isinstance(case, dict) for case in cases):
+        raise ValueError('it has no list "cases" of objects')
+    return cases
+
+
+def _difference(by_name: registry.Check | None, case: registry.Case) -> str | None:
+    check = by_name or registry.find_by_case(case)
+    if check is None:
+        return f"no check for files of this name, and none for {_kind(case)}"
     try:
-        check(case)
+        check(_without_words(case))
     except registry.Difference as difference:
         return str(difference)
+    except GreteError as error:
+        if registry.throws(case.get("result")):
+            return None
+        return f"{type(error).__name__}: {error}"
+    except KeyError as error:
+        return f"a case of {_kind(case)} without the field {error}, or with a name in it that is not known"
     except Exception as error:  # noqa: BLE001 - one case that breaks our code must not hide the others
         return f"{type(error).__name__}: {error}"
     return None
+
+
+def _without_words(value: Any) -> Any:
+    """Without what refusals say: a refusal in other words is one."""
+    if isinstance(value, list):
+        return [_without_words(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {"throws"} if registry.throws(value) else value.keys()
+    return {key: _without_words(one) for key, one in value.items() if key in kept}
+
+
+def _kind(case: registry.Case) -> str:
+    return f"the operation {case['op']!r}" if "op" in case else f"cases with the fields {', '.join(case)}"
 
 
 def check_directory(directory: Path) -> Iterator[FileResult]:

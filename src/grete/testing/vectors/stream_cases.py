@@ -14,7 +14,17 @@ from grete.metadata.namespaced_store import NamespacedStore
 from grete.metadata.samza_bootstrap import bootstrap, of_type
 from grete.model.ids import JobId
 from grete.model.messages import CoordinatorMessage, Origin
-from grete.testing.vectors.registry import Case, Difference, checker, result_of, same
+from grete.testing.vectors.registry import (
+    Case,
+    Difference,
+    checker,
+    has_fields,
+    has_op,
+    java_utf8,
+    result_of,
+    same,
+    throws,
+)
 from grete.wire import coordinator_message as codec
 from grete.wire import java_json, store_key, store_value
 
@@ -41,13 +51,19 @@ _TYPES = {
 }
 
 
-@checker("coordinator_stream_names")
+def _is_store_story(case: Case) -> bool:
+    steps = case.get("steps")
+    return isinstance(steps, list) and all(isinstance(step.get("op"), list) for step in steps)
+
+
+@checker("coordinator_stream_names", knows=has_fields("job_name", "job_id", "stream"))
 def check_name(case: Case) -> None:
     """A stream's name."""
-    same("stream", stream_name(JobId(case["job_name"], case["job_id"])), case["stream"])
+    name = result_of(lambda: stream_name(JobId(case["job_name"], case["job_id"])), case["stream"], "stream")
+    same("stream", name, case["stream"])
 
 
-@checker("coordinator_messages")
+@checker("coordinator_messages", knows=has_fields("class", "args"))
 def check_message(case: Case) -> None:
     """A message written and read back."""
     message = _message(case)
@@ -68,6 +84,10 @@ def _has_surrogate(text: str) -> bool:
 
 def _message(case: Case) -> CoordinatorMessage:
     origin = Origin(case["source"], case["host"], case["username"], case["timestamp"])
+    if not case["class"].startswith("Delete") and case["class"] not in _TYPES:
+        raise Difference(
+            f"no check for messages of the class {case['class']!r}; known are {', '.join(_TYPES)}"
+        )
     name, arguments = case["class"], case["args"]
     if name.startswith("Delete"):
         version = arguments[3] if len(arguments) > 3 else 1
@@ -81,7 +101,10 @@ def _message(case: Case) -> CoordinatorMessage:
     return CoordinatorMessage(_TYPES[name], arguments[1], given, origin)
 
 
-@checker("coordinator_serdes")
+@checker(
+    "coordinator_serdes",
+    knows=has_op("message_key", "decode_message_key", "decode_kafka_key", "value_serde", "decode_value"),
+)
 def check_serde(case: Case) -> None:
     """Keys and values of the store's serdes."""
     match case["op"]:
@@ -91,13 +114,13 @@ def check_serde(case: Case) -> None:
             got = result_of(lambda: list(store_key.decode(case["json"])), case["result"], "message key")
             same("message key", got, case["result"])
         case "decode_kafka_key":
-            data = case["key_utf8"].encode()
+            data = java_utf8(case["key_utf8"])
             got = result_of(lambda: store_key.key_of_stream_key(data), case["result"], "stream key")
             same("stream key", got, case["result"])
         case "value_serde":
             _check_value_serde(case)
         case "decode_value":
-            data = case["value_utf8"].encode()
+            data = java_utf8(case["value_utf8"])
             got = result_of(lambda: store_value.decode(case["type"], data), case["result"], "value")
             same("value", got, case["result"])
         case op:
@@ -107,6 +130,9 @@ def check_serde(case: Case) -> None:
 def _check_store_key(case: Case) -> None:
     namespace, key = case["namespace"], case["key"]
     same("json", store_key.encode(namespace, key), case["json"])
+    if throws(case.get("back_key")):
+        result_of(lambda: store_key.decode(case["json"]), case["back_key"], "back")
+        return
     same("back", list(store_key.decode(case["json"])), [case["back_namespace"], case["back_key"]])
     data = java_json.dumps([1, namespace, key])
     same("stream key", data.decode(), case["kafka_key_utf8"])
@@ -129,14 +155,17 @@ def _check_value_serde(case: Case) -> None:
 
 def _log(records: list[Any]) -> MemoryKeyedLog:
     log = MemoryKeyedLog(SystemClock())
-    log.append([Entry(key.encode(), None if value is None else value.encode()) for key, value in records])
+    log.append([Entry(java_utf8(key), None if value is None else java_utf8(value)) for key, value in records])
     return log
 
 
-@checker("coordinator_bootstrap")
+@checker("coordinator_bootstrap", knows=has_fields("records", "result"))
 def check_bootstrap(case: Case) -> None:
     """What the real consumer sees of a log."""
-    messages, config = bootstrap(_log(case["records"]).read())
+    found = result_of(lambda: bootstrap(_log(case["records"]).read()), case["result"], "bootstrap")
+    if found is case["result"]:
+        return
+    messages, config = found
     for message_type, expected in case["result"]["streams"].items():
         got = [
             [[m.version, m.type, m.key], None if m.values is None else dict(m.values), m.is_delete]
@@ -149,7 +178,7 @@ def check_bootstrap(case: Case) -> None:
         same("config of our own reader", stream.config(), case["result"]["config"])
 
 
-@checker("coordinator_store_ops")
+@checker("coordinator_store_ops", knows=lambda case: "op" not in case and _is_store_story(case))
 def check_store_ops(case: Case) -> None:
     """Operations of namespaced stores over one log."""
     log = MemoryKeyedLog(SystemClock())
@@ -168,15 +197,15 @@ def _operate(log: MemoryKeyedLog, operation: list[Any]) -> Any:
     name, *arguments = operation
     if name == "raw":
         key, value = arguments
-        log.append([Entry(key.encode(), None if value is None else value.encode())])
+        log.append([Entry(java_utf8(key), None if value is None else java_utf8(value))])
         return None
     store = NamespacedStore(log, arguments[0])
     match name:
         case "put":
-            store.put(arguments[1], arguments[2].encode())
+            store.put(arguments[1], java_utf8(arguments[2]))
         case "putAll":
             pairs = arguments[1:]
-            store.put_all({k: v.encode() for k, v in zip(pairs[::2], pairs[1::2], strict=True)})
+            store.put_all({k: java_utf8(v) for k, v in zip(pairs[::2], pairs[1::2], strict=True)})
         case "get":
             value = store.get(arguments[1])
             return None if value is None else value.decode()
