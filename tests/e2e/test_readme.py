@@ -32,7 +32,7 @@ def test_the_five_minutes_of_the_readme_work_as_written(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert '"key":"the","value":"2"' in done.stdout
-    assert "tasknames.Partition 0.systems.local.streams.lines.partitions.0=1" in done.stdout
+    assert "tasknames.Partition 0.systems.local.streams.lines.partitions.0 = 1" in done.stdout
     assert "words: stopped" in done.stdout
     assert "task.max.records.per.batch: (not set) -> 5000" in done.stdout
     assert "enough for today" in done.stdout

@@ -34,6 +34,16 @@ def test_dots_belong_to_the_task_and_to_the_stream() -> None:
     assert found == {TaskName("a.systems.b"): {SystemStreamPartition("local", "x.y", 0): "1"}}
 
 
+@pytest.mark.parametrize("task", ["a=b", "a = b", "=", "a=b.systems.c.streams.d.partitions.0=1", "ü/: = %"])
+def test_a_task_with_an_equals_sign_in_its_name_comes_back_as_it_was(task: str) -> None:
+    [line] = format_checkpoints({TaskName(task): {SSP: "42"}})
+    assert parse_checkpoint_text(line, origin="f") == ({TaskName(task): {SSP: "42"}}, [])
+
+
+def test_a_line_is_printed_as_samzas_tool_does() -> None:
+    assert list(format_checkpoints({TaskName("Partition 0"): {SSP: "42"}})) == [f"{PRINTED} = 42"]
+
+
 def test_what_is_no_offset_is_named_and_a_bad_escape_is_an_error() -> None:
     assert parse_checkpoint_text("systems.local.streams.in=1", origin="f") == (
         {},
@@ -69,5 +79,5 @@ def test_what_is_printed_is_read_back_also_from_a_properties_file(
 ) -> None:
     lines = list(format_checkpoints(checkpoints))
     assert parse_checkpoint_text("\n".join(lines), origin="f") == (checkpoints, [])
-    escaped = format_properties(dict(line.rsplit("=", 1) for line in lines))
+    escaped = format_properties(dict(line.rsplit(" = ", 1) for line in lines))
     assert parse_checkpoint_text(escaped, origin="f") == (checkpoints, [])

@@ -34,7 +34,7 @@ from grete.metadata.job_state import (
     write_state,
 )
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
-from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER
+from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_PARTITION
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
 
@@ -164,6 +164,38 @@ def test_a_foreign_record_in_the_place_of_the_state_is_no_state(job: Path) -> No
     assert main(["status", "--job", "orders"]) == 0
 
 
+def test_a_job_model_shows_what_tasks_read_also_before_they_have_a_checkpoint(
+    job: Path, capsys: Output
+) -> None:
+    with opened() as handle:
+        name = TaskName("Partition 2")
+        assignments = TaskAssignments(handle.stream)
+        ssp = '{"system":"local","partition":2,"stream":"in","keyBucket":-1}'
+        assignments.write(
+            [
+                (SET_TASK_CONTAINER, name, {"containerId": "0"}),
+                (SET_TASK_PARTITION, ssp, {"taskNames": f'["{name}"]'}),
+            ]
+        )
+    assert main(["job-model"]) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith(name)]
+    assert "local.in.2" in line
+
+
+def test_the_newer_way_in_which_samza_names_a_file_works(job: Path, capsys: Output) -> None:
+    file = config_file(job)
+    which = ["--config", f"job.config.loader.properties.path={file}"]
+    factory = [
+        "--config",
+        "job.config.loader.factory=org.apache.samza.config.loaders.PropertiesConfigLoaderFactory",
+    ]
+    assert main(["job-model", "-o", "json", *factory, *which]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2
+    with pytest.raises(SystemExit):
+        main(["job-model", "--config", "job.config.loader.factory=org.example.Loader", *which])
+    assert "org.example.Loader" in capsys.readouterr().err
+
+
 def test_every_look_works_with_a_config_file_a_file_url_a_name_and_for_the_only_job(
     job: Path, capsys: Output
 ) -> None:
@@ -179,8 +211,8 @@ def test_every_look_works_with_a_config_file_a_file_url_a_name_and_for_the_only_
 def test_checkpoints_are_shown_as_samzas_checkpoint_tool_prints_them(job: Path, capsys: Output) -> None:
     assert main(["checkpoint", "show"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "tasknames.Partition 0.systems.local.streams.in.partitions.0=2",
-        "tasknames.Partition 1.systems.local.streams.in.partitions.1=2",
+        "tasknames.Partition 0.systems.local.streams.in.partitions.0 = 2",
+        "tasknames.Partition 1.systems.local.streams.in.partitions.1 = 2",
     ]
 
 

@@ -298,14 +298,14 @@ def test_what_is_exported_is_what_overwrite_reads(job: JobUnderTest, capsys: Out
     file = str(tmp_path / "offsets.properties")
     assert main(["checkpoint", "export", "--job", "test", "--to", file]) == 0
     assert Path(file).read_text() == (
-        "tasknames.Partition 0.systems.local.streams.in.partitions.0=3\n"
-        "tasknames.Partition 1.systems.local.streams.in.partitions.1=1\n"
+        "tasknames.Partition 0.systems.local.streams.in.partitions.0 = 3\n"
+        "tasknames.Partition 1.systems.local.streams.in.partitions.1 = 1\n"
     )
     rewind(capsys, "oldest", "--execute")
     new_outputs(job)
     capsys.readouterr()
     assert grete_json(capsys, "checkpoint", "diff", file) == []
-    Path(file).write_text(Path(file).read_text().replace("=3", "=2"))
+    Path(file).write_text(Path(file).read_text().replace("= 3", "= 2"))
     (change,) = grete_json(capsys, "checkpoint", "diff", file)
     assert change == {"task": "Partition 0", "ssp": FIRST, "current": "3", "new": "2"}
     assert grete_json(capsys, "checkpoint", "overwrite", file) == {"executed": False, "changes": [change]}

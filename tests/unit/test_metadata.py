@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.launch.processes import ProcessName, parse_name
 from grete.metadata.config_history import config_history
-from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.coordinator_stream import CoordinatorStream, host_address
 from grete.metadata.history import HISTORY, History
 from grete.metadata.launches import LAUNCH, read_launches
 from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
@@ -274,3 +276,29 @@ def test_a_coordinator_that_was_succeeded_hears_that_and_not_that_the_store_is_b
     manager = JobCoordinatorMetadataManager(stream(log, Fence("job/j", 1)), "NON_YARN")
     with pytest.raises(Fenced, match="epoch 2 has taken over"):
         manager.write(JobCoordinatorMetadata("e", "c", "m"))
+
+
+def test_records_say_the_address_of_the_machine_and_not_the_loopbacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("socket.gethostbyname", lambda name: "192.0.2.17")
+    assert host_address.__wrapped__() == "192.0.2.17"
+    monkeypatch.setattr("socket.gethostbyname", lambda name: "127.0.1.1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            expected = probe.getsockname()[0]
+        except OSError:
+            expected = "127.0.1.1"  # a machine without a network
+    assert host_address.__wrapped__() == expected
+
+
+def test_a_host_without_an_address_is_told_of_and_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(name: str) -> str:
+        raise socket.gaierror("no such host")
+
+    monkeypatch.setattr("socket.gethostbyname", fails)
+    assert host_address.__wrapped__() == ""
+    assert "the address of this host cannot be looked up" in caplog.text

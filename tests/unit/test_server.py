@@ -101,6 +101,21 @@ def test_an_unchanged_model_is_not_sent_again(client: TestClient) -> None:
     assert client.get("/", headers={**GOOD, "if-none-match": tag}).status_code == 304
 
 
+def test_if_none_match_is_compared_as_http_says(client: TestClient) -> None:
+    tag = client.get("/", headers=GOOD).headers["etag"]
+    for condition in ("*", f"W/{tag}", f'"other", {tag}', f'W/"other",W/{tag}'):
+        assert client.get("/", headers={**GOOD, "if-none-match": condition}).status_code == 304
+    for condition in ('"*"', '"other"', "", tag.strip('"')):
+        assert client.get("/", headers={**GOOD, "if-none-match": condition}).status_code == 200
+
+
+def test_a_refusal_says_what_would_be_right(client: TestClient) -> None:
+    assert client.get("/", headers=HOST).headers["www-authenticate"] == "Bearer"
+    refused = client.delete("/api/v1/job", headers=GOOD)
+    assert refused.status_code == 405
+    assert sorted(refused.headers["allow"].split(", ")) == ["GET", "HEAD"]
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "status"),
     [

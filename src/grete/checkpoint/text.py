@@ -1,6 +1,6 @@
 """The checkpoint tool's property format (S2-96): what the tool prints is what it reads.
 
-`tasknames.<task>.systems.<system>.streams.<stream>.partitions.<partition>=<offset>`
+`tasknames.<task>.systems.<system>.streams.<stream>.partitions.<partition> = <offset>`
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from grete.model.ids import SystemStreamPartition, TaskName
 
 _KEY = r"tasknames\.(?P<task>.+)\.systems\.(?P<system>.+)\.streams\.(?P<stream>.+)\.partitions\.(?P<partition>\d+)"
 _LINE = re.compile(_KEY)
-_PRINTED = re.compile(rf"\s*{_KEY}\s*=\s*(?P<offset>\S*)\s*")
+_PRINTED = re.compile(rf"\s*(?P<key>{_KEY})\s*=\s*(?P<offset>\S*)\s*")
 
 Checkpoints = Mapping[TaskName, Mapping[SystemStreamPartition, str]]
 
@@ -23,7 +23,7 @@ def format_checkpoints(checkpoints: Checkpoints) -> Iterator[str]:
     for task, offsets in sorted(checkpoints.items()):
         for ssp, offset in sorted(offsets.items()):
             yield (
-                f"tasknames.{task}.systems.{ssp.system}.streams.{ssp.stream}.partitions.{ssp.partition}={offset}"
+                f"tasknames.{task}.systems.{ssp.system}.streams.{ssp.stream}.partitions.{ssp.partition} = {offset}"
             )
 
 
@@ -61,5 +61,5 @@ def parse_checkpoint_text(
         if match is None:
             others.append(line)
         else:
-            printed[line.partition("=")[0].strip()] = match["offset"]
+            printed[match["key"]] = match["offset"]
     return parse_checkpoints({**parse_properties("\n".join(others), origin=origin), **printed})

@@ -162,7 +162,7 @@ def _given_offsets(options: argparse.Namespace) -> Checkpoints:
     if not found:
         raise ConfigError(
             f"{path} names no offset: lines are "
-            f"tasknames.TASK.systems.SYSTEM.streams.STREAM.partitions.PARTITION=OFFSET"
+            f"tasknames.TASK.systems.SYSTEM.streams.STREAM.partitions.PARTITION = OFFSET"
         )
     return found
 

@@ -16,16 +16,18 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the model that the stream remembers: containers, tasks, changelog partitions, hosts."""
+    """Show the model that the stream remembers: containers, tasks, their inputs, changelog partitions, hosts."""
     with opened_job(options) as handle:
         assignments, changelog = handle.assignments(), handle.changelog_mapping()
         hosts, commits = handle.localities(), handle.checkpoints()
+        inputs = handle.task_inputs()
     rows: list[dict[str, Any]] = [
         {
             "task": task,
             "container": container,
             "host": hosts.get(container),
             "changelog_partition": changelog.get(task),
+            "inputs": [str(ssp) for ssp in sorted(inputs.get(task, ()))],
             "checkpoint": {str(ssp): offset for ssp, offset in sorted(commits[task].offsets.items())}
             if task in commits
             else {},
@@ -36,13 +38,14 @@ def run(options: argparse.Namespace) -> int:
         print_json(rows)
     elif rows:
         print_table(
-            ("task", "container", "host", "changelog partition", "checkpoint"),
+            ("task", "container", "host", "changelog partition", "inputs", "checkpoint"),
             [
                 (
                     row["task"],
                     row["container"],
                     row["host"],
                     row["changelog_partition"],
+                    ", ".join(row["inputs"]),
                     ", ".join(f"{ssp}: {offset}" for ssp, offset in row["checkpoint"].items()),
                 )
                 for row in rows

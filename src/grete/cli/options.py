@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from grete.model.ids import JobId
 
 _LONGEST_S = 86_400
+_LOADER_PATH = "job.config.loader.properties.path="
+_LOADER_FACTORY = "job.config.loader.factory="
+_PROPERTIES_LOADER = "org.apache.samza.config.loaders.PropertiesConfigLoaderFactory"
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +27,26 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
+class _ConfigFile(argparse.Action):
+    """Collects files, also as Samza's tools name them since 1.5: by the keys of its configuration loader."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Add the file that a value names; the loader that is the only one is taken as said."""
+        text = str(values)
+        if text.startswith(_LOADER_FACTORY):
+            if text.removeprefix(_LOADER_FACTORY) != _PROPERTIES_LOADER:
+                parser.error(f"{text}: files are loaded by {_PROPERTIES_LOADER} only; leave it out")
+            return
+        files = [*getattr(namespace, self.dest), text.removeprefix(_LOADER_PATH)]
+        setattr(namespace, self.dest, files)
+
+
 def add_job_options(parser: argparse.ArgumentParser) -> None:
     """`--config` or `--job`, and what every command takes."""
     which = parser.add_mutually_exclusive_group()
@@ -31,10 +54,11 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
         "--config",
         "--config-path",
         dest="config",
-        action="append",
+        action=_ConfigFile,
         default=[],
         metavar="FILE",
-        help="the job's configuration, a path or file:// URL; later ones win",
+        help="the job's configuration, a path or file:// URL; later ones win. As Samza's tools since 1.5 also "
+        "job.config.loader.properties.path=FILE",
     )
     which.add_argument("--job", metavar="NAME[:ID]", help="a job that ran before; its id is 1 by default")
     add_common_options(parser)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from grete.cli.options import add_job_options
 from grete.cli.progress import Progress
+from grete.errors import ConfigError
 from grete.model.ids import JobId
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     from grete.coordinator.metadata_manager import STARTS
 
     logging.basicConfig(
-        level=logging.INFO if options.debug else logging.WARNING,
+        level=log_level(debug=options.debug),
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )
@@ -58,6 +60,19 @@ def run(options: argparse.Namespace) -> int:
     )
     with _watcher(quiet=options.quiet) as on_view:
         return run_job(run_options, on_view)
+
+
+def log_level(*, debug: bool) -> str:
+    """GRETE_LOG_LEVEL, as for containers; without it WARNING, and INFO with `--debug`.
+
+    Raises:
+        ConfigError: no such level.
+    """
+    level = os.environ.get("GRETE_LOG_LEVEL", "INFO" if debug else "WARNING").upper()
+    if level not in logging.getLevelNamesMapping():
+        known = ", ".join(sorted(logging.getLevelNamesMapping()))
+        raise ConfigError(f"GRETE_LOG_LEVEL={level!r} is no level; known are {known}")
+    return level
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     elif rows:
         columns = ("job", "state", "tasks", "behind", "run_by", "url", "message")
         headings = ("job", "state", "tasks", "records behind", "run by", "url", "message")
-        print_table(headings, [[row[column] for column in columns] for row in rows])
+        print_table(headings, [[_shown(row, column) for column in columns] for row in rows])
         if options.job or options.config:
             _print_lag(rows[0]["lag"])
             _print_quarantined(rows[0]["quarantined"], rows[0]["quarantined_count"])
@@ -75,6 +75,14 @@ def _row(handle: JobHandle) -> dict[str, Any]:
         "quarantined_count": len(quarantined),
         "message": "" if state is None else state.message,
     }
+
+
+def _shown(row: dict[str, Any], column: str) -> Any:
+    """A cell; the message says as well that there are records which nobody understands."""
+    if column != "message" or not row["quarantined_count"]:
+        return row[column]
+    set_aside = f"{row['quarantined_count']} records are not understood"
+    return "; ".join(part for part in (row["message"], set_aside) if part)
 
 
 def _silent_s(handle: JobHandle, holder: Holder | None) -> int | None:

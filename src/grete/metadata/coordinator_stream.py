@@ -10,7 +10,9 @@ two configurations (S2-47). Real Samza skips the type it does not know.
 
 from __future__ import annotations
 
+import functools
 import getpass
+import logging
 import socket
 import threading
 from collections import Counter
@@ -24,6 +26,11 @@ from grete.metadata.quarantine import Quarantine, Quarantined
 from grete.model.ids import JobId
 from grete.model.messages import SET_CONFIG, VALUE_FIELDS, CoordinatorMessage, Origin
 from grete.wire import coordinator_message as codec
+
+_log = logging.getLogger(__name__)
+_LOOPBACK = "127."
+_ELSEWHERE = ("192.0.2.1", 9)
+"""An address of nobody (RFC 5737)."""
 
 GENERATION = "grete-config-generation"
 KNOWN_VERSIONS = (1,)
@@ -191,7 +198,7 @@ class CoordinatorStream:
         return self.values(SET_CONFIG)
 
     def _origin(self) -> Origin:
-        return Origin(self._source, _host_address(), _user(), self._clock.wall_ms())
+        return Origin(self._source, host_address(), _user(), self._clock.wall_ms())
 
     def entry(self, message_type: str, key: str, values: Mapping[str, str] | None) -> Entry:
         """A record of this writer, to be appended with others."""
@@ -270,12 +277,28 @@ def check_text(*texts: str) -> None:
         raise WireError(f"not text: {error}") from error
 
 
-def _host_address() -> str:
-    """This host's address, as Samza writes it; empty when it cannot be found (S2-15)."""
+@functools.cache
+def host_address() -> str:
+    """This machine's address, as Samza writes it: not the loopback's where there is another (S2-14).
+
+    Empty, with a warning, when it cannot be found (S2-15).
+    """
     try:
-        return socket.gethostbyname(socket.gethostname())
-    except OSError:
+        named = socket.gethostbyname(socket.gethostname())
+    except OSError as error:
+        _log.warning("the address of this host cannot be looked up, so records do not say it: %s", error)
         return ""
+    return (_routed_address() or named) if named.startswith(_LOOPBACK) else named
+
+
+def _routed_address() -> str:
+    """The address from which this machine would send to another one; empty without a way there. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(_ELSEWHERE)
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
 
 
 def _user() -> str:

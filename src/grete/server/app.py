@@ -86,9 +86,15 @@ def _tag(body: bytes) -> str:
 
 def _cached(request: Request, body: bytes, tag: str) -> Response:
     """The body with an ETag; 304 when the client has it."""
-    if request.headers.get("if-none-match") == tag:
+    if _has(request.headers.getlist("if-none-match"), tag):
         return Response(status_code=304, headers={"etag": tag})
     return Response(body, media_type="application/json", headers={"etag": tag})
+
+
+def _has(conditions: list[str], tag: str) -> bool:
+    """Whether `If-None-Match` names the tag: compared weakly, and `*` is any (RFC 9110, 13.1.2)."""
+    named = [one.strip().removeprefix("W/") for line in conditions for one in line.split(",")]
+    return tag in named or "*" in named
 
 
 class _Routes:
@@ -204,7 +210,7 @@ async def _on_error(_: Request, error: Exception) -> Response:
 
 async def _on_http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _error(error.status_code, error.detail)
+    return _error(error.status_code, error.detail, error.headers)
 
 
 def build_app(view: CoordinatorView, *, tokens: Tokens, hosts: frozenset[str]) -> Starlette:

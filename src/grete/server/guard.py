@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,9 +27,11 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 _WITH_BODY = ("POST", "PUT", "PATCH")
 
 
-def error(status: int, message: str) -> JSONResponse:
-    """Every refusal is an object with `message`."""
-    return JSONResponse({"message": message.encode("utf-8", "backslashreplace").decode()}, status_code=status)
+def error(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Every refusal is an object with `message`; 401 names the scheme, as RFC 9110 wants it."""
+    content = {"message": message.encode("utf-8", "backslashreplace").decode()}
+    given = {"www-authenticate": "Bearer"} if status == 401 else {}
+    return JSONResponse(content, status_code=status, headers={**given, **(headers or {})})
 
 
 class Right(StrEnum):
