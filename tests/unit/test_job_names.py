@@ -123,7 +123,7 @@ def test_a_job_of_an_earlier_version_is_moved_to_its_new_names(
     home: Path, system: LocalSystem, stream: CoordinatorStream
 ) -> None:
     stream.write_config(configured(ONE), run_id="run")
-    write_launch(stream, ContainerId("0"), LaunchRecord(7, 1, "", "", "", ""))
+    write_launch(stream, ContainerId("0"), LaunchRecord(7, 1, "", "", "", "", 7))
     (home / "jobs" / "x-y-1" / "stores").mkdir(parents=True)
     names = OldNames(ONE, stream, home)
     names.check(MemoryCoordination(SystemClock()))
