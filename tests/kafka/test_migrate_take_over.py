@@ -124,6 +124,22 @@ def test_what_would_lose_state_or_offsets_is_told(
     assert all(finding["way_out"] for finding in blocking)
 
 
+def test_a_standalone_job_has_checkpoints_and_no_coordinator_stream(
+    job: dict[str, str], tmp_path: Path, capsys: Output
+) -> None:
+    alone = {**job, "job.id": "alone"}
+    run_samza("write-checkpoints", alone, tmp_path)
+    before = topics(alone)
+    code, found = take_over(alone, tmp_path, capsys)
+    assert code == 0
+    assert [(task["task"], task["changelog_partition"], task["checkpoint"]) for task in found["tasks"]] == [
+        (f"Partition {number}", number, {f"kafka.page-views.{number}": f"10{number}"}) for number in range(2)
+    ]
+    assert "as of a standalone job" in found["findings"][0]["says"]
+    assert found["differs"] == []
+    assert topics(alone) == before
+
+
 def test_a_job_that_never_ran_is_told_and_not_made(
     job: dict[str, str], tmp_path: Path, capsys: Output
 ) -> None:

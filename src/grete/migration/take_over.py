@@ -93,19 +93,23 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
         raise ConfigError(f"--coordinator-stream reads Kafka, and the coordinator stream is on {system!r}")
     inspector = KafkaInspector(config, system, clock)
     name = stream_name(job)
-    if inspector.topic(name) is None:
+    written = _checkpoints(config, job, clock)
+    if inspector.topic(name) is None and not written.commits:
         says = f"there is no topic {name}: the job never ran here, or under another name or id"
         note = Note(
             Section.COORDINATION, name, Outcome.BLOCKS, says, "check job.name, job.id and the brokers"
         )
         return TakeOver(name, 0, (), (), (note,))
-    with closing(inspector.log(name)) as log:
-        stream = CoordinatorStream(log, clock, source="grete-migrate")
-        in_force, remembered = stream.config(), _remembered(stream)
+    if inspector.topic(name) is None:
+        in_force, remembered, standalone = dict(config), Remembered(), [_standalone(name)]
+    else:
+        with closing(inspector.log(name)) as log:
+            stream = CoordinatorStream(log, clock, source="grete-migrate")
+            in_force, remembered, standalone = stream.config(), _remembered(stream), []
     ends = _ends(config, home, clock)
     calculated = calculate(config, {stream: len(found) for stream, found in ends.items()}, remembered)
-    written = _checkpoints(config, job, clock)
     notes = [
+        *standalone,
         *groupers(config, written),
         *versions(written),
         *starts(config, calculated, written, ends),
@@ -113,7 +117,16 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
         *_states(config, job, home, clock, calculated, written),
     ]
     differs = tuple(sorted(k for k in {*config, *in_force} if config.get(k) != in_force.get(k)))
-    return TakeOver(name, len(in_force), differs, tuple(_tasks(calculated, written)), tuple(notes))
+    keys = 0 if standalone else len(in_force)
+    return TakeOver(name, keys, differs, tuple(_tasks(calculated, written)), tuple(notes))
+
+
+def _standalone(name: str) -> Note:
+    says = (
+        f"there is no topic {name}, as of a standalone job, and there are checkpoints: tasks and their changelog "
+        "partitions are calculated as Samza does, checkpoints and changelogs are taken over"
+    )
+    return Note(Section.COORDINATION, name, Outcome.AS_IS, says)
 
 
 def _remembered(stream: CoordinatorStream) -> Remembered:
