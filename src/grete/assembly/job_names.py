@@ -125,7 +125,7 @@ class OldNames:
         if self.are_in_use:
             for container, record in read_launches(self._stream).items():
                 with suppress(Fenced):  # above this epoch already: nobody commits under a lower one
-                    system.raise_fence([Fence(f"container/{self._job}/{container}", record.epoch + 1)])
+                    system.raise_fence([Fence(f"container/{self._job}/{container}", record.fence + 1)])
             for folder in {state_folder(config, self._home), standby_folder(config, self._home)}:
                 _rename(folder / str(self._job), folder / self._job.key)
             self.are_in_use = False
