@@ -59,6 +59,11 @@ def test_all_problems_are_reported_at_once() -> None:
         ("yarn.container.count", "0", "from 1 to"),
         ("job.elasticity.factor", "2", "elasticity is not supported"),
         ("job.http.port", "70000", "from 0 to 65535"),
+        ("job.container.count", "2147483647", "from 1 to 10000"),
+        ("job.autosizing.container.count", "2147483647", "from 1 to 10000"),
+        ("job.standbytasks.replication.factor", "2147483647", "from 1 to 100"),
+        ("job.coordinator.lease.ttl.ms", "9223372036854775807", "at most a day"),
+        ("job.http.host", "127.999.1.1", "only loopback"),
         ("job.http.host", "0.0.0.0", "only loopback"),  # noqa: S104 - the point of the test
         ("job.launcher", "cluster", "none of process, thread"),
         ("job.factory.class", "", "no job factory class defined"),

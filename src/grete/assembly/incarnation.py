@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +19,7 @@ from grete.assembly.submission import RunOptions, Submission
 from grete.assembly.view import View
 from grete.clock import SystemClock
 from grete.config.folders import state_directory
-from grete.config.key_tables.job import HTTP_AUTH, LAUNCHER
+from grete.config.key_tables.job import HTTP_AUTH, HTTP_HOST, HTTP_PORT, LAUNCHER
 from grete.config.values import value_of
 from grete.coordination.base import Leadership
 from grete.coordinator.loop import CoordinatorLoop
@@ -93,6 +94,7 @@ class Incarnation:
             return ended
         planner = Planner(job, self._home, self._stream, self._clock, self._stack)
         submission.old_names.note_new()
+        self._bound = self._bind(submission.asked(self._stream))
         run_id = submission.write_config(self._stream, planner.check)
         config = self._stream.config()
         self.can_be_followed = value_of(config, LAUNCHER) != "thread"
@@ -102,6 +104,12 @@ class Incarnation:
         plan = planner.plan(config)
         metadata = self._check_metadata(plan, run_id)
         return self._coordinate(planner, plan, metadata, leadership, run_id)
+
+    def _bind(self, config: Mapping[str, str]) -> socket.socket:
+        """Take the address that the configuration asks for, before anything of it is written (fault 36)."""
+        bound = bind(value_of(config, HTTP_HOST) or "", value_of(config, HTTP_PORT) or 0)
+        self._stack.callback(bound.close)
+        return bound
 
     def _keep(self, leadership: Leadership) -> None:
         """Renew it from now on."""
@@ -180,13 +188,12 @@ class Incarnation:
     ) -> int:
         config = plan.config
         state_dir = state_directory(config, self.job, self._home)
-        bound = bind(config.get("job.http.host", "127.0.0.1"), int(config.get("job.http.port", "0")))
         files = TokenFiles.of(state_dir)
         tokens = write_tokens(files, needs_read=value_of(config, HTTP_AUTH) == "token")
         view = View(self.job, self._stream, metadata.metrics, run_id, leadership.epoch)
         view.until_drained = self._options.until_drained
         view.checkpoint_log = planner.commit_system(config).checkpoint_log
-        server = HttpServer(view, bound, tokens)
+        server = HttpServer(view, self._bound, tokens)
         server.start()
         self._stack.callback(server.close)
         failpoint("coordinator.serving")

@@ -21,8 +21,10 @@ from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
 from grete.config.changes import refusal
 from grete.config.folders import state_directory
+from grete.config.key_tables.coordinator import LEASE_TTL
 from grete.config.streams import commit_system
 from grete.config.validate import validate
+from grete.config.values import valid_value_of
 from grete.coordination.base import Coordination, Holder, campaign_patiently
 from grete.coordination.factory import open_coordination
 from grete.errors import ConfigError, HeldByOther, JobError, LogNotFound
@@ -55,9 +57,8 @@ from grete.systems.factory import open_system
 
 def lease_ttl_s(*configs: Mapping[str, str]) -> float:
     """How long a silent leader is left alone: the longest of the configurations, since it may follow any of them."""
-    return (
-        max(int(config.get("job.coordinator.lease.ttl.ms", "15000")) for config in configs if config) / 1000
-    )
+    default = int(LEASE_TTL.default or "0")  # what a foreign writer has left there is no time to wait for
+    return max(valid_value_of(config, LEASE_TTL) or default for config in configs if config) / 1000
 
 
 def job_scope(job: JobId) -> str:

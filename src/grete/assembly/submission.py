@@ -171,6 +171,10 @@ class Submission:
             else:
                 return leadership
 
+    def asked(self, stream: CoordinatorStream) -> Mapping[str, str]:
+        """The configuration that the job is to run with: what is submitted, or the stream's."""
+        return stream.config() if self._submitted is None else self._submitted
+
     def write_config(self, stream: CoordinatorStream, check: Callable[[Mapping[str, str]], None]) -> str:
         """Make the submitted configuration the stream's; returns the run id of the configuration in force.
 

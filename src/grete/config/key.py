@@ -113,6 +113,11 @@ BOOLEAN = Type("true or false", _boolean)
 INTEGER = bounded("a whole number", -(2**31), 2**31 - 1)
 NATURAL = bounded("a whole number of zero or more", 0, 2**31 - 1)
 COUNT = bounded("a whole number of one or more", 1, 2**31 - 1)
+CONTAINERS = bounded("a whole number of containers", 1, 10_000)
+"""Each is a process with a Spark application: beyond it is a slip of the pen, and would be calculated with."""
+COPIES = bounded("a whole number of copies", 1, 100)
+LEASE = bounded("a number of milliseconds, at most a day", 1, 86_400_000)
+"""Nobody waits for longer than that for a leader that is gone, and clocks of threads end at 300 years."""
 BYTES = bounded("a number of bytes", 1, 2**63 - 1)
 MILLISECONDS = bounded("a number of milliseconds", -1, 2**63 - 1)
 DURATION = bounded("a number of milliseconds of one or more", 1, 2**63 - 1)

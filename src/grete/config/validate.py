@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from grete.config import aliases, java_values
 from grete.config.changes import diff as diff
@@ -42,9 +43,16 @@ from grete.model.ids import JobId, SystemStream
 from grete.registry import known_plugins
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_LOOPBACK = re.compile(r"127(\.\d{1,3}){3}|::1|localhost")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it is an address on which this machine is heard by nobody else."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +147,7 @@ def _numbers(config: Mapping[str, str]) -> Iterator[str]:
             "elasticity is not supported; remove the key, and add partitions instead",
         )
     host = config.get("job.http.host", "127.0.0.1")
-    if not _LOOPBACK.fullmatch(host):
+    if not is_loopback(host):
         yield _wrong(
             config, "job.http.host", "only loopback addresses are served; set 127.0.0.1 or remove the key"
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
+from grete.config.key import CONTAINERS
 from grete.errors import ConfigError
 from grete.model.ids import ContainerId, TaskName
 
@@ -26,9 +27,10 @@ def container_count(config: Mapping[str, str]) -> int:
     text = config.get(KEY, config.get("yarn.container.count", "1"))
     if config.get("job.autosizing.enabled", "false").lower() == "true":
         text = config.get("job.autosizing.container.count", text)
-    if not text.isdigit() or int(text) < 1:
-        raise ConfigError(f"{KEY}={text!r} is not a positive number")
-    return int(text)
+    try:
+        return CONTAINERS.read(text)
+    except ValueError as error:
+        raise ConfigError(f"{KEY}={text[:100]!r}: {error}") from error
 
 
 def _check_count(tasks: Sequence[TaskName], count: int) -> None:

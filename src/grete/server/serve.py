@@ -12,12 +12,12 @@ from pathlib import Path
 
 import uvicorn
 
+from grete.config.validate import is_loopback
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
 from grete.server.app import CoordinatorView, build_app
 from grete.server.guard import Tokens
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _START_TIMEOUT_S = 10.0
 _MAX_HEAD = 16 * 1024
 """Bytes of a request's line and headers, with which it is refused."""
@@ -29,7 +29,7 @@ def bind(host: str, port: int) -> socket.socket:
     Raises:
         ConfigError: the port is taken or the address is not ours, or it is not a loopback address.
     """
-    if host not in _LOOPBACK:
+    if not is_loopback(host):
         raise ConfigError(
             f"job.http.host={host!r}: only loopback addresses are served, since there is no TLS yet"
         )

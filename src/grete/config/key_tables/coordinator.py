@@ -9,6 +9,7 @@ from grete.config.key import (
     COUNT,
     DURATION,
     INTEGER,
+    LEASE,
     MILLISECONDS,
     NATURAL,
     TEXT,
@@ -61,7 +62,7 @@ FACTORY = Key(
 )
 LEASE_TTL = Key(
     "job.coordinator.lease.ttl.ms",
-    DURATION,
+    LEASE,
     "15000",
     _CONTAINER,
     "A leader that is silent so long can be succeeded. It renews at a third of it.",

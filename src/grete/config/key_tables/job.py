@@ -6,6 +6,8 @@ from grete.config import aliases
 from grete.config.key import (
     BOOLEAN,
     CLASS,
+    CONTAINERS,
+    COPIES,
     COUNT,
     DURATION,
     INTEGER,
@@ -84,7 +86,7 @@ LAUNCHER = Key(
 )
 CONTAINER_COUNT = Key(
     "job.container.count",
-    COUNT,
+    CONTAINERS,
     "1",
     _QUERY,
     "Containers, each a Spark application with one query. One scales out by Spark's executors. A change moves tasks: "
@@ -239,7 +241,7 @@ HOST_AFFINITY = Key(
 )
 STANDBY = Key(
     "job.standbytasks.replication.factor",
-    COUNT,
+    COPIES,
     "1",
     _CONTAINER,
     "Copies of a task's state; 1 is none but its own. For each further one every container gets a standby "
@@ -254,7 +256,9 @@ STANDBY_DIR = Key(
     default_doc="`job.state.dir`",
 )
 AUTOSIZING = Key("job.autosizing.enabled", BOOLEAN, "false", _QUERY, "Whether the keys below win.")
-AUTOSIZING_COUNT = Key("job.autosizing.container.count", COUNT, None, _QUERY, "Containers, when enabled.")
+AUTOSIZING_COUNT = Key(
+    "job.autosizing.container.count", CONTAINERS, None, _QUERY, "Containers, when enabled."
+)
 AUTOSIZING_THREADS = Key(
     "job.autosizing.container.thread.pool.size", NATURAL, None, _CONTAINER, "Threads.", no_effect=_JVM
 )
