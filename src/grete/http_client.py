@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from typing import Any
 
 import httpx
 
-from grete.errors import CoordinatorUnavailable, Fenced
+from grete.errors import CoordinatorUnavailable, Fenced, WireError
 
 _log = logging.getLogger(__name__)
 _GIVE_UP_AFTER_S = 60.0
+_LONGEST_TOKEN = 200
+_TOKEN = re.compile(rb"[A-Za-z0-9_-]{1,%d}" % _LONGEST_TOKEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,20 @@ class Backoff:
             delay = min(delay * self.multiplier, float(self.maximum_ms))
 
 
+def read_token(path: Path) -> str:
+    """The token in a file.
+
+    Raises:
+        OSError: the file cannot be read.
+        WireError: what it holds is no token: whatever else it is goes to nobody.
+    """
+    with path.open("rb") as file:
+        token = file.read(_LONGEST_TOKEN + 1).strip()
+    if not _TOKEN.fullmatch(token):
+        raise WireError(f"{path} does not hold a token")
+    return token.decode("ascii")
+
+
 class JobCoordinatorClient:
     """Talks to one coordinator. The token comes from a file, never from the environment or a command line."""
 
@@ -49,12 +66,21 @@ class JobCoordinatorClient:
         backoff: Backoff | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """Make ready to ask; nothing is sent yet.
+
+        Raises:
+            OSError: the token's file cannot be read.
+            WireError: it holds no token, or the address is none.
+        """
         headers = {}
         if token_file is not None:
-            headers["Authorization"] = f"Bearer {token_file.read_text(encoding='ascii').strip()}"
+            headers["Authorization"] = f"Bearer {read_token(token_file)}"
         self._backoff = backoff or Backoff()
         self._sleep = sleep
-        self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, trust_env=False)
+        try:
+            self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, trust_env=False)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise WireError(f"{url[:200]!r} is no address of a coordinator: {error}") from error
 
     def get(self, path: str) -> Any:
         """The JSON document at `path`.
@@ -66,7 +92,7 @@ class JobCoordinatorClient:
         for delay_ms in self._backoff.delays_ms():
             response = self._request("GET", path)
             if response.status_code == 200:
-                return response.json()
+                return _document(response)
             _log.warning("GET %s: %s %s", path, response.status_code, response.text[:500])
             if waited_ms >= _GIVE_UP_AFTER_S * 1000:
                 break
@@ -79,7 +105,7 @@ class JobCoordinatorClient:
     def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
         try:
             return self._client.request(method, path, json=body)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CoordinatorUnavailable(f"{method} {self._client.base_url}{path}: {error!r}") from error
 
     def container(self, container_id: str) -> dict[str, Any]:
@@ -97,15 +123,31 @@ class JobCoordinatorClient:
         path = f"/api/v1/containers/{container_id}/heartbeat"
         response = self._request("POST", path, body)
         if response.status_code == 409:
-            document = response.json()
-            raise Fenced(
-                f"container {container_id}", epoch=int(str(body["epoch"])), seen=int(document["epoch"])
-            )
+            seen = _document(response).get("epoch")
+            if type(seen) is not int:
+                raise CoordinatorUnavailable(f"POST {path}: a 409 that names no epoch")
+            raise Fenced(f"container {container_id}", epoch=int(str(body["epoch"])), seen=seen)
         if response.status_code != 200:
             raise CoordinatorUnavailable(f"POST {path}: {response.status_code} {response.text[:500]}")
-        answer: dict[str, Any] = response.json()
-        return answer
+        return _document(response)
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+
+def _document(response: httpx.Response) -> dict[str, Any]:
+    """The object that was answered.
+
+    Raises:
+        CoordinatorUnavailable: it is none: somebody else listens where a coordinator did.
+    """
+    try:
+        document = response.json()
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise CoordinatorUnavailable(
+            f"{response.url} answers {response.text[:100]!r}: that is no coordinator"
+        )
+    return document

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from grete.launch.base import Launcher
-from grete.launch.process import ProcessLauncher
+from grete.launch.base import ContainerStart, Launcher
+from grete.launch.process import EPOCH, EXIT_FILE, ProcessLauncher
+from grete.launch.processes import name_of
 from grete.launch.thread import ThreadLauncher
+from grete.model.ids import ContainerId
 from grete.testing.conformance.launch import KillingLauncherConformance, LauncherConformance, behave
 
 
@@ -29,6 +33,29 @@ class TestProcessLauncher(KillingLauncherConformance):
         )
         yield another
         another.close()
+
+
+@pytest.mark.parametrize(
+    ("exit_file", "epoch"), [("", 4), ("container-0.exit.json", 5), ("container-1.exit.json", 4)]
+)
+def test_a_process_that_is_not_provably_the_container_is_neither_adopted_nor_signalled(
+    tmp_path: Path, exit_file: str, epoch: int
+) -> None:
+    """Whoever writes into the coordinator stream says which process a container is: it may be anybody's."""
+    launcher, start = ProcessLauncher(["true"], tmp_path), ContainerStart(ContainerId("0"), 4, {})
+    environment = {
+        **os.environ,
+        EPOCH: str(epoch),
+        **({EXIT_FILE: str(tmp_path / exit_file)} if exit_file else {}),
+    }
+    other = subprocess.Popen(["sleep", "60"], env=environment)
+    try:
+        assert not launcher.adopt(start, str(name_of(other.pid)))
+        launcher.kill(ContainerId("0"))
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
 
 
 class TestThreadLauncher(LauncherConformance):

@@ -155,7 +155,7 @@ def test_a_coordinator_whose_token_cannot_be_read_yet_is_found_as_soon_as_it_can
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
     """Its job has just ended, or it has only begun: whoever looks for it is not hurt, and looks again."""
-    url, token = f"http://127.0.0.1:{coordinator.server_port}", tmp_path / "its-token"
+    url, token = f"http://127.0.0.1:{coordinator.server_port}", tmp_path / "jobs" / "job-1" / "its-token"
     found: list[bool] = []
 
     def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
@@ -163,6 +163,7 @@ def test_a_coordinator_whose_token_cannot_be_read_yet_is_found_as_soon_as_it_can
             for token_file in ("", str(tmp_path), str(token)):
                 write_state(stream, JobState("running", "run", 2, url, token_file))
                 found.append(container._find_coordinator() is not None)
+        token.parent.mkdir(parents=True, exist_ok=True)
         token.write_text("secret")
         found.append(container._find_coordinator() is not None)
         return Ended.DRAINED
@@ -170,3 +171,38 @@ def test_a_coordinator_whose_token_cannot_be_read_yet_is_found_as_soon_as_it_can
     container = life(coordinator, tmp_path, work)
     assert container.run() == ExitCode.OK
     assert found == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("url", "token_file", "content"),
+    [
+        ("http://[::1", "jobs/job-1/token", b"secret"),
+        ("http://10.0.0.1:80", "jobs/job-1/token", b"secret"),
+        ("http://127.0.0.1@evil.example:80", "jobs/job-1/token", b"secret"),
+        ("file:///etc/passwd", "jobs/job-1/token", b"secret"),
+        ("http://127.0.0.1:80", "elsewhere", b"secret"),
+        ("http://127.0.0.1:80", "jobs/job-1/../../elsewhere", b"secret"),
+        ("http://127.0.0.1:80", "jobs/job-1/token", "gehe\u00efm".encode()),
+        ("http://127.0.0.1:80", "jobs/job-1/token", b"root:x:0:0:root"),
+        ("http://127.0.0.1:80", "jobs/job-1/token", b"x" * 1_000_000),
+        ("http://127.0.0.1:80", "jobs/job-1/token", b""),
+        ("http://127.0.0.1:80\x00", "jobs/job-1/token", b"secret"),
+    ],
+)
+def test_no_word_in_the_stream_sends_a_file_elsewhere_or_keeps_the_container_from_ending(
+    coordinator: Coordinator, tmp_path: Path, url: str, token_file: str, content: bytes
+) -> None:
+    """Others may write into the coordinator stream: what they name is asked only if it is this job's, and here."""
+    found: list[object] = []
+
+    def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
+        (tmp_path / "jobs" / "job-1").mkdir(parents=True)
+        (tmp_path / token_file).write_bytes(content)
+        with open_coordinator_stream({}, assignment.job, tmp_path) as stream:
+            write_state(stream, JobState("running", "run", 2, url, str(tmp_path / token_file)))
+        found.append(container._find_coordinator())
+        return Ended.DRAINED
+
+    container = life(coordinator, tmp_path, work)
+    assert container.run() == ExitCode.OK
+    assert found == [None]

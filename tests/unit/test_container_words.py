@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from grete.coordinator.board import Board, Directive, Seat, Told
-from grete.errors import CoordinatorUnavailable, Fenced, LogUnreachable
+from grete.errors import CoordinatorUnavailable, Fenced, LogCorrupted, LogUnreachable
 from grete.model.ids import ContainerId
 from grete.spark.control import Control
 from grete.spark.heartbeat import ContainerProgress, Heartbeat, Reactions
 from grete.testing.clock import ManualClock
+from grete.testing.waiting import eventually
 
 ZERO = ContainerId("0")
 
@@ -159,3 +160,28 @@ def test_while_the_coordinator_stream_does_not_answer_no_container_becomes_an_or
         clock.advance(40)
         beat.send()
     assert seen == []
+
+
+@pytest.mark.parametrize(
+    "answer", [{"action": "dance"}, {"number": "3"}, {"action": ["run"]}, {"number": None}]
+)
+def test_an_answer_that_is_no_coordinators_counts_as_none(answer: dict[str, Any]) -> None:
+    beat, seen, clock = heartbeat(Client(answer), LogCorrupted("garbage in the stream"))
+    beat.orphan_s = 50.0
+    for _ in range(3):
+        beat.send()
+    assert seen == []
+    clock.advance(51)
+    beat.send()
+    assert seen == ["orphaned"]
+
+
+def test_whatever_a_heartbeat_meets_the_container_is_an_orphan_in_its_time() -> None:
+    """A container that nobody can end would go on for ever."""
+    beat, seen, clock = heartbeat(Client(ZeroDivisionError("nobody has thought of it")))
+    beat.orphan_s = 50.0
+    clock.advance(51)
+    beat.start()
+    eventually(lambda: "orphaned" in seen)
+    beat.client = Client({})
+    beat.close()

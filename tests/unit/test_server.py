@@ -16,7 +16,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from grete.errors import CoordinatorUnavailable, Fenced
+from grete.errors import CoordinatorUnavailable, Fenced, WireError
 from grete.http_client import Backoff, JobCoordinatorClient
 from grete.server import serve
 from grete.server.app import build_app
@@ -275,3 +275,34 @@ def test_waits_grow_to_their_maximum_and_never_shrink() -> None:
     assert [next(delays) for _ in range(9)] == [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]
     with pytest.raises(ValueError, match="greater than 1"):
         Backoff(multiplier=1)
+
+
+@pytest.mark.parametrize(
+    "answer", [(200, b"hello"), (200, b"[]"), (200, b"[" * 9999), (409, b"{}"), (409, b"no")]
+)
+def test_who_answers_like_no_coordinator_is_none(tmp_path: Path, answer: tuple[int, bytes]) -> None:
+    """Whoever got the port of a coordinator that is gone."""
+
+    class Stranger(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(answer[0])
+            self.send_header("content-length", str(len(answer[1])))
+            self.end_headers()
+            self.wfile.write(answer[1])
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
+        threading.Thread(target=stranger.handle_request).start()
+        client = JobCoordinatorClient(f"http://127.0.0.1:{stranger.server_port}", None)
+        with pytest.raises(CoordinatorUnavailable):
+            client.heartbeat("0", {"epoch": 1})
+        client.close()
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://[", "\x00"])
+def test_an_address_that_is_none_is_refused_as_one(url: str) -> None:
+    with pytest.raises((WireError, CoordinatorUnavailable)):
+        JobCoordinatorClient(url, None).heartbeat("0", {"epoch": 1})

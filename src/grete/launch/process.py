@@ -6,6 +6,7 @@ the next one adopts it. One that finds no coordinator for long enough ends itsel
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from grete.launch.processes import OtherProcess, name_of, parse_name
 from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
 
+EPOCH = "GRETE_CONTAINER_EPOCH"
 _PASSED_ON = (
     *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME", "TZ"),
     *("JAVA_HOME", "SPARK_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
@@ -74,7 +76,11 @@ class ProcessLauncher(Launcher):
         log = self._log(container.container_id)
         if log.exists() and log.stat().st_size > _LOG_KEPT_BYTES:
             log.replace(log.with_suffix(".log.1"))
-        own = {**container.environment, EXIT_FILE: str(self._exit_file(container.container_id))}
+        own = {
+            **container.environment,
+            EXIT_FILE: str(self._exit_file(container.container_id)),
+            EPOCH: str(container.epoch),
+        }
         with log.open("ab") as output:
             process = subprocess.Popen(  # noqa: S603 - our own command, no shell
                 self._command,
@@ -101,18 +107,34 @@ class ProcessLauncher(Launcher):
         return str(name_of(running.process.pid) or "")
 
     def adopt(self, container: ContainerStart, handle: str) -> bool:
-        """See Launcher. One that has ended is adopted too when it said how, so that its exit is reported."""
+        """See Launcher. One that has ended is adopted too when it said how, so that its exit is reported.
+
+        A handle is the word of whoever writes into the coordinator stream: the process is taken for the container
+        only if it was started with that container's exit file and epoch in its environment.
+        """
         name = parse_name(handle)
         if name is None:
             return False
         process: OtherProcess | None = None
-        try:
+        with contextlib.suppress(OSError):
             process = OtherProcess(name)
-        except OSError:
-            if read_word(self._exit_file(container.container_id), container.epoch) is None:
+        if process is not None and not self._is_ours(process, container):
+            is_another = process.is_running()
+            process.close()
+            if is_another:
                 return False
+            process = None
+        if process is None and read_word(self._exit_file(container.container_id), container.epoch) is None:
+            return False
         self._running[container.container_id] = _Running(container, process)
         return True
+
+    def _is_ours(self, process: OtherProcess, container: ContainerStart) -> bool:
+        given = process.environment()
+        exit_file = given.get(EXIT_FILE, "")
+        return Path(exit_file).resolve() == self._exit_file(container.container_id).resolve() and given.get(
+            EPOCH
+        ) == str(container.epoch)
 
     def request_stop(self, container_id: ContainerId) -> None:
         """See Launcher: SIGTERM."""

@@ -58,6 +58,19 @@ class OtherProcess:
             os.close(self._descriptor)
             raise ProcessLookupError(f"process {name.pid} is another one now")
 
+    def environment(self) -> dict[str, str]:
+        """What it was started with; empty where that cannot be seen, as with another user's process.
+
+        Read after the descriptor was opened and compared again, so it is that process's and no later one's.
+        """
+        try:
+            data = Path(f"/proc/{self.pid}/environ").read_bytes()
+        except OSError:
+            return {}
+        if not self.is_running():
+            return {}
+        return dict(entry.split("=", 1) for entry in os.fsdecode(data).split("\0") if "=" in entry)
+
     def is_running(self) -> bool:
         """Whether it has not ended."""
         return not select.select([self._descriptor], [], [], 0)[0]

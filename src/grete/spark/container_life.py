@@ -15,9 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from grete.checkpoint.offset_manager import may_skip
-from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetsRemoved
+from grete.config.validate import is_loopback
+from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetsRemoved, WireError
 from grete.failpoints import failpoint
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.access import open_coordinator_stream
@@ -55,6 +57,7 @@ class ContainerLife:
         self._stop = stop
         self._control = Control(stop)
         self._job: JobId | None = None
+        self._folder: Path | None = None
         self._found: tuple[str, int] | None = None
         reactions = Reactions(
             self._control.on_told,
@@ -105,6 +108,7 @@ class ContainerLife:
         if assignment.epoch != self._epoch:
             raise Fenced(assignment.fence.scope, epoch=self._epoch, seen=assignment.epoch)
         self._job = assignment.job
+        self._folder = assignment.state_directory(self._home).parent.resolve()
         self._heartbeat.orphan_s = _orphan_s(assignment.config)
         self._control.running(assignment.serial)
         self._report(state="running", serial=assignment.serial, paused=0, message="")
@@ -172,13 +176,30 @@ class ContainerLife:
         if state is None or not state.url or (state.url, state.epoch) == self._found:
             return None
         try:
-            client = JobCoordinatorClient(state.url, Path(state.token_file))
-        except OSError as error:
-            _log.debug("the token of the coordinator at %s can not be read: %s", state.url, error)
+            client = self._client_at(state.url, Path(state.token_file))
+        except (OSError, WireError) as error:
+            _log.debug("the coordinator at %.200r can not be asked: %s", state.url, error)
             return None
         _log.info("the coordinator is at %s now", state.url)
         self._found = (state.url, state.epoch)
         return client
+
+    def _client_at(self, url: str, token_file: Path) -> JobCoordinatorClient:
+        """A client of whoever the stream says leads: others may write there, so it has to be of this machine and job.
+
+        Raises:
+            OSError: the token's file cannot be read.
+            WireError: the address is none of this machine's, or the file is not in the job's folder.
+        """
+        try:
+            host = urlsplit(url).hostname or ""
+        except ValueError as error:
+            raise WireError(f"no address: {error}") from error
+        if not is_loopback(host):
+            raise WireError("it is not on this machine")
+        if token_file.resolve().parent != self._folder:
+            raise WireError(f"its token is not in {self._folder}")
+        return JobCoordinatorClient(url, token_file)
 
 
 def _orphan_s(config: Mapping[str, str]) -> float:

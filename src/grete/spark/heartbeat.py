@@ -13,6 +13,7 @@ from grete.errors import CoordinatorUnavailable, Fenced, GreteError
 
 _log = logging.getLogger(__name__)
 _INTERVAL_S = 0.5
+_TOLD = ("run", "pause", "stop")
 _LOOK_AFTER = 2
 """Heartbeats without an answer before a new coordinator is looked for."""
 
@@ -103,7 +104,11 @@ class Heartbeat:
 
     def _run(self) -> None:
         while not self._closed.wait(_INTERVAL_S):
-            self.send()
+            try:
+                self.send()
+            except Exception:  # noqa: BLE001 - a thread begins here: without it nobody could end the container
+                _log.exception("a heartbeat failed")
+                self._end_if_orphaned()
 
     def send(self) -> None:
         """One heartbeat, and what follows from its answer."""
@@ -118,8 +123,13 @@ class Heartbeat:
             _log.debug("no answer to a heartbeat: %s", error)
             self._without_answer()
             return
+        told, number = answer.get("action", "run"), answer.get("number", 0)
+        if told not in _TOLD or type(number) is not int:
+            _log.warning("somebody else answers where the coordinator did: %.200r", answer)
+            self._without_answer()
+            return
         self._answered_s, self._unanswered = self._now_s(), 0
-        self._reactions.on_told(str(answer.get("action", "run")), int(answer.get("number", 0)))
+        self._reactions.on_told(told, number)
 
     def _without_answer(self) -> None:
         self._unanswered += 1
@@ -129,14 +139,16 @@ class Heartbeat:
             try:
                 found = self._reactions.find_coordinator()
             except GreteError as error:
-                if not error.may_pass:
-                    raise
                 _log.warning("nobody can be asked for the coordinator: %s", error)
-                self._answered_s = self._now_s()
-                return
+                if error.may_pass:
+                    self._answered_s = self._now_s()
+                found = None
             if found is not None:
                 self.client, self._unanswered = found, 0
                 return
+        self._end_if_orphaned()
+
+    def _end_if_orphaned(self) -> None:
         if 0 <= self.orphan_s < self._now_s() - self._answered_s:
             _log.warning("no coordinator for %.0f s", self.orphan_s)
             self._reactions.on_orphaned()
