@@ -61,9 +61,12 @@ class Containers(Launcher):
     def __init__(self) -> None:
         self.started: list[ContainerStart] = []
         self.asked: list[str] = []
+        self.refusals: list[OSError] = []
         self._ended: list[ContainerExit] = []
 
     def start(self, container: ContainerStart) -> None:
+        if self.refusals:
+            raise self.refusals.pop()
         self.started.append(container)
 
     def end(self, code: int) -> None:
@@ -113,13 +116,13 @@ class Coordinator:
     """A coordinator that has launched the only container of its job."""
 
     def __init__(self) -> None:
-        clock = ManualClock()
+        clock = self.clock = ManualClock()
         coordination = MemoryCoordination(clock)
         leadership = coordination.campaign("job/orders")
         self.log, self.containers = Log(clock), Containers()
         stream = CoordinatorStream(self.log, clock, source="test")
         self.loop = SteppedLoop(
-            renewal=Renewal(coordination, leadership, clock, every_s=5, patience_s=60),
+            renewal=Renewal(coordination, leadership, clock, every_s=5, patience_s=600),
             launcher=self.containers,
             stream=stream,
             clock=clock,
@@ -159,6 +162,19 @@ def signals() -> Iterator[StopSignals]:
 @pytest.fixture
 def coordinator() -> Coordinator:
     return Coordinator()
+
+
+def test_a_container_that_cannot_be_started_has_failed_and_is_started_again(coordinator: Coordinator) -> None:
+    """No descriptor, no process, no space: the coordinator outlives it, and the retry window counts it."""
+    coordinator.containers.refusals.append(OSError(24, "Too many open files"))
+    coordinator.ends(1)
+    for _ in range(5):
+        coordinator.clock.advance(30)
+        coordinator.loop.turn()
+    assert coordinator.containers.refusals == []
+    assert coordinator.loop.state.phase is Phase.RUNNING
+    assert len(coordinator.containers.started) == 2
+    assert coordinator.loop.state.containers[ZERO].running
 
 
 def test_a_container_that_runs_what_it_was_told_last_and_ends_has_done_it(coordinator: Coordinator) -> None:

@@ -20,6 +20,7 @@ from grete.errors import CoordinatorUnavailable, Fenced, WireError
 from grete.http_client import Backoff, JobCoordinatorClient
 from grete.server import serve
 from grete.server.app import build_app
+from grete.server.connections import bounded_protocol
 from grete.server.guard import Tokens
 from grete.server.serve import HttpServer, bind, write_token
 
@@ -306,3 +307,36 @@ def test_who_answers_like_no_coordinator_is_none(tmp_path: Path, answer: tuple[i
 def test_an_address_that_is_none_is_refused_as_one(url: str) -> None:
     with pytest.raises((WireError, CoordinatorUnavailable)):
         JobCoordinatorClient(url, None).heartbeat("0", {"epoch": 1})
+
+
+def raw(port: int, head: bytes) -> socket.socket:
+    opened = socket.create_connection(("127.0.0.1", port), timeout=30)
+    opened.sendall(head)
+    return opened
+
+
+def test_connections_that_say_nothing_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reaches the port needs no token to open one; a heartbeat gets through all the same."""
+    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(most=8))
+    server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
+    server.start()
+    port = int(server.url.rsplit(":", 1)[1])
+    idle = [raw(port, b"GET / HTTP/1.1\r\nhost:") for _ in range(40)]
+    answers = [httpx.get(f"{server.url}/readyz", headers=GOOD, trust_env=False) for _ in range(10)]
+    assert {answer.status_code for answer in answers} == {200}
+    for one in idle:
+        one.close()
+    server.close()
+
+
+def test_the_head_of_a_request_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(head_s=0.1))
+    server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
+    server.start()
+    port = int(server.url.rsplit(":", 1)[1])
+    request = f"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n".encode()
+    for head in (b"", b"GET / HTTP/1.1\r\n", request + request + b"GET"):
+        with raw(port, head) as slow:
+            while slow.recv(1000):
+                pass  # until the server ends it: the socket's own time-out would raise
+    server.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,6 +16,7 @@ from grete.coordination.base import Leadership
 from grete.errors import GreteError, HeldByOther, LeadershipLost
 
 _log = logging.getLogger("grete.coordinator")
+_DESCRIPTORS = 65_536
 _PAUSE_S = (0.5, 5.0)
 """Between attempts to come back. The store's own timeouts come on top, and a broker that is back answers at once."""
 
@@ -32,6 +34,7 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
         Fenced, LeadershipLost: another coordinator has taken over.
         LogUnreachable: the stores did not answer when the job was to be started.
     """
+    _take_descriptors()
     led: Leadership | None = None
     first_epoch: int | None = None
     cause: GreteError | None = None
@@ -60,3 +63,11 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
         if signals.wait(pause_s):
             raise cause
         pause_s = min(2 * pause_s, _PAUSE_S[1])
+
+
+def _take_descriptors() -> None:
+    """As many as there may be: the usual soft limit of 1,024 is shared by connections, files and pipes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

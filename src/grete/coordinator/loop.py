@@ -216,7 +216,12 @@ class CoordinatorLoop:
         now_s = self.clock.monotonic_s()
         self.board.place(container, Seat(epoch, launch, told, self._serial, now_s, epoch))
         _log.info("launching container %s, epoch %s", container, epoch)
-        self._launcher.start(ContainerStart(container, epoch, self._job.environment(container, epoch)))
+        try:
+            self._launcher.start(ContainerStart(container, epoch, self._job.environment(container, epoch)))
+        except OSError as error:  # no descriptor, no memory, no disk: as if it had ended at once
+            _log.error("container %s was not started: %s", container, error)
+            self.post(ContainerExited(container, launch, 1, f"it was not started: {error}"))
+            return
         handle = self._launcher.handle(container)
         if handle:
             self._write_record(container, replace(record, handle=handle))

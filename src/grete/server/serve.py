@@ -16,9 +16,12 @@ from grete.config.validate import is_loopback
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
 from grete.server.app import CoordinatorView, build_app
+from grete.server.connections import bounded_protocol
 from grete.server.guard import Tokens
 
 _START_TIMEOUT_S = 10.0
+_BACKLOG = 128
+"""As many connections are accepted at once before anything else is done, each with a descriptor."""
 _MAX_HEAD = 16 * 1024
 """Bytes of a request's line and headers, with which it is refused."""
 
@@ -95,12 +98,12 @@ class HttpServer:
         app = build_app(view, tokens=tokens, hosts=hosts)
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=bounded_protocol(),
+            backlog=_BACKLOG,
             log_config=None,  # its own would close every handler of the process: log streams had no more to say
             log_level="warning",
             lifespan="off",
             timeout_keep_alive=5,
-            limit_concurrency=1000,
             h11_max_incomplete_event_size=_MAX_HEAD,
         )
         self._server = uvicorn.Server(config)
