@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from grete.checkpoint.text import Checkpoints, format_checkpoints, parse_checkpoint_text
 from grete.cli.options import add_job_options, opened_job, warn
-from grete.cli.output import print_json, print_table, when
+from grete.cli.output import print_json, print_table, printable, when
 from grete.cli.rewind_options import add_write_options, is_live, ssp
 from grete.errors import ConfigError
 from grete.model.ids import TaskName
@@ -187,7 +187,11 @@ def _changes(changes: Sequence[OffsetChange]) -> list[dict[str, Any]]:
 
 def _print_changes(changes: Sequence[OffsetChange]) -> None:
     for change in changes:
-        print(f"{change.task}  {change.ssp}: {change.current or '(none)'} -> {change.new or '(none)'}")
+        print(
+            printable(
+                f"{change.task}  {change.ssp}: {change.current or '(none)'} -> {change.new or '(none)'}"
+            )
+        )
     if not changes:
         print("nothing differs")
 

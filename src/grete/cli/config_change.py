@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import warn
-from grete.cli.output import print_json
+from grete.cli.output import print_json, printable
 from grete.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ def print_changes(changes: Iterable[ConfigChange], output: str) -> None:
         print_json(rows)
         return
     for row in rows:
-        print(f"{row['key']}: {or_unset(row['old'])} -> {or_unset(row['new'])}  ({row['touches']})")
+        print(
+            printable(f"{row['key']}: {or_unset(row['old'])} -> {or_unset(row['new'])}  ({row['touches']})")
+        )
     if not rows:
         print("nothing to change")
 

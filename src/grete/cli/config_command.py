@@ -7,7 +7,7 @@ from typing import Any
 
 from grete.cli.config_change import add_change_options, change_config, or_unset, print_changes, shown_changes
 from grete.cli.options import add_job_options, opened_job
-from grete.cli.output import print_json, when
+from grete.cli.output import print_json, printable, when
 from grete.errors import ConfigError
 
 
@@ -59,10 +59,10 @@ def _get(options: argparse.Namespace) -> int:
     if options.output == "json":
         print_json(dict(sorted(shown.items())))
     elif options.key is not None:
-        print(shown[options.key])
+        print(printable(shown[options.key]))
     else:
         for key, value in sorted(shown.items()):
-            print(f"{key}={value}")
+            print(printable(f"{key}={value}"))
     return 0
 
 
@@ -137,7 +137,11 @@ def _history(options: argparse.Namespace) -> int:
         print_json(rows)
         return 0
     for row in rows:
-        print("  ".join(str(row[name] or "-") for name in ("number", "when", "who", "source", "reason")))
+        print(
+            printable(
+                "  ".join(str(row[name] or "-") for name in ("number", "when", "who", "source", "reason"))
+            )
+        )
         for change in row["changes"]:
-            print(f"    {change['key']}: {or_unset(change['old'])} -> {or_unset(change['new'])}")
+            print(printable(f"    {change['key']}: {or_unset(change['old'])} -> {or_unset(change['new'])}"))
     return 0

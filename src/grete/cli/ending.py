@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from grete.cli.options import add_job_options, seconds
-from grete.cli.output import print_json
+from grete.cli.output import print_json, printable
 from grete.errors import JobError
 
 if TYPE_CHECKING:
@@ -44,5 +44,5 @@ def await_end(
     if options.output == "json":
         print_json({"job": handle.job.shown, "state": ended})
     else:
-        print(f"{handle.job.shown}: {ended}")
+        print(printable(f"{handle.job.shown}: {ended}"))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from grete.cli.options import add_job_options, count, opened_job
-from grete.cli.output import cell, print_json, when
+from grete.cli.output import cell, print_json, printable, when
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -28,5 +28,5 @@ def run(options: argparse.Namespace) -> int:
         return 0
     for row in rows:
         details = "  ".join(f"{name}={cell(value)}" for name, value in row.details.items() if value)
-        print(f"{when(row.timestamp_ms)}  {row.event:18}  {details}".rstrip())
+        print(printable(f"{when(row.timestamp_ms)}  {row.event:18}  {details}".rstrip()))
     return 0

@@ -12,7 +12,9 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
+from grete.cli.output import printable
 from grete.errors import ConfigError, GreteError, bullet_list
 
 Run = Callable[[argparse.Namespace], int]
@@ -35,8 +37,15 @@ COMMANDS = {
 EXIT_INTERRUPTED = 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with arguments in characters that a terminal only shows."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.format_usage()}{self.prog}: error: {printable(message)}\n")
+
+
 def _parser(command: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="grete",
         description="Coordinated PySpark streaming jobs: configuration, job model, checkpoints, state.",
         epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 a message could not be "
@@ -96,7 +105,8 @@ def _message(error: GreteError) -> str:
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    print(f"grete: {message}", file=sys.stderr)
+    lines = f"grete: {message}".splitlines() or ["grete:"]
+    print("\n".join(map(printable, lines)), file=sys.stderr)
     return code
 
 

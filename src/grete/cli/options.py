@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from grete.cli.output import printable
 from grete.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _LONGEST_S = 86_400
 _LOADER_PATH = "job.config.loader.properties.path="
 _LOADER_FACTORY = "job.config.loader.factory="
 _PROPERTIES_LOADER = "org.apache.samza.config.loaders.PropertiesConfigLoaderFactory"
+_DIGITS = 12
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
@@ -118,18 +120,19 @@ def opened_job(options: argparse.Namespace) -> Iterator[JobHandle]:
 
 def count(text: str) -> int:
     """An option's value that is a whole number of one or more."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"write a whole number of one or more, got {text!r}")
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS and int(text) >= 1):
+        most = 10**_DIGITS - 1
+        raise argparse.ArgumentTypeError(f"write a whole number from 1 to {most}, got {text[:100]!r}")
     return int(text)
 
 
 def seconds(text: str) -> float:
     """An option's value that is a number of whole seconds, at most a day."""
-    if text.isdecimal() and int(text) <= _LONGEST_S:
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS and int(text) <= _LONGEST_S:
         return float(text)
     raise argparse.ArgumentTypeError(f"write whole seconds, at most {_LONGEST_S}, got {text!r}")
 
 
 def warn(message: str) -> None:
     """Something that people should know and that keeps nothing from being done."""
-    print(f"grete: warning: {message}", file=sys.stderr)
+    print(f"grete: warning: {printable(message)}", file=sys.stderr)

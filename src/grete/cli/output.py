@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+_NOT_PRINTABLE = re.compile("[\x7f-\x9f\ud800-\udfff\u2028-\u202e\u2066-\u2069]")
+"""What JSON may hold as it is, and no terminal should be given."""
+
 
 def print_json(document: Any) -> None:
     """One JSON document."""
-    json.dump(document, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    sys.stdout.write(_NOT_PRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
 
 
 def print_json_line(document: Mapping[str, Any]) -> None:
@@ -41,8 +45,7 @@ def cell(value: Any) -> str:
         return f"{value:,.2f}"
     if _is_number(value):
         return f"{value:,}"
-    text = str(value)
-    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+    return printable(str(value))
 
 
 def _is_number(value: Any) -> bool:
@@ -51,4 +54,12 @@ def _is_number(value: Any) -> bool:
 
 def when(timestamp_ms: int) -> str:
     """A time for people: UTC, to the second."""
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"  # whoever wrote it had another clock than people have
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: control characters, which could say anything to it, are escaped; so is what is no text."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import islice
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
@@ -19,6 +19,9 @@ from grete.wire import compact_json
 if TYPE_CHECKING:
     from grete.systems.base import Message
 
+_LONGEST_LINE = 64 * 1024 * 1024
+_BATCH_BYTES = 64 * 1024 * 1024
+_LAST_MS = 2**63 - 1
 _FIELDS = ("key", "value", "partition", "timestamp_ms")
 
 
@@ -37,7 +40,7 @@ def append(options: argparse.Namespace) -> int:
         system.partition_count(name.stream)  # before a line is read: is there such a stream?
         messages = (to_message(number, line) for number, line in _lines(source))
         try:
-            while batch := list(islice(messages, options.batch)):
+            while batch := list(_batch(messages, options.batch)):
                 appended += system.append(name.stream, batch)
         except (ConfigError, StreamError) as error:
             raise ConfigError(f"{error}; {appended:,} records of earlier lines were appended") from error
@@ -49,8 +52,25 @@ def _source(path: str, stack: ExitStack) -> BinaryIO:
     return sys.stdin.buffer if path == "-" else stack.enter_context(open(path, "rb"))
 
 
+def _batch(messages: Iterator[Message], records: int) -> Iterator[Message]:
+    """The next messages, at most so many and not many more bytes than a transaction takes well."""
+    size = 0
+    for message in islice(messages, records):
+        yield message
+        size += len(message.key or b"") + len(message.value or b"")
+        if size >= _BATCH_BYTES:
+            return
+
+
 def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    for number, line in enumerate(source, 1):
+    for number in count(1):
+        line = source.readline(_LONGEST_LINE + 1)
+        if not line:
+            return
+        if len(line) > _LONGEST_LINE:
+            raise ConfigError(
+                f"line {number} is longer than {_LONGEST_LINE:,} bytes; a record has at most that"
+            )
         stripped = line.rstrip(b"\r\n")
         if stripped:
             yield number, stripped
@@ -71,9 +91,18 @@ def _record(number: int, line: bytes) -> Message:
     return Message(
         _bytes(document.get("key")),
         _bytes(document["value"]),
-        _whole(number, document, "timestamp_ms") or _now_ms(),
+        _timestamp(number, document),
         _whole(number, document, "partition"),
     )
+
+
+def _timestamp(number: int, document: dict[str, Any]) -> int:
+    given = _whole(number, document, "timestamp_ms")
+    if given is None:
+        return _now_ms()
+    if not 0 <= given <= _LAST_MS:
+        raise ConfigError(f"line {number}: timestamp_ms is 0 to {_LAST_MS}, got {given}")
+    return given
 
 
 def _keyed_by(field: str) -> Callable[[int, bytes], Message]:
@@ -117,7 +146,10 @@ def _bytes(value: Any) -> bytes | None:
     """Text as UTF-8, anything else as JSON; null is no key, or as a value a tombstone."""
     if value is None:
         return None
-    return value.encode() if isinstance(value, str) else compact_json.dumps(value)
+    try:
+        return value.encode() if isinstance(value, str) else compact_json.dumps(value)
+    except TypeError as error:
+        raise ConfigError(f"a value cannot be written as JSON: {error}") from error
 
 
 def _now_ms() -> int:

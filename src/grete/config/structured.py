@@ -101,7 +101,7 @@ def parse_toml(text: str, *, origin: str) -> dict[str, str]:
     """
     try:
         return _collect(_walk_toml(tomllib.loads(text, parse_float=str), "", origin), origin)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
         raise ConfigError(f"{origin} is not TOML: {error}") from error
 
 
