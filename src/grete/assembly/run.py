@@ -8,12 +8,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
+from grete.assembly.home import grete_home
 from grete.assembly.incarnation import Incarnation
 from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions as RunOptions
 from grete.assembly.view import View
 from grete.coordination.base import Leadership
 from grete.errors import GreteError, HeldByOther, LeadershipLost
+from grete.private_files import tighten_home
 
 _log = logging.getLogger("grete.coordinator")
 _DESCRIPTORS = 65_536
@@ -35,6 +37,7 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
         LogUnreachable: the stores did not answer when the job was to be started.
     """
     _take_descriptors()
+    tighten_home(grete_home())
     led: Leadership | None = None
     first_epoch: int | None = None
     cause: GreteError | None = None

@@ -20,6 +20,7 @@ from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.launch.processes import OtherProcess, name_of, parse_name
 from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
+from grete.private_files import private_directory
 
 EPOCH = "GRETE_CONTAINER_EPOCH"
 _PASSED_ON = (
@@ -72,7 +73,7 @@ class ProcessLauncher(Launcher):
         if known is not None:
             known.send(signal.SIGKILL)
             self._replaced.append(self._running.pop(container.container_id))
-        self._directory.mkdir(parents=True, exist_ok=True)
+        private_directory(self._directory)
         log = self._log(container.container_id)
         if log.exists() and log.stat().st_size > _LOG_KEPT_BYTES:
             log.replace(log.with_suffix(".log.1"))
@@ -81,7 +82,7 @@ class ProcessLauncher(Launcher):
             EXIT_FILE: str(self._exit_file(container.container_id)),
             EPOCH: str(container.epoch),
         }
-        with log.open("ab") as output:
+        with open(log, "ab", opener=_for_the_owner) as output:
             process = subprocess.Popen(  # noqa: S603 - our own command, no shell
                 self._command,
                 env=_environment(os.environ, own),
@@ -183,6 +184,10 @@ class ProcessLauncher(Launcher):
             if isinstance(running.process, subprocess.Popen):
                 running.process.wait()
         self.abandon()
+
+
+def _for_the_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _environment(inherited: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:

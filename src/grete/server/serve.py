@@ -15,6 +15,7 @@ import uvicorn
 from grete.config.validate import is_loopback
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
+from grete.private_files import private_directory
 from grete.server.app import CoordinatorView, build_app
 from grete.server.connections import bounded_protocol
 from grete.server.guard import Tokens
@@ -55,7 +56,7 @@ def write_token(path: Path) -> str:
     At every moment the file holds a whole token, the new one or the one before: containers look for it meanwhile.
     """
     token = secrets.token_urlsafe(32)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_directory(path.parent)
     # a name of its own, with mode 0600 from the start: who was succeeded and does not know it yet may write here too
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:

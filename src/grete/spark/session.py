@@ -42,6 +42,9 @@ def build_session(
 
     With `kafka_system` it has the connector to Kafka (`grete.spark.kafka_connector`).
 
+    Spark's ports ask who comes: on a local master by itself, elsewhere as the cluster's own configuration says, since
+    all its processes share the secret, and one given here would stand in a command line.
+
     A shuffle on a local master gets as many partitions as there are cores: Spark's default of 200 costs a streaming
     aggregation over ten keys more in task starts than in work.
     """
@@ -50,6 +53,9 @@ def build_session(
     settings = _DEFAULTS | {key: value for key, value in config.items() if key.startswith("spark.")}
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings.setdefault(
+            "spark.authenticate", "true"
+        )  # with a secret that Spark draws and keeps to itself
         settings.setdefault("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
     if kafka_system is not None:
         settings |= connector_settings(

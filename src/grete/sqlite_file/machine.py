@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from grete.errors import UnsafeStorage
+from grete.private_files import private_directory
 
 FIRST_SAFE_WAL = (3, 51, 3)
 _NETWORK = frozenset(
@@ -67,7 +68,8 @@ def _mounts() -> str:
 def make_directory(directory: Path) -> None:
     """Create the directory and its parents, durably."""
     missing = [folder for folder in (directory, *directory.parents) if not folder.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
+    if missing:
+        private_directory(directory)
     for folder in missing:
         sync_directory(folder.parent)
 

@@ -48,7 +48,7 @@ class MarkFile:
         record = _MARK.pack(commit.lineage, commit.number, _crc(commit.lineage, commit.number))
         try:
             if self._descriptor is None:
-                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.pwrite(self._descriptor, record, 0)
         except OSError as error:
             # the commit is durable: it would be a lie to fail it for want of its mark

@@ -1,0 +1,64 @@
+"""What a job holds is for its owner only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grete.clock import SystemClock
+from grete.launch.base import ContainerStart
+from grete.launch.process import ProcessLauncher
+from grete.model.ids import ContainerId
+from grete.private_files import tighten, tighten_home
+from grete.systems.base import StreamSpec
+from grete.systems.local import LocalSystem
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o7777
+
+
+def open_to_others(path: Path) -> list[str]:
+    """Folders, and files that hold anything: a reserve holds nothing but space."""
+    found = [one for one in path.rglob("*") if mode(one) & 0o077 and one.stat().st_size]
+    return [str(one) for one in found if one.suffix != ".reserve"]
+
+
+@pytest.fixture(autouse=True)
+def _lax() -> Iterator[None]:
+    before = os.umask(0o000)
+    yield
+    os.umask(before)
+
+
+def test_a_new_home_and_all_that_is_in_it_is_its_owners(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    tighten_home(home)
+    system = LocalSystem(home / "local", SystemClock())
+    system.create_stream(StreamSpec("in", 1))
+    launcher = ProcessLauncher(["true"], home / "jobs" / "job-1" / "logs")
+    launcher.start(ContainerStart(ContainerId("0"), 1, {}))
+    launcher.close()
+    assert mode(home) == 0o700
+    assert open_to_others(home / "local") == []
+    assert open_to_others(home / "jobs") == []
+    system.close()
+
+
+def test_a_home_of_an_earlier_version_is_tightened(tmp_path: Path) -> None:
+    for folder in ("local", "jobs"):
+        (tmp_path / folder).mkdir(mode=0o755)
+    (tmp_path / "local" / "streams.db").touch(0o644)
+    tighten_home(tmp_path)
+    LocalSystem(tmp_path / "local", SystemClock()).close()
+    assert [mode(tmp_path / folder) for folder in ("local", "jobs")] == [0o700, 0o700]
+    assert mode(tmp_path / "local" / "streams.db") == 0o600
+
+
+def test_a_folder_of_everybody_stays_so(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    tighten(tmp_path)
+    assert mode(tmp_path) == 0o1777
