@@ -93,8 +93,8 @@ class Incarnation:
         if ended is not None:
             return ended
         planner = Planner(job, self._home, self._stream, self._clock, self._stack)
-        submission.old_names.note_new()
         self._bound = self._bind(submission.asked(self._stream))
+        submission.old_names.note_new()
         run_id = submission.write_config(self._stream, planner.check)
         config = self._stream.config()
         self.can_be_followed = value_of(config, LAUNCHER) != "thread"
