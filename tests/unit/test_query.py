@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -118,3 +120,28 @@ def test_what_a_worker_raised_is_known_by_its_name(line: str, kind: type[GreteEr
     found = executor_error(text)
     assert type(found) is kind
     assert (str(found), found.exit_code) == (line.partition(": ")[2], code)
+
+
+class SparkWithoutMemory(SparkAboutToHandOver):
+    """A Spark whose JVM ends before it answers."""
+
+    def awaitTermination(self, timeout_s: float) -> bool:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (3, r"OutOfMemoryError.*Lower task\.max\.records\.per\.batch.*raise spark\.driver\.memory.*code 3"),
+        (1, r"^Spark's JVM ended with code 1$"),
+    ],
+)
+def test_a_jvm_that_has_run_out_of_memory_is_told_by_that_and_by_the_keys(
+    tmp_path: Path, code: int, says: str
+) -> None:
+    settings = QuerySettings(tmp_path, "local", until_drained=False, interval_ms=0)
+    query = Query(lambda *batch: BatchOutcome(), settings, threading.Event())
+    with subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"]) as jvm:
+        gateway: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=jvm)))
+        with pytest.raises(JobError, match=says):
+            query.run(gateway, SparkWithoutMemory())  # type: ignore[arg-type]  # as much of a frame as is used
