@@ -105,7 +105,12 @@ class TaskContext(Protocol):
 
     @property
     def config(self) -> Mapping[str, str]:
-        """The job's configuration, secret references unresolved."""
+        """The job's configuration. Of keys of the application's own, `${env:NAME}` and `${file:/path}` are resolved
+        when they are asked for, in this process; a container has the variables that begin with `GRETE_`.
+
+        Raises:
+            ConfigError: from asking for a key that refers to nothing.
+        """
 
     def store(self, name: str) -> KeyValueStore:
         """The task's own store `name`, declared by `stores.<name>.*`.

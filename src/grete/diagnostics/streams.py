@@ -9,7 +9,7 @@ from pathlib import Path
 from grete.clock import Clock, SystemClock
 from grete.config.key_tables import job as job_keys
 from grete.config.key_tables import task as task_keys
-from grete.config.redact import Redactor, is_secret_key
+from grete.config.redact import Redactor
 from grete.config.secrets import references, resolve_secrets
 from grete.config.stream_config import StreamConfig
 from grete.config.streams import system_kind
@@ -146,8 +146,8 @@ class StreamSink:
 def redactor_of(config: Mapping[str, str]) -> Redactor:
     """One that knows a configuration's secrets, those behind references too, as far as this process can see them."""
     hide = Redactor.of(config)
-    for key, value in config.items():
-        for reference in references(value) if is_secret_key(key) else ():
+    for value in config.values():
+        for reference in references(value):
             try:
                 hide.learn([resolve_secrets(reference)])
             except ConfigError:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from grete.api import Serde
 from grete.config import aliases
+from grete.config.application_config import ApplicationConfig
 from grete.config.stream_config import StreamConfig
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
@@ -61,7 +62,9 @@ def _load_class(path: str, name: str, config: Mapping[str, str]) -> Serde:
         factory = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{key}: cannot load {path!r} ({error})") from error
-    made = factory.from_config(name, config) if hasattr(factory, "from_config") else factory()
+    made = (
+        factory.from_config(name, ApplicationConfig(config)) if hasattr(factory, "from_config") else factory()
+    )
     if not isinstance(made, Serde):
         raise ConfigError(f"{key}: {path!r} is not a grete.Serde")
     return made

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from grete.api import StreamTask
 from grete.clock import SystemClock
+from grete.config.application_config import ApplicationConfig
 from grete.errors import ConfigError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -74,9 +75,9 @@ class Context:
         return [self._spec.ssps[index] for index in self._task.ssps]
 
     @property
-    def config(self) -> Any:
+    def config(self) -> ApplicationConfig:
         """See TaskContext."""
-        return self._spec.config
+        return ApplicationConfig(self._spec.config)
 
     def store(self, name: str) -> TaskStore:
         """See TaskContext."""
