@@ -14,15 +14,19 @@ from typing import Any
 import pytest
 
 from grete.assembly import open_job
+from grete.checkpoint.names import grouper_of
+from grete.checkpoint.task_commit import read_commits
 from grete.cli.main import main
 from grete.clock import SystemClock
+from grete.keyed_log.base import Entry
 from grete.keyed_log.sqlite import SqliteKeyedLog
 from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.coordinator_stream import stream_name
-from grete.model.ids import JobId
+from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.sqlite_file import open_file
 from grete.testing import counting
 from grete.testing.job import JobUnderTest
+from grete.wire.checkpoint_json import encode_log_key, encode_v1
 
 JOB = JobId("test")
 CONFIG = {
@@ -442,3 +446,25 @@ def test_startpoints_that_mean_nothing_are_refused(
     job: JobUnderTest, capsys: Output, words: tuple[str, ...], code: int, message: str
 ) -> None:
     assert message in refused(capsys, code, "startpoint", *words)
+
+
+def test_before_the_first_run_samzas_checkpoint_is_shown_exported_and_overwritten_without_its_changelogs(
+    job: JobUnderTest, capsys: Output, tmp_path: Path
+) -> None:
+    changelog = SystemStreamPartition("local", "test-1-counts-changelog", 0)
+    samzas = {SystemStreamPartition.parse(FIRST): "3", changelog: "1795301207701-222492:2"}
+    task = TaskName("Partition 0")
+    with open_job(JOB) as handle, handle.commit_system() as system:
+        log = system.checkpoint_log(handle.checkpoint_log_name)
+        log.append([Entry(encode_log_key(grouper_of(CONFIG), task, "checkpoint"), encode_v1(samzas))])
+        assert main(["checkpoint", "show", "--job", "test"]) == 0
+        assert "changelog" not in capsys.readouterr().out
+        (row,) = [row for row in grete_json(capsys, "job-model") if row["task"] == task]
+        assert (row["inputs"], row["checkpoint"]) == ([FIRST], {FIRST: "3"})
+        file = tmp_path / "offsets.properties"
+        assert main(["checkpoint", "export", "--job", "test", "--to", str(file)]) == 0
+        file.write_text(file.read_text().replace("=3", "=2"))
+        assert grete_json(capsys, "checkpoint", "overwrite", str(file), "--execute")["executed"]
+        moved = read_commits(log.read())[task]
+    assert moved.offsets == {SystemStreamPartition.parse(FIRST): "2"}
+    assert moved.changelog_marks == {changelog: "2"}  # where the store goes back to, as before

@@ -14,7 +14,7 @@ from grete.assembly.job_handle import JobHandle
 from grete.assembly.startpoints import LIVE, Where, write_startpoints
 from grete.checkpoint.names import grouper_of
 from grete.checkpoint.offset_manager import check_in_range
-from grete.checkpoint.task_commit import TaskCommit, commit_entries
+from grete.checkpoint.task_commit import TaskCommit, moved_entries
 from grete.checkpoint.text import Checkpoints
 from grete.errors import ConfigError, JobError
 from grete.metadata.history import History
@@ -148,9 +148,15 @@ def _write(handle: JobHandle, new: Checkpoints, *, replace: bool) -> None:
     current: Mapping[TaskName, TaskCommit] = handle.checkpoints()
     commits = {}
     for task, offsets in new.items():
-        kept = {} if replace or task not in current else current[task].offsets
-        commits[task] = TaskCommit({**kept, **offsets})
+        before = current.get(task, TaskCommit({}))
+        kept = {} if replace else before.offsets
+        commits[task] = TaskCommit({**kept, **offsets}, changelog_marks=before.changelog_marks)
+    if handle.copies_checkpoints and any(commit.changelog_marks for commit in commits.values()):
+        raise JobError(
+            "Samza's checkpoints in task.checkpoint.factory's store say where the job's stores go back to: run the "
+            "job once, which takes them over, and stop it; then its checkpoints can be written"
+        )
     grouper = grouper_of(handle.config())
     with handle.commit_system() as system:
-        system.checkpoint_log(handle.checkpoint_log_name).append(commit_entries(commits, grouper=grouper))
+        system.checkpoint_log(handle.checkpoint_log_name).append(moved_entries(commits, grouper=grouper))
     handle.copy_checkpoints(commits)

@@ -230,6 +230,14 @@ class JobHandle:
         with closing(store):
             return dict(resolve(logged, store.read({*logged, *self.assignments()})).commits)
 
+    @property
+    def copies_checkpoints(self) -> bool:
+        """Whether the job has a checkpoint store beside its log."""
+        store = self._checkpoint_store()
+        if store is not None:
+            store.close()
+        return store is not None
+
     def copy_checkpoints(self, commits: Mapping[TaskName, TaskCommit]) -> None:
         """Give the job's checkpoint store, if it has one, its copy of what was written to the log."""
         store = self._checkpoint_store()

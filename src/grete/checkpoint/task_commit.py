@@ -63,6 +63,24 @@ def commit_entries(
     return entries
 
 
+def moved_entries(commits: Mapping[TaskName, TaskCommit], *, grouper: str) -> list[Entry]:
+    """The records of a tool that moves checkpoints. Samza's changelog marks stay with them.
+
+    Without the marks the next start would take whole changelogs for the tasks' state, and they may be ahead of it.
+    """
+    entries = commit_entries({t: c for t, c in commits.items() if not c.changelog_marks}, grouper=grouper)
+    for task, commit in sorted(commits.items()):
+        if commit.changelog_marks:
+            value = checkpoint_json.encode_v1({**commit.offsets, **_marked(commit.changelog_marks)})
+            entries.append(Entry(checkpoint_json.encode_log_key(grouper, task, "checkpoint"), value))
+    return entries
+
+
+def _marked(marks: checkpoint_json.ChangelogMarks) -> dict[SystemStreamPartition, str]:
+    """As Samza writes them into a CheckpointV1: `checkpoint id:offset`, and the text `null` for none."""
+    return {ssp: f"0-0:{'null' if offset is None else offset}" for ssp, offset in marks.items()}
+
+
 def _companion(commit: TaskCommit) -> bytes:
     return compact_json.dumps(
         {
