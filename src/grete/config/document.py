@@ -23,8 +23,8 @@ checked before anything is written, and every problem is reported at once.
 - **Values.** Scalars stay as they are written: `1.10` stays `1.10` and `yes` stays `yes`. A list is its items with
   commas between them. A null is no value; `""` is one.
 - **Secrets** are references: `${env:NAME}` and `${file:/path}`. They are resolved only in the process that needs
-  them (an application's in its own, when it asks `context.config`), and stay references in the coordinator stream, over
-  HTTP and in logs. Values of names with `password`,
+  them (an application finds the values of its own keys in `context.config`), and stay references in the coordinator
+  stream, over HTTP and in logs. Values of names with `password`,
   `secret`, `token`, `credential`, `jaas`, `sas` or a closing `key` in them, and of names under `sensitive.`, are
   shown as `********`.
 - **Old names** work. Samza's deprecated names give their value where today's name is not set, with a warning.
