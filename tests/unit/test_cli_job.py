@@ -253,6 +253,25 @@ def test_config_set_changes_keys_together_and_says_what_that_touches(job: Path, 
     assert len(generations[-1]["changes"]) == 2
 
 
+def test_what_a_change_touches_is_the_changes_own_matter_and_not_its_keys(job: Path, capsys: Output) -> None:
+    """A default that is written out and a key that grete only knows of change nothing that runs."""
+    written_out = f"job.systemstreampartition.grouper.factory={GROUPER}"
+    assert (
+        main(["config", "set", written_out, "cluster-manager.container.memory.mb=2048", "task.window.ms=7"])
+        == 0
+    )
+    touches = {line.split(":")[0]: line.rsplit("(")[-1] for line in _changed(capsys)}
+    assert touches == {
+        "job.systemstreampartition.grouper.factory": "live)",
+        "cluster-manager.container.memory.mb": "live)",
+        "task.window.ms": "restart-query)",
+    }
+
+
+def _changed(capsys: Output) -> list[str]:
+    return [line for line in capsys.readouterr().out.splitlines() if "->" in line]
+
+
 def test_two_who_set_different_keys_at_the_same_moment_both_get_what_they_set(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -238,3 +238,31 @@ def test_what_commits_together_is_in_one_system(named: dict[str, str], problem: 
     files = {"task.checkpoint.path": "/var/lib/checkpoints"} if "task.checkpoint.factory" in named else {}
     found = errors(**{**base, **files, **named})
     assert (problem in found) if problem else (found == "")
+
+
+UNKNOWN = "not known, so only the application can read it: "
+
+
+def test_a_key_that_nobody_knows_is_told_also_beside_the_right_one() -> None:
+    told = check({**GOOD, "task.foo": "1", "job.container.count": "1", "job.containr.count": "9"}).warnings
+    assert "job.containr.count is not a known key; did you mean job.container.count?" in told
+    assert f"{UNKNOWN}task.foo" in told
+
+
+def test_keys_of_the_applications_own_are_nobody_elses_matter() -> None:
+    config = {**GOOD, "shop.name": "x", "streams.in.shop": "y", "systems.local.shop": "z"}
+    assert not [warning for warning in check(config).warnings if "shop" in warning]
+
+
+def test_a_regex_that_matches_nothing_is_told_rather_than_a_missing_key() -> None:
+    config = {key: value for key, value in GOOD.items() if key != "task.inputs"}
+    regex = {
+        "job.config.rewriters": "inputs",
+        "job.config.rewriter.inputs.class": "regex-input",
+        "job.config.rewriter.inputs.system": "local",
+        "job.config.rewriter.inputs.regex": "orders-.*",
+    }
+    [error] = check({**config, **regex, "task.inputs": ""}).errors
+    assert "the regex 'orders-.*' matches no stream of 'local'" in error
+    [error] = check(config).errors
+    assert error.startswith("Missing required config: task.inputs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grete.cli.options import warn
 from grete.cli.output import print_json, printable
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 _OURS = ("job.", "task.", "app.", "cluster-manager.", "systems.", "streams.", "stores.", "serializers.")
 
 
+class Changed(NamedTuple):
+    """What a command did, and the configuration around it."""
+
+    changes: list[ConfigChange]
+    old: Mapping[str, str]
+    new: Mapping[str, str]
+
+
 def add_change_options(parser: argparse.ArgumentParser) -> None:
     """`--reason` and `--force`."""
     parser.add_argument("--reason", default="", help="recorded with the change")
@@ -26,8 +34,10 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
 
 def change_config(
     handle: JobHandle, changes: Mapping[str, str | None], *, reason: str, force: bool
-) -> list[ConfigChange]:
+) -> Changed:
     """Set keys (None unsets) as one generation; warns of what looks wrong since.
+
+    Returns the changes, and the configuration before and after.
 
     Raises:
         ConfigError: a key is blank or unknown, the result would be invalid, or a set-once key of a stateful job would
@@ -45,12 +55,12 @@ def change_config(
         done = handle.set_config(changes, reason=reason, force=force)
     except ConfigError as error:
         raise ConfigError(*(f"{p}; --force writes it all the same" for p in error.problems)) from error
-    known = set(warnings_of(old))
-    for message in warnings_of(handle.config()):
+    known, new = set(warnings_of(old)), handle.config()
+    for message in warnings_of(new):
         if message not in known:
             warn(message)
     _warn_of_idle_containers(handle)
-    return done
+    return Changed(done, old, new)
 
 
 def _warn_of_idle_containers(handle: JobHandle) -> None:
@@ -80,9 +90,14 @@ def _meant(key: str) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def print_changes(changes: Iterable[ConfigChange], output: str) -> None:
-    """What changed, from what to what, secrets masked, and what the change touches."""
-    rows = list(shown_changes(changes))
+def print_changes(
+    changes: Iterable[ConfigChange], output: str, old: Mapping[str, str], new: Mapping[str, str]
+) -> None:
+    """What changed, from what to what, secrets masked, and what the change touches in these configurations."""
+    from grete.config.changes import diff
+
+    touched = {change.key: change.change_class.value for change in diff(old, new)}
+    rows = [{**row, "touches": touched.get(row["key"], row["touches"])} for row in shown_changes(changes)]
     if output == "json":
         print_json(rows)
         return

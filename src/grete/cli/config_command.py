@@ -86,7 +86,7 @@ def _unset(options: argparse.Namespace) -> int:
 def _change(options: argparse.Namespace, changes: dict[str, str | None]) -> int:
     with opened_job(options) as handle:
         done = change_config(handle, changes, reason=options.reason, force=options.force)
-    print_changes(done, options.output)
+    print_changes(done.changes, options.output, done.old, done.new)
     return 0
 
 
@@ -105,14 +105,16 @@ def _diff(options: argparse.Namespace) -> int:
     with opened_job(options) as handle:
         old = handle.config()
     keys = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
-    print_changes([ConfigChange(key, old.get(key), new.get(key)) for key in keys], options.output)
+    print_changes([ConfigChange(key, old.get(key), new.get(key)) for key in keys], options.output, old, new)
     return 0
 
 
 def _rollback(options: argparse.Namespace) -> int:
     with opened_job(options) as handle:
+        old = handle.config()
         done = handle.roll_back_config(options.to, reason=options.reason, force=options.force)
-    print_changes(done, options.output)
+        new = handle.config()
+    print_changes(done, options.output, old, new)
     return 0
 
 

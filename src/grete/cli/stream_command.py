@@ -78,7 +78,7 @@ def _write(options: argparse.Namespace) -> int:
         raise ConfigError(f"--type {options.type!r}: only set-config can be written by hand")
     with opened_job(options) as handle:
         done = change_config(handle, {options.key: options.value}, reason=options.reason, force=options.force)
-    print_changes(done, options.output)
+    print_changes(done.changes, options.output, done.old, done.new)
     return 0
 
 

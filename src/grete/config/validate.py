@@ -25,6 +25,7 @@ from grete.config.keys import find_key
 from grete.config.not_yet import not_yet
 from grete.config.one_system import one_system_problems
 from grete.config.redact import Redactor, redact_value
+from grete.config.rewriters import rewriter_names
 from grete.config.secrets import has_reference
 from grete.config.stores import changelog_stream, changelog_system, store_names
 from grete.config.streams import (
@@ -163,6 +164,21 @@ def _application(config: Mapping[str, str]) -> Iterator[str]:
             "each as module:Class"
         )
     if not config.get("task.inputs", "").strip():
+        yield from _no_inputs(config)
+
+
+def _no_inputs(config: Mapping[str, str]) -> Iterator[str]:
+    prefixes = [f"job.config.rewriter.{name}." for name in rewriter_names(config)]
+    asked = [(config.get(f"{one}regex"), config.get(f"{one}system")) for one in prefixes]
+    regexes = [
+        f"the regex {regex!r} matches no stream of {system!r}" for regex, system in asked if regex and system
+    ]
+    if regexes:
+        yield (
+            f"task.inputs is empty: {'; '.join(regexes)}. Create one that matches, or set task.inputs: while "
+            f"a job runs, it takes in what appears"
+        )
+    else:
         yield "Missing required config: task.inputs. Set it to system.stream[,system.stream]"
 
 

@@ -16,6 +16,9 @@ from grete.config.secrets import has_reference
 
 _PREFIXES = ("job.", "task.", "app.", "cluster-manager.", "systems.", "streams.", "stores.", "serializers.")
 _STREAM_TASK_ONLY = ("task.poison.", "task.window.ms", "stores.")
+_CLOSED = ("job.", "task.", "app.", "cluster-manager.")
+"""Where every name of grete's and Samza's is known; in the others names are also people's."""
+_MOST_NAMED = 20
 _MOST_CHECKED = 100
 """Comparing one key with the table takes about 2 ms; 10,000 keys of an application's own must not take 20 s."""
 
@@ -54,10 +57,21 @@ def _fallbacks(config: Mapping[str, str]) -> Iterator[str]:
 
 def _misspelt(config: Mapping[str, str]) -> Iterator[str]:
     unknown = [key for key in sorted(config) if key.startswith(_PREFIXES) and _is_unknown(key)]
+    unread = []
     for key in unknown[:_MOST_CHECKED]:
-        close = get_close_matches(key, set(candidates(key)) - set(config), n=1, cutoff=0.88)
+        is_open = find_key(key) is not None
+        close = get_close_matches(
+            key, set(candidates(key)) - set(config if is_open else ()), n=1, cutoff=0.88
+        )
         if close and close[0] != key:
             yield f"{key} is not a known key; did you mean {close[0]}?"
+        else:
+            unread.append(key)
+    unread += unknown[_MOST_CHECKED:]
+    nobodys = [key for key in unread if key.startswith(_CLOSED) and find_key(key) is None]
+    if nobodys:
+        more = f" and {len(nobodys) - _MOST_NAMED} more" if len(nobodys) > _MOST_NAMED else ""
+        yield f"not known, so only the application can read it: {', '.join(nobodys[:_MOST_NAMED])}{more}"
 
 
 def _is_unknown(key: str) -> bool:

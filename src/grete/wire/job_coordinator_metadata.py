@@ -62,7 +62,9 @@ def epoch_id(cluster_type: str, environment: Mapping[str, str]) -> str:
         return f"{with_epoch[1]}_{with_epoch[2]}"
     parts = container.split("_")
     if len(parts) < 3:
-        raise WireError(f"CONTAINER_ID={container!r} is not a YARN container id")
+        raise WireError(
+            f"CONTAINER_ID={container!r} is not a YARN container id; outside of YARN, unset the variable"
+        )
     return f"{parts[1]}_{parts[2]}"
 
 
