@@ -47,7 +47,7 @@ def test_a_job_of_the_tutorials_runs_once_its_task_is_ported(capsys: Output) -> 
         ("task.class", Outcome.PORT, "grete.StreamTask"),
         ("job.factory.class", Outcome.MAPPED, "spark.master"),
         ("task.checkpoint.factory", Outcome.AS_IS, "__samza_checkpoint_ver_1_for_edit-parser_1"),
-        ("task.drop.deserialization.errors", Outcome.NO_EFFECT, "task.poison.policy"),
+        ("task.drop.deserialization.errors", Outcome.AS_IS, "put aside as a dead letter"),
         ("yarn.queue", Outcome.NO_EFFECT, "spark.yarn.queue=streams"),
         ("cluster-manager.container.memory.mb", Outcome.NO_EFFECT, "spark.executor.memory=2048m"),
         ("systems.kafka.samza.factory", Outcome.AS_IS, "`kafka`"),
@@ -204,3 +204,17 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path, capsys: Output)
 )
 def test_a_ported_class_is_looked_for_under_its_own_name(java: str, python: str) -> None:
     assert python_class(java) == python
+
+
+@pytest.mark.parametrize(
+    ("value", "outcome", "says"),
+    [("*", Outcome.AS_IS, "put aside as a dead letter"),
+     ("java.lang.NumberFormatException", Outcome.PORT, "names of Python's classes")],
+)  # fmt: skip
+def test_ignored_exceptions_become_dead_letters_by_pythons_names(
+    value: str, outcome: Outcome, says: str
+) -> None:
+    [note] = [
+        one for one in check({"task.ignored.exceptions": value}).notes if one.key == "task.ignored.exceptions"
+    ]
+    assert (note.outcome, says in note.says) == (outcome, True)

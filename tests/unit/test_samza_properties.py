@@ -151,15 +151,10 @@ def test_a_store_that_is_filled_from_a_side_input_is_refused() -> None:
     assert any("samza.bootstrap=true" in error for error in check(config).errors)
 
 
-def test_what_samza_would_drop_is_warned_about() -> None:
-    config = completed({**JOB, "task.drop.deserialization.errors": "true"})
-    assert any("task.poison.policy" in warning for warning in check(config).warnings)
-
-
 @pytest.mark.parametrize(
     "key",
     [
-        "task.ignored.exceptions",
+        "task.drop.producer.errors",
         "task.callback.drain.timeout.ms",
         "streams.views.samza.delete.committed.messages",
         "stores.s.rocksdb.ttl.ms",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grete.config import aliases
-from grete.config.key_tables import coordinator, job
+from grete.config.key_tables import coordinator, job, task
 from grete.config.keys import KEYS
+from grete.config.poison import dead_letter_stream
 from grete.config.streams import coordinator_system
 from grete.errors import ConfigError
 
@@ -17,6 +18,7 @@ def in_current_words(config: Mapping[str, str]) -> dict[str, str]:
     - A deprecated name gives its value to today's name where that is not set (S2-53), a stand-in likewise (S2-54,
       S2-55). The old entry stays, since real Samza may read the same stream.
     - `job.container.count` is autosizing's, where that is enabled.
+    - `task.poison.dead-letter.stream` is the job's own where Samza's keys put messages aside and none is named.
     - `job.coordinator.system` is the one in force (S2-52), `job.launcher` what `job.factory.class` stands for.
 
     Applying it twice changes nothing more. Warnings come from `validate`, which wants the configuration from before.
@@ -32,6 +34,12 @@ def in_current_words(config: Mapping[str, str]) -> dict[str, str]:
     launcher = aliases.canonical(aliases.LAUNCHERS, result.get(job.FACTORY.name, ""))
     if job.LAUNCHER.name not in result and not job.LAUNCHER.type.problem(launcher):
         result[job.LAUNCHER.name] = launcher
+    try:
+        letters = dead_letter_stream(result)
+        if letters is not None:
+            result.setdefault(task.DEAD_LETTERS.name, str(letters))
+    except ConfigError:
+        return result  # validation says so
     if coordinator.SYSTEM.name not in result:
         try:
             result[coordinator.SYSTEM.name] = coordinator_system(result)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grete.config import aliases, java_values
-from grete.config.key_tables.task import DEAD_LETTERS
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition
 
@@ -157,16 +156,6 @@ def task_inputs(config: Mapping[str, str]) -> list[SystemStream]:
     if not value:
         return []
     return sorted({system_stream_from_names(name) for name in java_values.split_commas(value)})
-
-
-def declared_outputs(config: Mapping[str, str]) -> list[SystemStream]:
-    """The streams that the configuration says are written: `task.outputs`, and that of dead letters.
-
-    Raises:
-        ConfigError: an entry without a dot.
-    """
-    named = [*java_values.split_commas(config.get("task.outputs", "")), config.get(DEAD_LETTERS.name, "")]
-    return [system_stream_from_names(name.strip()) for name in named if name.strip()]
 
 
 def broadcast_inputs(config: Mapping[str, str]) -> list[SystemStreamPartition]:

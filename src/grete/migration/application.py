@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from grete.config import aliases
 from grete.config.key import CLASS
 from grete.config.key_tables import job, task
+from grete.config.values import valid_value_of
 from grete.migration.note import Note, Notes, Outcome, Section
 
 METHODS: tuple[tuple[str, str], ...] = (
@@ -45,6 +46,7 @@ def application(config: Mapping[str, str]) -> Notes:
     yield from _inputs(config)
     yield from _launcher(config)
     yield from _windows(config)
+    yield from _poison(config)
     for name in ("app.name", "app.id"):
         if name in config:
             yield Note(Section.APPLICATION, name, Outcome.AS_IS, f"names the job, as job.{name[4:]} does")
@@ -139,3 +141,20 @@ def _launcher(config: Mapping[str, str]) -> Notes:
             f"{config[key]} is no factory of Samza's; containers are processes of this machine",
             changes={job.LAUNCHER.name: "process"},
         )
+
+
+def _poison(config: Mapping[str, str]) -> Notes:
+    """Samza drops what it cannot process; a job that did so for years must not die of the first one here."""
+    keys = (task.DROP_DESERIALIZATION_ERRORS, task.DROP_SERIALIZATION_ERRORS)
+    told = "what Samza dropped is put aside as a dead letter"
+    where = f"{task.DEAD_LETTERS.name} names another stream than the job's own"
+    for key in keys:
+        if valid_value_of(config, key) and key.name in config:
+            yield Note(Section.APPLICATION, key.name, Outcome.AS_IS, told, where)
+    name = task.IGNORED_EXCEPTIONS.name
+    ignored = valid_value_of(config, task.IGNORED_EXCEPTIONS) or ()
+    if "*" in ignored:
+        yield Note(Section.APPLICATION, name, Outcome.AS_IS, told, where)
+    elif ignored:
+        says = "these are put aside as dead letters, by the names of Python's classes: Java's never come"
+        yield Note(Section.APPLICATION, name, Outcome.PORT, says, f"{name}=ValueError,my_job.errors.Odd")

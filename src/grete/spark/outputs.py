@@ -92,6 +92,7 @@ class Collector:
         self._access = access
         self._outputs: dict[str, _Output] = {}
         self._marks: list[tuple[_Buffer, int]] | None = None
+        self.is_serializing = False
         self.timestamp_ms = 0
 
     def send(
@@ -107,8 +108,10 @@ class Collector:
         output = self._outputs.get(stream)
         if output is None:
             output = self._open(stream)
+        self.is_serializing = True  # and stays so when a serde refuses
         key_bytes = output.key_to_bytes(key)
         value = output.message_to_bytes(message)
+        self.is_serializing = False
         if value is not None and len(value) > output.largest:
             raise ValueError(
                 f"a message of {len(value)} bytes is larger than {stream} takes, which is {output.largest} for key "
@@ -141,6 +144,7 @@ class Collector:
 
     def begin_message(self) -> None:
         """From here on `undo_message` can take back what is sent."""
+        self.is_serializing = False
         self._marks = []
 
     def undo_message(self) -> None:

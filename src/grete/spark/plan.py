@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from grete.config.poison import PoisonPolicy
 from grete.diagnostics.streams import Telling
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -71,6 +72,8 @@ class RunnerSpec:
     default_system: str
     home: str
     dead_letter_stream: str | None = None
+    poison: PoisonPolicy = field(default_factory=lambda: PoisonPolicy(everything=True))
+    """Which messages go to the dead letters, where there is a stream for them."""
     telling: Telling | None = None
     standby_directories: tuple[str, ...] = ()
     commit: CommitSpec | None = None

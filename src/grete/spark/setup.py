@@ -14,11 +14,11 @@ from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
 from grete.config.commits import commit_groups
 from grete.config.eventhubs import keys_of_system, name_within
-from grete.config.key_tables.task import POISON_POLICY
+from grete.config.outputs import declared_outputs
+from grete.config.poison import dead_letter_stream, poison_policy
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
 from grete.config.stream_config import StreamConfig
-from grete.config.streams import EMBEDDED_SYSTEM, broadcast_inputs, declared_outputs, system_kind
-from grete.config.values import value_of
+from grete.config.streams import EMBEDDED_SYSTEM, broadcast_inputs, system_kind
 from grete.diagnostics.streams import container_name, telling_of
 from grete.errors import ConfigError, StreamError
 from grete.grouping import ssp as grouping
@@ -136,8 +136,8 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
         raise ConfigError("neither task.class nor app.class is set: name the application as module:Class")
     replicas = int(config.get("job.standbytasks.replication.factor", "1"))
     dead_letters = None
-    if value_of(config, POISON_POLICY) == "dead-letter":
-        letters = SystemStream.parse(config["task.poison.dead-letter.stream"])
+    poison, letters = poison_policy(config), dead_letter_stream(config)
+    if poison.sets_aside and letters is not None:
         dead_letters = name_within(config, single_system(assignment), letters) or letters.stream
     return RunnerSpec(
         incarnation=uuid.uuid4().hex,
@@ -152,6 +152,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
         default_system=single_system(assignment),
         home=str(home),
         dead_letter_stream=dead_letters,
+        poison=poison,
         commit=_commit_spec(assignment, system),
         standby_directories=tuple(
             str(assignment.standby_directory(home, replica)) for replica in range(replicas - 1)

@@ -256,10 +256,15 @@ class TaskRun:
         worker = self._worker
         worker.begin_message()
         worker.collector.timestamp_ms = time_ms
+        is_read = False
         try:
             envelope = IncomingMessageEnvelope(ssp, str(offset), serdes[0](key), serdes[1](value), time_ms)
+            is_read = True
             task.process(envelope, worker.collector, worker.control)
-        except Exception as error:  # noqa: BLE001 - the application's code: whatever it raises is the poison
+        except Exception as error:  # whatever the application's code raises is the poison
+            serializing = worker.collector.is_serializing
+            if not self._spec.poison.covers(error, deserializing=not is_read, serializing=serializing):
+                raise self._failure(ssp, offset, error) from error
             worker.undo_message()
             letter = dead_letter(worker.task.name, ssp, offset, key, value, repr(error))
             self._dead.append((letter, time_ms))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grete.config.eventhubs import name_within
+from grete.config.outputs import declared_outputs
 from grete.config.stream_config import StreamConfig
-from grete.config.streams import declared_outputs
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
 from grete.systems.base import StreamSpec, System

@@ -86,6 +86,30 @@ POISON_POLICY = Key(
     _QUERY,
     "What happens with a message that cannot be processed: the container fails, or the message is put aside.",
 )
+DROP_DESERIALIZATION_ERRORS = Key(
+    "task.drop.deserialization.errors",
+    BOOLEAN,
+    "false",
+    _QUERY,
+    "Whether a message that its serdes cannot read is put aside; Samza drops it. Counts where `task.poison.policy` "
+    "is not set.",
+)
+DROP_SERIALIZATION_ERRORS = Key(
+    "task.drop.serialization.errors",
+    BOOLEAN,
+    "false",
+    _QUERY,
+    "Whether a message is put aside for which the task sends what a serde cannot write; Samza drops what is sent. "
+    "Counts where `task.poison.policy` is not set.",
+)
+IGNORED_EXCEPTIONS = Key(
+    "task.ignored.exceptions",
+    LIST,
+    None,
+    _QUERY,
+    "Exceptions of `process` whose messages are put aside, by the names of their own Python classes; `*` is all. "
+    "Samza drops them. Counts where `task.poison.policy` is not set.",
+)
 LOST_OFFSETS_POLICY = Key(
     "task.lost-offsets.policy",
     one_of("stop", "skip"),
@@ -94,7 +118,14 @@ LOST_OFFSETS_POLICY = Key(
     "What happens when retention has removed messages that were not processed: the job stops and names them, or goes "
     "on at the oldest there is, and its history names what was skipped.",
 )
-DEAD_LETTERS = Key("task.poison.dead-letter.stream", TEXT, None, _QUERY, "Where it is put, `system.stream`.")
+DEAD_LETTERS = Key(
+    "task.poison.dead-letter.stream",
+    TEXT,
+    None,
+    _QUERY,
+    "Where it is put, `system.stream`.",
+    default_doc="`<job>-<id>-dead-letters` where Samza's keys put messages aside",
+)
 NAME_GROUPER = Key(
     "task.name.grouper.factory",
     TEXT,

@@ -1,0 +1,89 @@
+"""What Samza's keys mean by ignoring errors: the message is set aside, and everything else still fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from grete import StreamTask
+from grete.config.current import in_current_words
+from grete.config.poison import PoisonPolicy, dead_letter_stream, poison_policy
+from grete.errors import ConfigError, ProcessingError
+from grete.model.ids import SystemStream
+from grete.testing.job import JobUnderTest
+
+
+class Odd(ValueError):
+    """A kind of failure that the application knows."""
+
+
+class Divider(StreamTask):
+    """Divides by each message, and sends what no serde writes for a 7."""
+
+    def process(self, envelope, collector, coordinator):  # type: ignore[no-untyped-def]
+        collector.send("local.out", 84 // envelope.message)
+        if envelope.message == 7:
+            collector.send("local.out", object())
+        if envelope.message == 13:
+            raise Odd("unlucky")
+
+
+BASE = {
+    "job.name": "shares",
+    "task.inputs": "local.in",
+    "task.outputs": "local.out",
+    "systems.local.samza.msg.serde": "json",
+}
+UNREADABLE, ZERO, NO_JSON, ODD = b"not json", b"0", b"7", b"13"
+BAD = (UNREADABLE, ZERO, NO_JSON, ODD)
+
+
+def run(keys: Mapping[str, str], bad: bytes) -> tuple[int, list[int]]:
+    """(dead letters, outputs) of a job that gets one bad message between two good ones."""
+    with JobUnderTest(Divider, {**BASE, **keys}) as job:
+        for value in (b"42", bad, b"21"):
+            job.send_bytes("local.in", value)
+        ran = job.run()
+        return ran.dead_letters, job.messages("local.out")
+
+
+@pytest.mark.parametrize(
+    ("keys", "aside"),
+    [
+        ({}, ()),
+        ({"task.drop.deserialization.errors": "TRUE"}, (UNREADABLE,)),
+        ({"task.drop.serialization.errors": "true"}, (NO_JSON,)),
+        ({"task.ignored.exceptions": "ZeroDivisionError"}, (ZERO,)),
+        ({"task.ignored.exceptions": f"{Odd.__module__}.Odd,OSError"}, (ODD,)),
+        ({"task.ignored.exceptions": "ValueError"}, ()),  # as in Samza, not those derived from it
+        ({"task.ignored.exceptions": "*"}, (ZERO, NO_JSON, ODD)),
+        ({"task.ignored.exceptions": "*", "task.drop.deserialization.errors": "true"}, BAD),
+        ({"task.ignored.exceptions": "*", "task.poison.policy": "fail"}, ()),
+    ],
+)
+def test_a_message_is_set_aside_for_what_its_key_names_and_for_nothing_else(
+    keys: Mapping[str, str], aside: tuple[bytes, ...]
+) -> None:
+    for bad in BAD:
+        if bad in aside:
+            assert run(keys, bad) == (1, [2, 4]), bad
+        else:
+            with pytest.raises(ProcessingError):
+                run(keys, bad)
+
+
+def test_dead_letters_have_a_stream_of_the_jobs_own_unless_one_is_named() -> None:
+    keys = {**BASE, "task.drop.deserialization.errors": "true"}
+    assert dead_letter_stream(keys) == SystemStream("local", "shares-1-dead-letters")
+    assert in_current_words(keys)["task.poison.dead-letter.stream"] == "local.shares-1-dead-letters"
+    named = {**keys, "task.poison.dead-letter.stream": "local.dead"}
+    assert dead_letter_stream(named) == SystemStream("local", "dead")
+    assert dead_letter_stream(BASE) is None
+    assert "task.poison.dead-letter.stream" not in in_current_words(BASE)
+
+
+def test_a_value_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"task\.drop\.deserialization\.errors='yes'"):
+        poison_policy({"task.drop.deserialization.errors": "yes"})
+    assert poison_policy({"task.poison.policy": "Dead-Letter"}) == PoisonPolicy(everything=True)
