@@ -463,7 +463,7 @@ def test_before_the_first_run_samzas_checkpoint_is_shown_exported_and_overwritte
         assert (row["inputs"], row["checkpoint"]) == ([FIRST], {FIRST: "3"})
         file = tmp_path / "offsets.properties"
         assert main(["checkpoint", "export", "--job", "test", "--to", str(file)]) == 0
-        file.write_text(file.read_text().replace("=3", "=2"))
+        file.write_text(file.read_text().replace("= 3", "= 2"))
         assert grete_json(capsys, "checkpoint", "overwrite", str(file), "--execute")["executed"]
         moved = read_commits(log.read())[task]
     assert moved.offsets == {SystemStreamPartition.parse(FIRST): "2"}
