@@ -169,8 +169,9 @@ class CoordinatorStream:
 
     def _decoded(self, message_type: str, key: str, data: bytes) -> CoordinatorMessage | None:
         try:
-            values, origin = codec.decode_value(data)
-            check_text(*(values or ()), *(value for value in (values or {}).values() if value is not None))
+            read, origin = codec.decode_value(data)
+            values = {name: text for name, text in (read or {}).items() if text is not None}
+            check_text(*values, *values.values())
         except WireError as error:
             self.set_aside(message_type, key, str(error))
             return None
