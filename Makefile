@@ -12,7 +12,7 @@ export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help setup demo demo-kafka test test-fast test-loaded test-repeated unit lint format docs durations check bench \
-	bench-kafka interop services nightly lock clean
+	bench-kafka interop fuzz-plans services nightly lock clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -89,6 +89,12 @@ bench-kafka: setup services ## the log on Kafka against the real Samza; BENCH=ka
 
 interop: setup services ## both directions with the real Samza; prints what each side read
 	$(BIN)/python -m pytest -q -s tests/interop
+
+CASES ?= 500
+SEED ?= 1
+fuzz-plans: setup ## random jobs, starts, growth and moves through the real planner and ours; CASES=500 SEED=1
+	SERVICES=samza_jars bash scripts/services.sh
+	$(BIN)/python -m grete.testing.plans --cases $(CASES) --seed $(SEED)
 
 lock: ## write requirements/*.txt anew from requirements/*.in
 	bash scripts/lock.sh

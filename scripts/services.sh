@@ -42,13 +42,16 @@ kafka_jars() { fetch_jars scripts/kafka/pom.xml "$kafka_jars_directory"; }
 
 samza_jars() { # the published jars of the real Samza, and the programs of interop/ compiled beside them
   fetch_jars interop/pom.xml "$samza_jars_directory"
-  local source=interop/src/main/java/grete/interop/Samza.java classes=$samza_jars_directory/classes
-  cmp -s "$source" "$classes/Samza.java" && return
+  local sources=interop/src/main/java/grete/interop classes=$samza_jars_directory/classes
+  local new=$classes.new.$$ source compiled=yes
+  for source in "$sources"/*.java; do cmp -s "$source" "$classes/${source##*/}" || compiled=no; done
+  [ $compiled = yes ] && return
   present javac openjdk-17-jdk-headless "the tests against the real Samza"
+  javac -proc:none -nowarn -cp "$samza_jars_directory/*" -d "$new" "$sources"/*.java 2>/dev/null \
+    || javac -proc:none -cp "$samza_jars_directory/*" -d "$new" "$sources"/*.java
+  cp "$sources"/*.java "$new"
   rm -rf "$classes"
-  javac -proc:none -nowarn -cp "$samza_jars_directory/*" -d "$classes" "$source" 2>/dev/null \
-    || javac -proc:none -cp "$samza_jars_directory/*" -d "$classes" "$source"
-  cp "$source" "$classes/Samza.java"
+  mv "$new" "$classes"
 }
 
 samza_runner() { # the real Samza with its stores: jobs in a real container, and BENCH=kafka_peers

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
 from grete.model.job import ContainerModel, JobModel, TaskMode, TaskModel
-from grete.wire import java_json
+from grete.wire import jackson_bytes
 from grete.wire.crc32c import crc32c
 from grete.wire.java_hash import JavaHashMap, string_hash
 from grete.wire.job_model_json import containers_document, document, encode, encode_containers
@@ -37,8 +37,8 @@ models = st.builds(
 @settings(deadline=None)
 @given(models)
 def test_the_models_json_is_that_of_its_document(model: JobModel) -> None:
-    assert encode_containers(model) == java_json.dumps(containers_document(model))
-    assert encode(model) == java_json.dumps(document(model))
+    assert encode_containers(model) == jackson_bytes.dumps(containers_document(model))
+    assert encode(model) == jackson_bytes.dumps(document(model))
 
 
 @settings(deadline=None)

@@ -147,7 +147,7 @@ def may_be_id(config: Mapping[str, str], stream: SystemStream) -> bool:
 
 
 def task_inputs(config: Mapping[str, str]) -> list[SystemStream]:
-    """`task.inputs` as Samza reads it, sorted, without repetition.
+    """`task.inputs` as Samza reads it, in its order, each once.
 
     Raises:
         ConfigError: an entry without a dot.
@@ -155,7 +155,7 @@ def task_inputs(config: Mapping[str, str]) -> list[SystemStream]:
     value = config.get("task.inputs", "")
     if not value:
         return []
-    return sorted({system_stream_from_names(name) for name in java_values.split_commas(value)})
+    return list(dict.fromkeys(system_stream_from_names(name) for name in java_values.split_commas(value)))
 
 
 def broadcast_inputs(config: Mapping[str, str]) -> list[SystemStreamPartition]:

@@ -1,8 +1,8 @@
 """The job model, calculated: a pure function of configuration, partitions and what the stream remembers.
 
-Samza's JobModelCalculator and JobModelHelper, with one difference: where the original iterates over a set whose order
-differs from JVM to JVM, tasks come in name order, so the same inputs always give the same model (S0-13). A task's
-changelog partition is given once and never reused (S2-65, S2-66).
+Samza's JobModelCalculator and JobModelHelper. Where the original iterates over a set whose order differs from JVM to
+JVM, ours is always that of one of them (`java_order`), so the same inputs always give the same model (S0-13). A
+task's changelog partition is given once and never reused (S2-65, S2-66).
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from grete.config.streams import task_inputs
+from grete.coordinator.java_order import container_order, input_order, task_order
 from grete.errors import ConfigError
 from grete.grouping import task_names
 from grete.grouping.expansion import keep_keys_with_their_state
 from grete.grouping.ssp import Groups, ssp_grouper
-from grete.grouping.standby import with_standby
+from grete.grouping.standby import standby_containers
 from grete.model.ids import ContainerId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import ContainerModel, JobModel, TaskMode, TaskModel
-from grete.wire.java_hash import JavaHashMap, java_hash, ssp_hash, string_hash
-from grete.wire.scala_hash import mutable_map_order
+from grete.wire.java_hash import JavaHashMap
 
 ANY_HOST = "ANY_HOST"
 
@@ -78,18 +78,15 @@ def calculate(
     models = {task: TaskModel(task, groups[task], mapping[task]) for task in sorted(groups)}
     containers = {
         id_: ContainerModel(id_, {task: models[task] for task in JavaHashMap.of(tasks)})
-        for id_, tasks in _containers(config, groups, mapping, remembered).items()
+        for id_, tasks in _containers(config, models, remembered).items()
     }
     replicas = int(config.get("job.standbytasks.replication.factor", "1"))
-    if replicas > 1:
-        containers = {
-            id_: ContainerModel(id_, {task: c.tasks[task] for task in JavaHashMap.of(c.tasks)})
-            for id_, c in with_standby(containers, replicas).items()
-        }
-    ordered = {id_: containers[id_] for id_ in JavaHashMap.of(sorted(containers))}
+    standby = standby_containers(containers, replicas)
+    every = {**containers, **standby}
+    ordered = {id_: every[id_] for id_ in container_order(every, list(standby))}
     model = JobModel(dict(config), ordered)
-    standby = {t.name: t.changelog_partition for t in model.tasks.values() if t.mode is TaskMode.STANDBY}
-    return Calculated(model, {**mapping, **standby})
+    copies = {name: t.changelog_partition for one in standby.values() for name, t in one.tasks.items()}
+    return Calculated(model, {**mapping, **copies})
 
 
 def _groups(
@@ -97,7 +94,7 @@ def _groups(
 ) -> Groups:
     ssps = [
         SystemStreamPartition(stream.system, stream.stream, partition)
-        for stream in _stream_order(task_inputs(config))
+        for stream in input_order(task_inputs(config))
         for partition in range(partitions[stream])
     ]
     if not ssps:
@@ -113,46 +110,17 @@ def _groups(
     return keep_keys_with_their_state(groups, remembered.active_ssps, config)
 
 
-def _stream_order(streams: Iterable[SystemStream]) -> list[SystemStream]:
-    """System by system, each system's streams in the order in which the original's metadata cache returns them."""
-    by_system: dict[str, list[SystemStream]] = {}
-    for stream in JavaHashMap.of(streams):
-        by_system.setdefault(stream.system, []).append(stream)
-    ordered: list[SystemStream] = []
-    for found in by_system.values():
-        by_name = {stream.stream: stream for stream in found}
-        listed = [by_name[name] for name in JavaHashMap.of(sorted(by_name))]
-        ordered += mutable_map_order(listed, java_hash)
-    return ordered
-
-
-def _in_hash_set_order(groups: Groups, mapping: Mapping[TaskName, int]) -> list[TaskName]:
-    """Tasks in the order of a HashSet<TaskModel>.
-
-    A TaskModel's hash contains the identity hash of an enum constant, which differs from JVM to JVM, so their
-    order does too. Ours takes that hash as 1: one of the orders a JVM can have, and always the same.
-    """
-
-    def hash_of(task: TaskName) -> int:
-        ssps = sum(ssp_hash(ssp) for ssp in groups[task])
-        result = ((31 + string_hash(task)) * 31 + ssps) * 31 + mapping[task]
-        return (result * 31 + 1) & 0xFFFFFFFF
-
-    ordered: JavaHashMap[TaskName] = JavaHashMap(hash_of=hash_of)
-    ordered.put_each(sorted(groups))
-    return list(ordered)
-
-
 def _containers(
-    config: Mapping[str, str], groups: Groups, mapping: Mapping[TaskName, int], remembered: Remembered
+    config: Mapping[str, str], models: Mapping[TaskName, TaskModel], remembered: Remembered
 ) -> task_names.Assignment:
-    tasks = sorted(groups)
+    tasks = list(models)
     count = task_names.container_count(config)
     affinity = config.get(
         "job.host-affinity.enabled", config.get("yarn.samza.host-affinity.enabled", "false")
     )
     sticky = affinity.lower() == "true"
-    hosts = {str(i): remembered.hosts.get(ContainerId(str(i)), ANY_HOST) for i in range(count)}
+    ids = JavaHashMap.of(str(i) for i in range(count))
+    hosts = {id_: remembered.hosts.get(ContainerId(id_)) or ANY_HOST for id_ in ids}
     grouper = config.get("task.name.grouper.factory", "GroupByContainerCountFactory").rsplit(".", 1)[-1]
     match grouper:
         case "GroupByContainerCountFactory":
@@ -163,10 +131,10 @@ def _containers(
             if not sticky:
                 return task_names.group_by_container_ids(tasks, list(hosts))
             active = remembered.active
-            known = {t: remembered.hosts.get(active[t], ANY_HOST) for t in tasks if t in active}
-            return task_names.group_by_locality(_in_hash_set_order(groups, mapping), hosts, known)
+            known = {t: hosts[active[t]] for t in tasks if active.get(t) in hosts}
+            return task_names.group_by_locality(task_order(models), hosts, known)
         case "SingleContainerGrouperFactory":
-            return task_names.single_container(tasks, config.get("processor.id", "0"))
+            return task_names.single_container(task_order(models), config.get("processor.id", "0"))
     raise ConfigError(
         f"task.name.grouper.factory={grouper!r} is not known; known are GroupByContainerCountFactory, "
         f"GroupByContainerIdsFactory, SingleContainerGrouperFactory"

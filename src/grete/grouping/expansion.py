@@ -7,14 +7,17 @@ partition that several tasks read: its keys' state is in no one of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from grete.config.changes import is_stateful
 from grete.config.streams import broadcast_inputs
 from grete.errors import ConfigError
 from grete.grouping.ssp import Groups
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-from grete.wire.java_hash import hash_set_order
+from grete.wire.java_hash import JavaHashMap
+
+Move = tuple[TaskName, SystemStreamPartition, TaskName]
+"""(from this task, what, to that one)."""
 
 
 def refused_count(stream: SystemStream, *, previous_count: int, current_count: int) -> str | None:
@@ -84,13 +87,27 @@ def keep_keys_with_their_state(
     movable = {ssp for ssp in _only_owners(groups) if ssp not in shared}
     before = _partition_counts(ssp for ssps in previous.values() for ssp in ssps)
     now = _partition_counts(ssp for ssps in groups.values() for ssp in ssps)
-    sets: dict[TaskName, list[SystemStreamPartition]] = {}
-    for task, ssps in groups.items():
-        for ssp in ssps:
-            owner = task
+    moves: list[Move] = []
+    for task in JavaHashMap.of(JavaHashMap.of(groups)):
+        for ssp in groups[task]:
             stream = ssp.system_stream
             if ssp in movable and stream in before:
                 origin = previous_ssp(ssp, previous_count=before[stream], current_count=now[stream])
                 owner = owners.get(origin, task)
-            sets.setdefault(owner, []).append(ssp)
-    return {task: hash_set_order(members) for task, members in sets.items()}
+                if owner != task:
+                    moves.append((task, ssp, owner))
+    return _moved(groups, moves, list(JavaHashMap.of(broadcast_inputs(config))))
+
+
+def _moved(groups: Groups, moves: Iterable[Move], shared: Sequence[SystemStreamPartition]) -> Groups:
+    """The groups after the moves, one by one, in the order of Samza's PartitionGroups; empty ones are gone.
+
+    A task that the grouper no longer makes is kept when it has a partition's state; Samza fails there.
+    """
+    sets = {task: JavaHashMap.hash_set_of(ssps) for task, ssps in groups.items()}
+    for task, ssp, owner in moves:
+        sets[task].remove(ssp)
+        if owner not in sets:
+            sets[owner] = JavaHashMap.hash_set_of(shared)
+        sets[owner].put(ssp)
+    return {task: tuple(ssps) for task, ssps in sets.items() if len(ssps)}

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from grete.model.ids import ContainerId, TaskName
-from grete.model.job import ContainerModel, TaskMode, TaskModel
+from grete.model.job import ContainerModel, TaskMode
+from grete.wire.java_hash import JavaHashMap
 
 _SEPARATOR = "-"
 
@@ -50,20 +51,20 @@ def task_of_standby(standby: str) -> TaskName:
     return TaskName(standby.removeprefix(f"Standby{_SEPARATOR}").rpartition(_SEPARATOR)[0])
 
 
-def with_standby(
+def standby_containers(
     containers: Mapping[ContainerId, ContainerModel], replication_factor: int
 ) -> dict[ContainerId, ContainerModel]:
-    """Every container and `replication_factor - 1` replicas of it."""
-    every = dict(containers)
+    """`replication_factor - 1` replicas of every container, each one's after the other's."""
+    replicas = {}
     for container in containers.values():
         for replica in range(replication_factor - 1):
             id_ = standby_container(container.id, replica)
-            every[id_] = ContainerModel(id_, {t.name: t for t in _standby_tasks(container, replica)})
-    return every
-
-
-def _standby_tasks(container: ContainerModel, replica: int) -> list[TaskModel]:
-    return [
-        replace(task, name=standby_task(task.name, replica), mode=TaskMode.STANDBY)
-        for task in container.tasks.values()
-    ]
+            tasks = {standby_task(task, replica): task for task in container.tasks}
+            replicas[id_] = ContainerModel(
+                id_,
+                {
+                    name: replace(container.tasks[tasks[name]], name=name, mode=TaskMode.STANDBY)
+                    for name in JavaHashMap.of(tasks)
+                },
+            )
+    return replicas

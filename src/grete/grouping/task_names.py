@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from grete.config.key import CONTAINERS
 from grete.errors import ConfigError
 from grete.model.ids import ContainerId, TaskName
+from grete.wire.java_hash import JavaHashMap
 
 _log = logging.getLogger(__name__)
 KEY = "job.container.count"
@@ -132,7 +133,9 @@ def group_by_locality(
         raise ConfigError("cannot group an empty set of tasks")
     if not processors:
         raise ConfigError("Must have at least one container")
-    chosen = list(processors)[: len(tasks)]
+    chosen = sorted(processors)
+    if len(chosen) > len(tasks):
+        chosen = list(JavaHashMap.of(chosen[: len(tasks)]))  # a TreeMap, but a HashMap once it was cut
     share = len(tasks) // len(chosen)
     groups: Assignment = {ContainerId(id_): [] for id_ in chosen}
     left = [
@@ -164,8 +167,8 @@ def _place(groups: Assignment, task: TaskName, candidates: Iterable[str], share:
 
 
 def single_container(tasks: Iterable[TaskName], id_: str) -> Assignment:
-    """SingleContainerGrouper: everything into one container."""
-    return {ContainerId(id_): sorted(tasks)}
+    """SingleContainerGrouper: everything into one container, in the order given."""
+    return {ContainerId(id_): list(tasks)}
 
 
 def group_tasks(

@@ -51,21 +51,29 @@ def samza_config(bootstrap: str, job: str) -> dict[str, str]:
     }
 
 
+def java_command(program: str, *arguments: str, jvm: Sequence[str] = ()) -> list[str]:
+    """The command line of a program of `interop/` with Samza's jars. `jvm` wins over the usual options.
+
+    Raises:
+        SamzaFailed: no jars, or no Java.
+    """
+    jars = jars_directory()
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return [_java(jars), *_JVM, *jvm, quiet, "-cp", f"{jars}/classes:{jars}/*", program, *arguments]
+
+
 def run_samza(
-    command: str, config: Mapping[str, str], directory: Path, *, jvm: Sequence[str] = _JVM
+    command: str, config: Mapping[str, str], directory: Path, *, jvm: Sequence[str] = ()
 ) -> list[tuple[str, ...]]:
     """Run a command of `grete.interop.Samza`; what it printed, as lines of fields.
 
     Raises:
         SamzaFailed: no jars, no Java, or the program failed.
     """
-    jars = jars_directory()
-    java = _java(jars)
     properties = _written(config, directory / f"{command}.properties")
-    program = ["-cp", f"{jars}/classes:{jars}/*", "grete.interop.Samza", command, str(properties)]
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    program = java_command("grete.interop.Samza", command, str(properties), jvm=jvm)
     done = subprocess.run(  # noqa: S603 - our own words
-        [java, *jvm, quiet, *program], capture_output=True, text=True, timeout=300, check=False
+        program, capture_output=True, text=True, timeout=300, check=False
     )
     if done.returncode != 0:
         raise SamzaFailed(f"{command} failed: {done.stderr[-4_000:]}")

@@ -108,6 +108,11 @@ class JavaHashMap(Generic[K]):
                 for _, key in entries:
                     yield key
 
+    @property
+    def has_shared_bins(self) -> bool:
+        """Whether the order depends on the order in which keys came: some bin has two."""
+        return any(entries is not None and len(list(entries)) > 1 for entries in self._table or [])
+
     @classmethod
     def hash_set_of(cls, items: Iterable[K]) -> JavaHashMap[K]:
         """new HashSet(collection): sized for it beforehand."""

@@ -114,8 +114,9 @@ def _sorted(result: Any) -> Any:
 
 
 def _check_standby(case: Case) -> None:
+    containers = _containers(case)
     every = result_of(
-        lambda: standby.with_standby(_containers(case), case["replication_factor"]),
+        lambda: {**containers, **standby.standby_containers(containers, case["replication_factor"])},
         case["result"],
         "containers",
     )

@@ -1,0 +1,99 @@
+"""Whether a plan of ours is right by itself, worked out from the configuration alone: where Samza has no opinion."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from grete.config.streams import broadcast_inputs, task_inputs
+from grete.grouping.ssp import KEY as SSP_GROUPER
+from grete.testing.plans.compare import Answer
+from grete.testing.plans.stories import EXPANSION, Start, Story
+
+Readers = dict[str, set[str]]
+"""Task names by `system.stream.partition`."""
+
+
+def is_sound(story: Story, at: int, ours: Sequence[Answer]) -> bool:
+    """Each partition has the readers it should have and, of a stateful job, those that have its keys' state."""
+    start, answer = story.starts[at], ours[at]
+    readers = readers_of(answer)
+    shared = {str(ssp) for ssp in broadcast_inputs(start.config)}
+    own = {f"{s}.{number}" for s in task_inputs(start.config) for number in range(start.streams[str(s)])}
+    if set(readers) != own | shared:
+        return False
+    if start.config.get(SSP_GROUPER, "").endswith("AllSspToSingleTaskGrouperFactory") and reads_everything(
+        answer
+    ):
+        return True
+    tasks = set().union(*readers.values())
+    if any(readers[ssp] != tasks for ssp in shared) or any(len(readers[ssp]) != 1 for ssp in own - shared):
+        return False
+    return not _follows_keys(start) or _has_followed(story, at, ours, own - shared)
+
+
+def reads_everything(answer: Answer) -> bool:
+    """Whether every task reads every partition, and there is a task for each container that is no standby."""
+    readers = readers_of(answer)
+    tasks = set().union(*readers.values()) if readers else set()
+    containers = [
+        id_ for id_ in json.loads(answer.model or '{"containers":{}}')["containers"] if "-" not in id_
+    ]
+    return bool(tasks) and all(names == tasks for names in readers.values()) and len(tasks) >= len(containers)
+
+
+def readers_of(answer: Answer) -> Readers:
+    """The active tasks that read each partition."""
+    found: Readers = {}
+    for container in json.loads(answer.model)["containers"].values():
+        for task in container["tasks"].values():
+            if task["task-mode"] == "Active":
+                for ssp in task["system-stream-partitions"]:
+                    name = f"{ssp['system']}.{ssp['stream']}.{ssp['partition']}"
+                    found.setdefault(name, set()).add(task["task-name"])
+    return found
+
+
+def _follows_keys(start: Start) -> bool:
+    return start.config.get(EXPANSION, "true") == "true" and any(
+        k.startswith("stores.") for k in start.config
+    )
+
+
+def _remembered(at: int, ours: Sequence[Answer]) -> Readers:
+    """What the stream said of each partition when the start began: that is the last start which was not refused."""
+    for answer in reversed(ours[:at]):
+        if answer.refused is None:
+            active = {task for task, mode in answer.modes.items() if mode == "Active"}
+            return {ssp: set(names) & active for ssp, names in answer.tasks.items()}
+    return {}
+
+
+def shared_before(at: int, ours: Sequence[Answer]) -> set[str]:
+    """The partitions that several tasks read before."""
+    return {ssp for ssp, tasks in _remembered(at, ours).items() if len(tasks) > 1}
+
+
+def partition_counts(
+    story: Story, at: int, ours: Sequence[Answer]
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """How many partitions of each stream were read before, and how many there are now."""
+    before: dict[str, int] = {}
+    for ssp in _remembered(at, ours):
+        stream = ssp.rpartition(".")[0]
+        before[stream] = before.get(stream, 0) + 1
+    return before, story.starts[at].streams
+
+
+def _has_followed(story: Story, at: int, ours: Sequence[Answer], moving: set[str]) -> bool:
+    remembered, readers = _remembered(at, ours), readers_of(ours[at])
+    before, _ = partition_counts(story, at, ours)
+    shared = {str(ssp) for ssp in broadcast_inputs(story.starts[at].config)}
+    for ssp in moving:
+        stream, _, number = ssp.rpartition(".")
+        if stream in before:
+            origin = f"{stream}.{int(number) % before[stream]}"
+            owners = remembered.get(origin, set())
+            if origin not in shared and len(owners) == 1 and readers[ssp] != owners:
+                return False
+    return True
