@@ -88,12 +88,53 @@ def test_doubles_are_printed_as_java_prints_them(text: str, shown: str) -> None:
     assert double_text(parse_double(text)) == shown
 
 
-def test_java_regexes_are_translated_or_refused() -> None:
-    assert compile_java(r"\p{Upper}[\p{Digit}_]+\z", used_by="k").fullmatch("A1_")
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("regex", "chosen", "left"),
+    [
+        (r"topic-[a-z[0-9]]+", "topic-a1", "topic-x]"),
+        (r"[[a-c][x-z]]+", "ax", "m"),
+        (r"[a[b[0-9]]c]+", "abc7", "["),
+        (r"[]a]+", "]a", "b"),
+        (r"[^]a]", "b", "]"),
+        (r"[a|&~]+", "a|&~", "b"),
+        (r"\0101[\060]", "A0", "B0"),
+        (r"(?i)ORDERS-(?s:.)", "orders-x", "orders"),
+        (r"\p{Upper}[\p{Digit}_]+\z", "A1_", "a1"),
+        (r"(?<name>a)\.b", "a.b", "axb"),
+        (r"\[[\]\[]", "[]", "[a"),
+    ],
+)
+def test_java_regexes_choose_what_java_chooses(regex: str, chosen: str, left: str) -> None:
+    pattern = compile_java(regex, used_by="k")
+    assert pattern.fullmatch(chosen)
+    assert not pattern.fullmatch(left)
+
+
+def test_the_end_of_a_line_is_javas() -> None:
     assert compile_java(r"(?<name>a)\Z", used_by="k").search("a\n")
-    for refused in (r"[a-z&&[^b]]", r"\p{L}", "("):
-        with pytest.raises(ConfigError, match="k="):
-            compile_java(refused, used_by="k")
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        *(
+            r"[a-z&&[^b]]",
+            r"[a&&b]",
+            r"[a--b]",
+            r"[a[^b]]",
+            r"[^a[b]]",
+            r"[a-[b]]",
+            r"[[a]-z]",
+            r"[a[-b]]",
+            r"[a",
+        ),
+        *(r"(?m)^a", r"(?x) a", r"(?i-m:a)", r"\v", r"\p{L}", r"(a)\11", r"\Qa\E", "(", "a\\"),
+    ],
+)
+def test_java_regexes_that_mean_something_else_are_refused(refused: str) -> None:
+    with pytest.raises(ConfigError, match="k="):
+        compile_java(refused, used_by="k")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -25,7 +26,7 @@ def changed(answer: Answer, *, task: str, ssps: list[dict[str, object]]) -> Answ
     """The answer with other SSPs for a task."""
     model = json.loads(answer.model)
     model["containers"]["0"]["tasks"][task]["system-stream-partitions"] = ssps
-    return Answer(model=json.dumps(model), tasks=answer.tasks, modes=answer.modes)
+    return replace(answer, model=json.dumps(model))
 
 
 def ssp(stream: str, partition: int) -> dict[str, object]:
@@ -56,6 +57,14 @@ def test_a_plan_is_not_sound_when_keys_leave_their_state() -> None:
     one = changed(second, task="Partition 0", ssps=[ssp("in", 0), ssp("in", 3), ssp("rules", 0)])
     both = changed(one, task="Partition 1", ssps=[ssp("in", 1), ssp("in", 2), ssp("rules", 0)])
     assert not is_sound(GROWN, 1, [first, both])
+
+
+@pytest.mark.parametrize(
+    "mapping", [{"Partition 0": 1, "Partition 1": 0}, {"Partition 0": 0, "Partition 1": 0}]
+)
+def test_a_plan_is_not_sound_when_a_task_gets_another_changelog_partition(mapping: dict[str, int]) -> None:
+    first, second = ours.plan(GROWN)
+    assert not is_sound(GROWN, 1, [first, replace(second, changelog=mapping)])
 
 
 def test_a_story_is_made_again_by_its_number() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import orjson
+import pytest
 
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
 from grete.keyed_log.base import Entry, Record
@@ -25,6 +26,24 @@ def test_a_commit_comes_back_and_all_its_keys_have_the_shape_that_samza_reads() 
     keys = [orjson.loads(record.key) for record in written]
     assert [key.pop("type") for key in keys] == ["checkpoint", "checkpoint-v2", "grete-commit"]
     assert keys == [{"systemstreampartition-grouper-factory": "g", "taskName": TASK}] * 3
+
+
+@pytest.mark.parametrize(
+    ("versions", "kinds"),
+    [
+        ((1, 2), ["checkpoint", "grete-commit"]),
+        ((1,), ["checkpoint", "grete-commit"]),
+        ((2,), ["checkpoint-v2", "grete-commit"]),
+    ],
+)
+def test_of_a_dotted_stream_there_is_no_checkpoint_that_samza_cannot_read(
+    versions: tuple[int, ...], kinds: list[str]
+) -> None:
+    commit = TaskCommit({SSP: "7", SystemStreamPartition("kafka", "in.v2", 0): "8"}, "lineage-1", 3, "token")
+    written = records(commit_entries({TASK: commit}, grouper="g", write_versions=versions))
+    assert [orjson.loads(record.key)["type"] for record in written] == kinds
+    if 1 in versions:
+        assert read_commits(written) == {TASK: commit}
 
 
 def test_a_companion_in_the_old_shape_is_read() -> None:

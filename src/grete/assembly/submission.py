@@ -13,7 +13,7 @@ from pathlib import Path
 from grete.assembly.job_handle import job_scope, lease_ttl_s, no_such_job
 from grete.assembly.job_names import OldNames, refuse_shared_changelogs
 from grete.clock import Clock
-from grete.config.current import in_current_words
+from grete.config.current import in_current_words, with_autosizing_results
 from grete.config.development import with_single_copies
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
@@ -189,6 +189,7 @@ class Submission:
                 )
             validate(old)
             return stream.run_id() or uuid.uuid4().hex
+        submitted = with_autosizing_results(submitted, old)
         check(submitted)  # what makes no job model, or not this job's, is not written
         run_id = uuid.uuid4().hex
         changes = stream.write_config(submitted, run_id=run_id, reason=self._options.reason)

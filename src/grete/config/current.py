@@ -46,3 +46,15 @@ def in_current_words(config: Mapping[str, str]) -> dict[str, str]:
         except ConfigError:
             return result  # several systems and none named: validation says so together with everything else
     return result
+
+
+def with_autosizing_results(submitted: Mapping[str, str], in_force: Mapping[str, str]) -> dict[str, str]:
+    """What is submitted and, while it has autosizing on, the `job.autosizing.*` keys in force that it leaves out.
+
+    An autosizer writes them into the stream, and a file that is submitted again knows nothing of them
+    (CoordinatorStreamUtil.writeConfigToCoordinatorStream). In today's words.
+    """
+    if submitted.get(job.AUTOSIZING.name, "").lower() != "true":
+        return dict(submitted)
+    results = {key: value for key, value in in_force.items() if key.startswith("job.autosizing")}
+    return in_current_words({**results, **submitted})

@@ -99,15 +99,21 @@ def keep_keys_with_their_state(
     return _moved(groups, moves, list(JavaHashMap.of(broadcast_inputs(config))))
 
 
-def _moved(groups: Groups, moves: Iterable[Move], shared: Sequence[SystemStreamPartition]) -> Groups:
+def _moved(groups: Groups, moves: Sequence[Move], shared: Sequence[SystemStreamPartition]) -> Groups:
     """The groups after the moves, one by one, in the order of Samza's PartitionGroups; empty ones are gone.
 
     A task that the grouper no longer makes is kept when it has a partition's state; Samza fails there.
     """
-    sets = {task: JavaHashMap.hash_set_of(ssps) for task, ssps in groups.items()}
+    touched = {task for before, _, after in moves for task in (before, after)}
+    sets = {
+        task: JavaHashMap.hash_set_of(ssps)
+        for task, ssps in groups.items()
+        if len(ssps) > 1 or task in touched  # the others need no table: there may be 100,000 of them
+    }
     for task, ssp, owner in moves:
         sets[task].remove(ssp)
         if owner not in sets:
             sets[owner] = JavaHashMap.hash_set_of(shared)
         sets[owner].put(ssp)
-    return {task: tuple(ssps) for task, ssps in sets.items() if len(ssps)}
+    every = {**groups, **{task: tuple(ssps) for task, ssps in sets.items()}}
+    return {task: ssps for task, ssps in every.items() if ssps}

@@ -153,6 +153,11 @@ def _ssps(read: Mapping[str, Any]) -> list[SystemStreamPartition]:
     ]
 
 
+def survives_map_key(ssp: SystemStreamPartition) -> bool:
+    """Whether Samza gets the SSP back from a map's key: neither name has a dot (`decode_ssp_map_key`)."""
+    return "." not in ssp.system and "." not in ssp.stream
+
+
 def decode_ssp_map_key(text: str) -> SystemStreamPartition:
     """An SSP as a JSON map key, as the real deserialiser reads it: split at every dot, so names have none.
 

@@ -255,7 +255,13 @@ STANDBY_DIR = Key(
     "Folder of those copies: on another disk, so that they survive the first one.",
     default_doc="`job.state.dir`",
 )
-AUTOSIZING = Key("job.autosizing.enabled", BOOLEAN, "false", _QUERY, "Whether the keys below win.")
+AUTOSIZING = Key(
+    "job.autosizing.enabled",
+    BOOLEAN,
+    "false",
+    _QUERY,
+    "Whether the keys below win. While it is, those in force stay when a file that leaves them out is submitted.",
+)
 AUTOSIZING_COUNT = Key(
     "job.autosizing.container.count", CONTAINERS, None, _QUERY, "Containers, when enabled."
 )

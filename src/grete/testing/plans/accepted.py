@@ -106,7 +106,8 @@ def _had_several_owners(case: Case) -> bool:
     if not case.both_plan or not case.is_sound:
         return False
     theirs, mine = readers_of(case.samza[at]), readers_of(case.ours[at])
-    return {ssp for ssp in mine if theirs.get(ssp) != mine[ssp]} <= shared_before(at, case.ours)
+    differing = {ssp for ssp in mine if theirs.get(ssp) != mine[ssp]}
+    return bool(differing) and differing <= shared_before(at, case.ours)
 
 
 def _owner_is_gone(case: Case) -> bool:
@@ -114,8 +115,10 @@ def _owner_is_gone(case: Case) -> bool:
 
 
 def _everything_again(case: Case) -> bool:
-    everywhere = case.config.get(SSP_GROUPER, "").endswith("AllSspToSingleTaskGrouperFactory")
-    return everywhere and case.difference.at > 0 and reads_everything(case.ours[case.difference.at])
+    at = case.difference.at
+    if not case.config.get(SSP_GROUPER, "").endswith("AllSspToSingleTaskGrouperFactory") or at == 0:
+        return False
+    return case.is_sound and reads_everything(case.ours[at]) and not reads_everything(case.samza[at])
 
 
 ACCEPTED: tuple[Accepted, ...] = (

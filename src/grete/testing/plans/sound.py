@@ -15,9 +15,14 @@ Readers = dict[str, set[str]]
 
 
 def is_sound(story: Story, at: int, ours: Sequence[Answer]) -> bool:
-    """Each partition has the readers it should have and, of a stateful job, those that have its keys' state."""
+    """Each partition has the readers it should have and, of a stateful job, those that have its keys' state.
+
+    And each task has the changelog partition that it ever had, and no other task has it.
+    """
     start, answer = story.starts[at], ours[at]
     readers = readers_of(answer)
+    if not _keeps_changelogs(at, ours):
+        return False
     shared = {str(ssp) for ssp in broadcast_inputs(start.config)}
     own = {f"{s}.{number}" for s in task_inputs(start.config) for number in range(start.streams[str(s)])}
     if set(readers) != own | shared:
@@ -83,6 +88,15 @@ def partition_counts(
         stream = ssp.rpartition(".")[0]
         before[stream] = before.get(stream, 0) + 1
     return before, story.starts[at].streams
+
+
+def _keeps_changelogs(at: int, ours: Sequence[Answer]) -> bool:
+    now, before = (
+        ours[at].changelog,
+        next((a.changelog for a in reversed(ours[:at]) if a.refused is None), {}),
+    )
+    active = {task: number for task, number in now.items() if not task.startswith("Standby-")}
+    return len(set(active.values())) == len(active) and all(now.get(task) == n for task, n in before.items())
 
 
 def _has_followed(story: Story, at: int, ours: Sequence[Answer], moving: set[str]) -> bool:

@@ -1,0 +1,45 @@
+"""Results that an autosizer wrote into the coordinator stream, when the job's file is submitted again."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from grete.assembly.submission import RunOptions, Submission
+from grete.clock import SystemClock
+from grete.grouping.task_names import container_count
+
+FILE = "job.name=sized\ntask.class=sized:Sized\ntask.inputs=local.in\n"
+RESULT = "job.autosizing.container.count"
+
+
+def submit(home: Path, text: str, *, found: dict[str, str] | None = None) -> dict[str, str]:
+    """Submit the file; then somebody else writes what he `found`. The configuration in force."""
+    file = home / "sized.properties"
+    file.write_text(text)
+    with ExitStack() as stack:
+        submission = Submission(RunOptions(config_paths=[str(file)]), home, SystemClock(), stack)
+        submission.open()
+        leadership = submission.campaign(None)
+        submission.write_config(submission.stream, lambda config: None)
+        if found:
+            submission.stream.put("set-config", found)
+        submission.stream.catch_up()
+        submission.coordination.release(leadership)
+        return submission.stream.config()
+
+
+def test_results_of_an_autosizer_survive_a_submit_while_it_is_on(home: Path) -> None:
+    on = FILE + "job.autosizing.enabled=true\n"
+    submit(home, on, found={RESULT: "3"})
+    again = submit(home, on)
+    assert again[RESULT] == "3"
+    assert container_count(again) == 3
+    assert submit(home, on + f"{RESULT}=2\n")[RESULT] == "2"  # what the file says wins
+
+
+def test_they_go_with_a_submit_that_has_it_off(home: Path) -> None:
+    submit(home, FILE + "job.autosizing.enabled=true\n", found={RESULT: "3"})
+    off = submit(home, FILE)
+    assert RESULT not in off
+    assert container_count(off) == 1
