@@ -17,6 +17,7 @@ from grete.testing.plans.compare import Answer
 from grete.testing.plans.samza import SamzaPlanner
 from grete.testing.plans.stories import Story, story
 
+pytestmark = pytest.mark.timeout(600)
 STORIES = [story(1, number) for number in range(500)]
 
 

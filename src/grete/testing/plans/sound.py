@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from grete.config.streams import broadcast_inputs, task_inputs
 from grete.grouping.ssp import KEY as SSP_GROUPER
@@ -41,16 +42,20 @@ def reads_everything(answer: Answer) -> bool:
     """Whether every task reads every partition, and there is a task for each container that is no standby."""
     readers = readers_of(answer)
     tasks = set().union(*readers.values()) if readers else set()
-    containers = [
-        id_ for id_ in json.loads(answer.model or '{"containers":{}}')["containers"] if "-" not in id_
-    ]
+    containers = [id_ for id_ in _containers(answer) if "-" not in id_]
     return bool(tasks) and all(names == tasks for names in readers.values()) and len(tasks) >= len(containers)
+
+
+def _containers(answer: Answer) -> dict[str, Any]:
+    """The model's containers; none when it was refused."""
+    found: dict[str, Any] = json.loads(answer.model)["containers"] if answer.model else {}
+    return found
 
 
 def readers_of(answer: Answer) -> Readers:
     """The active tasks that read each partition."""
     found: Readers = {}
-    for container in json.loads(answer.model)["containers"].values():
+    for container in _containers(answer).values():
         for task in container["tasks"].values():
             if task["task-mode"] == "Active":
                 for ssp in task["system-stream-partitions"]:
