@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from grete.clock import SystemClock
 from grete.failpoints import POINTS
 from grete.metadata.config_history import config_history
 from grete.model.ids import JobId
+from grete.server.serve import bind
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem
 from grete.testing.waiting import eventually
@@ -218,8 +219,13 @@ def containers_run() -> bool:
     return bool(launches) and all(record.handle for record in launches.values())
 
 
+def free_port() -> int:
+    with closing(bind("127.0.0.1", 0)) as bound:
+        return int(bound.getsockname()[1])
+
+
 def test_a_paused_coordinator_that_was_succeeded_ends_without_effect(job: Job) -> None:
-    settings = {"test.for.ever": "1", LEASE: "15000"}
+    settings = {"test.for.ever": "1", LEASE: "15000", "job.http.port": str(free_port())}
     first = job.start(job.config("a", owner="first", **settings))
     eventually(containers_run)  # from now on it writes nothing by itself: not paused inside a transaction
     first.send_signal(signal.SIGSTOP)

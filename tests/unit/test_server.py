@@ -22,7 +22,7 @@ from grete.server import serve
 from grete.server.app import build_app
 from grete.server.connections import bounded_protocol
 from grete.server.guard import Tokens
-from grete.server.serve import HttpServer, bind, write_token
+from grete.server.serve import HttpServer, bind, bind_beside, write_token
 
 TOKEN = "t0ken"  # noqa: S105 - of this test
 TOKENS = Tokens(TOKEN, container=TOKEN)
@@ -171,6 +171,22 @@ def test_a_port_in_use_or_an_open_address_is_refused_before_anything_happens() -
     with pytest.raises(ConfigError, match="loopback"):
         bind("0.0.0.0", 0)  # noqa: S104 - refused, which is the point
     taken.close()
+
+
+def test_a_port_that_somebody_who_is_taken_over_has_still_is_left_to_him(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    taken = bind("127.0.0.1", 0)
+    taken.listen()
+    port = taken.getsockname()[1]
+    own = bind_beside("127.0.0.1", port, "process 77 on here")
+    assert own.getsockname()[1] not in (0, port)
+    assert f"job.http.port={port} is still held by process 77 on here" in caplog.text
+    own.close()
+    taken.close()
+    free = bind_beside("127.0.0.1", port, "process 77 on here")
+    assert free.getsockname()[1] == port
+    free.close()
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ from grete.metadata.change_authors import changed_since_the_last_start, describe
 from grete.metadata.history import History, unchanged_attempts
 from grete.metadata.job_state import JobState, read_state, write_state
 from grete.model.ids import JobId
-from grete.server.serve import HttpServer, TokenFiles, bind, write_tokens
+from grete.server.serve import HttpServer, TokenFiles, bind, bind_beside, write_tokens
 
 _log = logging.getLogger("grete.coordinator")
 _LOOP_PATIENCE_S = 120.0
@@ -107,7 +107,9 @@ class Incarnation:
 
     def _bind(self, config: Mapping[str, str]) -> socket.socket:
         """Take the address that the configuration asks for, before anything of it is written (fault 36)."""
-        bound = bind(value_of(config, HTTP_HOST) or "", value_of(config, HTTP_PORT) or 0)
+        host, port = value_of(config, HTTP_HOST) or "", value_of(config, HTTP_PORT) or 0
+        holder = self._submission.succeeded
+        bound = bind(host, port) if holder is None else bind_beside(host, port, holder)
         self._stack.callback(bound.close)
         return bound
 

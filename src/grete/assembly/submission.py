@@ -17,7 +17,7 @@ from grete.config.current import in_current_words, with_autosizing_results
 from grete.config.development import with_single_copies
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
-from grete.config.streams import EMBEDDED_SYSTEM, coordinator_system, system_kind
+from grete.config.streams import EMBEDDED_SYSTEM, commit_system, coordinator_system, system_kind
 from grete.config.validate import validate
 from grete.coordination.base import Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
@@ -30,11 +30,14 @@ from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.job_index import claim_stream, remember_submitted, shared_stream, where_submitted
 from grete.metadata.job_state import read_state
+from grete.model.fence import container_scopes, leadership_of
 from grete.model.ids import JobId
 from grete.sqlite_file import open_file
 from grete.systems.factory import open_system
 
 _log = logging.getLogger("grete.coordinator")
+_LARGEST_EPOCH = 1 << 40
+"""Nobody comes so far by electing: a record above it is somebody else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Submission:
         self._home = home
         self._clock = clock
         self._stack = stack
+        self.succeeded: str | None = None
+        """Who was taken over, if he is known."""
 
     def open(self) -> None:
         """Load what is to be submitted, and open the job's stream and its election.
@@ -115,7 +120,7 @@ class Submission:
             raise self._not_there()
         elif owner != self.job:
             raise no_such_job(self.job, self._home, owner)
-        settings = config or found
+        settings = self.settings = config or found
         refuse_shared_changelogs(self.job, settings, self._home, self._clock)
         self.ttl_s = lease_ttl_s(config, found)
         self.coordination = open_coordination(settings, self._home, self._clock, ttl_s=self.ttl_s)
@@ -143,6 +148,9 @@ class Submission:
         """
         if after is not None:
             self.coordination.release(after)  # nobody has to wait until it would be over
+        if self._options.take_over:
+            holder = self.coordination.holder(job_scope(self.job))
+            self.succeeded = None if holder is None else str(holder)
         try:
             return self._elected(job_scope(self.job))
         except HeldByOther as error:
@@ -150,9 +158,7 @@ class Submission:
 
     def _elected(self, scope: str) -> Leadership:
         """Lead under an epoch that the stream has not seen, also when the election has lost its memory (rule 1)."""
-        before = read_state(self.stream)
-        floor = 0 if before is None else before.epoch
-        is_first = True
+        floor, is_first = self._epoch_floor(), True
         while True:
             leadership = campaign_patiently(
                 self.coordination,
@@ -174,6 +180,16 @@ class Submission:
     def asked(self, stream: CoordinatorStream) -> Mapping[str, str]:
         """The configuration that the job is to run with: what is submitted, or the stream's."""
         return stream.config() if self._submitted is None else self._submitted
+
+    def _epoch_floor(self) -> int:
+        """What the stream and the containers' fences have seen: the election's file may be an older copy."""
+        recorded = read_state(self.stream)
+        floor = 0 if recorded is None or not 0 <= recorded.epoch < _LARGEST_EPOCH else recorded.epoch
+        config, name = self.settings, commit_system(self.settings)
+        if system_kind(config, name) != EMBEDDED_SYSTEM:
+            return floor  # brokers are not put back to an older state like a file
+        with closing(open_system(config, name, self._home, self._clock)) as system:
+            return max(floor, leadership_of(system.highest_epoch(container_scopes(self.job))))
 
     def write_config(self, stream: CoordinatorStream, check: Callable[[Mapping[str, str]], None]) -> str:
         """Make the submitted configuration the stream's; returns the run id of the configuration in force.

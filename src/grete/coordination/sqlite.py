@@ -2,7 +2,7 @@
 
 Two signs of life: an operating system lock on a file of the holder's own, which the kernel gives back the moment
 the holder dies, so a killed job starts again at once; and a renewal counter, for a holder that hangs: whoever sees
-it unchanged for a whole TTL on its own clock may take over.
+it unchanged for a whole TTL on its own clock may take over. Where the lock file is gone only the counter tells.
 
 The epoch grows in the transaction that writes the new holder, and the same transaction raises the scope's fence in
 this file. It is above everything that the leadership row, the fence and the caller have seen, so that losing the
@@ -99,10 +99,11 @@ class SqliteCoordination(Coordination):
         return Leadership(scope, epoch, me.incarnation, self._patience.until_s(asked_s))
 
     def _refuse_if_living(self, scope: str, row: _Row, holder: Holder) -> None:
-        if self._locks.life(scope, holder.incarnation) is Life.DEAD:
+        life = self._locks.life(scope, holder.incarnation)
+        if life is Life.DEAD or self._patience.is_over(scope, row.epoch, row.renewals):
             return
-        if not self._patience.is_over(scope, row.epoch, row.renewals):
-            raise HeldByOther(scope, holder.described())
+        may_be_dead = life is Life.UNKNOWN and not self._patience.has_moved(scope)
+        raise HeldByOther(scope, holder.described(), may_be_dead=may_be_dead)
 
     def _row(self, scope: str) -> _Row | None:
         with self._file.reading() as connection:

@@ -36,17 +36,12 @@ from grete.launch.base import ContainerStart, Launcher
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.launches import LaunchRecord, read_launches, write_launch
+from grete.model.fence import container_epoch
 from grete.model.ids import ContainerId
 
 _log = logging.getLogger("grete.coordinator")
 _POLL_S = 0.1
 _INBOX = 10_000
-_LAUNCHES_PER_EPOCH_BITS = 20
-
-
-def container_epoch(leadership_epoch: int, launch: int) -> int:
-    """The fence epoch of a launch: grows with every launch of every leader, so it never repeats."""
-    return (leadership_epoch << _LAUNCHES_PER_EPOCH_BITS) | launch
 
 
 class Job(Protocol):

@@ -15,6 +15,24 @@ class Fence:
     epoch: int
 
 
+_LAUNCHES_PER_LEADERSHIP_BITS = 20
+
+
+def container_scopes(job: JobId) -> str:
+    """What the scopes of the job's containers begin with."""
+    return f"container/{job.key}/"
+
+
 def container_fence(job: JobId, container: ContainerId, epoch: int) -> Fence:
     """The right to write what a container writes."""
-    return Fence(f"container/{job.key}/{container}", epoch)
+    return Fence(f"{container_scopes(job)}{container}", epoch)
+
+
+def container_epoch(leadership_epoch: int, launch: int) -> int:
+    """The fence epoch of a launch: grows with every launch of every leader, so it never repeats."""
+    return (leadership_epoch << _LAUNCHES_PER_LEADERSHIP_BITS) | launch
+
+
+def leadership_of(epoch: int) -> int:
+    """The epoch of the leader that has launched, or fenced off, a container under this one."""
+    return epoch >> _LAUNCHES_PER_LEADERSHIP_BITS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import secrets
 import socket
@@ -20,6 +22,7 @@ from grete.server.app import CoordinatorView, build_app
 from grete.server.connections import bounded_protocol
 from grete.server.guard import Tokens
 
+_log = logging.getLogger("grete.coordinator")
 _START_TIMEOUT_S = 10.0
 _BACKLOG = 128
 """As many connections are accepted at once before anything else is done, each with a descriptor."""
@@ -48,6 +51,26 @@ def bind(host: str, port: int) -> socket.socket:
             f"job.http.port={port}: cannot bind {host}:{port} ({error.strerror}); 0 takes a free port"
         ) from error
     return bound
+
+
+def bind_beside(host: str, port: int, holder: str) -> socket.socket:
+    """As `bind`, but on a free port where this one is taken: `holder` hangs, is taken over, and has it still.
+
+    Raises:
+        ConfigError: as `bind`, for any other reason.
+    """
+    try:
+        return bind(host, port)
+    except ConfigError as error:
+        if not (isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE):
+            raise
+        _log.warning(
+            "job.http.port=%s is still held by %s, which was taken over: serving on a free port until this job is "
+            "run again; end that process",
+            port,
+            holder,
+        )
+        return bind(host, 0)
 
 
 def write_token(path: Path) -> str:

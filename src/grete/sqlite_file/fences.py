@@ -54,5 +54,17 @@ def seen_epoch(connection: apsw.Connection, scope: str) -> int | None:
     return epoch
 
 
+def highest_epoch(connection: apsw.Connection, beginning: str) -> int:
+    """The highest epoch that a scope whose name begins so has seen, 0 for none.
+
+    Raises:
+        LogCorrupted: the row of one of them fails its seal.
+    """
+    rows = connection.execute(
+        "SELECT scope FROM fenced_scopes WHERE substr(scope, 1, ?) = ?", (len(beginning), beginning)
+    )
+    return max((seen_epoch(connection, scope) or 0 for (scope,) in rows.fetchall()), default=0)
+
+
 def _seal(scope: str, epoch: int) -> bytes:
     return hashlib.sha256(f"{epoch} {scope}".encode()).digest()[:8]

@@ -235,6 +235,10 @@ class TransactionalStore(ABC):
             StorageFull: nothing was written.
         """
 
+    def highest_epoch(self, scopes: str) -> int:
+        """The highest epoch that a scope whose name begins so has seen; 0 for none, and where nobody can tell."""
+        return 0
+
     @abstractmethod
     def raise_fence(self, fences: Iterable[Fence]) -> None:
         """Raise each scope; every lower epoch is refused from now on.

@@ -32,7 +32,7 @@ from grete.keyed_log.sqlite import SqliteKeyedLog, append_in
 from grete.keyed_log.sqlite_rows import LAST_TABLE, SCHEMA
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
-from grete.sqlite_file import SqliteFile, check_fences, open_file
+from grete.sqlite_file import SqliteFile, check_fences, highest_epoch, open_file
 from grete.systems import local_compaction, local_growth, local_sizes
 from grete.systems.base import (
     CommitGroup,
@@ -265,6 +265,11 @@ class LocalSystem(System):
                 )
             failpoint("commit.in-transaction")
         return ends
+
+    def highest_epoch(self, scopes: str) -> int:
+        """See TransactionalStore."""
+        with self._file.reading() as connection:
+            return highest_epoch(connection, scopes)
 
     def raise_fence(self, fences: Iterable[Fence]) -> None:
         """See TransactionalStore."""
