@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +22,9 @@ from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.config.validate import validate
 from grete.coordination.base import Holder
+from grete.errors import Fenced
 from grete.keyed_log.base import Entry
+from grete.launch.processes import name_of
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import read_container_requests
@@ -33,12 +38,14 @@ from grete.metadata.job_state import (
     read_stop_request,
     write_state,
 )
+from grete.metadata.launches import LaunchRecord, write_launch
+from grete.model.fence import container_epoch, container_fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_PARTITION
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
 
-JOB = JobId("orders")
+JOB, ZERO = JobId("orders"), ContainerId("0")
 CONFIG = {
     "job.name": "orders",
     "job.coordinator.system": "local",
@@ -388,6 +395,66 @@ def test_each_change_of_another_program_stands_in_its_own_name(job: Path, capsys
     assert main(["config", "rollback", "--to", str(retries["number"])]) == 0
     left = {key for key in config() if key not in CONFIG}
     assert left == {"cluster-manager.container.retry.count", "cluster-manager.container.retry.window.ms"}
+
+
+@pytest.fixture
+def orphan(job: Path, system: LocalSystem) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that goes on as container 0 of a job whose coordinator died."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with opened() as handle:
+        write_state(handle.stream, JobState("running", "run-1", 1))
+        write_launch(
+            handle.stream, ZERO, LaunchRecord(container_epoch(1, 1), 1, str(name_of(process.pid)), "", "", "")
+        )
+    system.raise_fence([container_fence(JOB, ZERO, container_epoch(1, 1))])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_what_a_dead_coordinator_has_left_is_shown_fenced_off_and_stopped(
+    orphan: subprocess.Popen[bytes], system: LocalSystem, capsys: Output
+) -> None:
+    assert main(["status"]) == 0
+    assert "died, 1 container on its own" in capsys.readouterr().out
+    assert main(["drain"]) == 1
+    assert "grete run --job orders --until-drained" in capsys.readouterr().err
+    assert main(["stop", "--reason", "cleaning up"]) == 0
+    assert orphan.wait() == -signal.SIGTERM
+    with pytest.raises(Fenced):
+        system.raise_fence([container_fence(JOB, ZERO, container_epoch(1, 1))])
+    with opened() as handle:
+        assert handle.launches() == {}
+        ended = handle.state()
+        assert ended is not None
+        assert (ended.state, ended.message) == ("stopped", "cleaning up")
+        assert handle.holder() is None
+
+
+def test_one_container_that_a_dead_coordinator_has_left_is_stopped(
+    orphan: subprocess.Popen[bytes], capsys: Output
+) -> None:
+    assert main(["container", "stop", "0"]) == 0
+    assert orphan.wait() == -signal.SIGTERM
+    assert "fenced off and ended" in capsys.readouterr().out
+
+
+def test_a_container_that_was_given_up_or_stopped_is_shown_so_and_not_as_running(
+    job: Path, capsys: Output
+) -> None:
+    with opened() as handle:
+        history = History(handle.stream)
+        history.append("container-given-up", container="0")
+        leadership = handle._coordination.campaign(job_scope(JOB))
+        write_state(handle.stream, JobState("running", "run-1", leadership.epoch))
+        assert main(["status"]) == 0
+        assert "1 of 1 container given up" in capsys.readouterr().out
+        assert main(["container", "list"]) == 0
+        assert "given up" in capsys.readouterr().out
+        history.append("container-requested", container="0", what="stop")
+        assert handle.rests() == {ZERO: "stopped by an operator"}
+        history.append("container-requested", container="0", what="start")
+        assert handle.rests() == {}
 
 
 def test_force_writes_what_is_not_known(job: Path) -> None:

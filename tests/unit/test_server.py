@@ -77,8 +77,8 @@ class View:
     def metrics(self) -> str:
         return "x 1\n"
 
-    def is_ready(self) -> bool:
-        return True
+    def not_ready(self) -> str:
+        return ""
 
 
 @pytest.fixture

@@ -73,8 +73,8 @@ class View:
     def metrics(self) -> str:
         return ""
 
-    def is_ready(self) -> bool:
-        return True
+    def not_ready(self) -> str:
+        return ""
 
 
 def app(token: str | None = TOKEN) -> Starlette:

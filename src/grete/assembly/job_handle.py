@@ -25,7 +25,7 @@ from grete.config.key_tables.coordinator import LEASE_TTL
 from grete.config.streams import commit_system
 from grete.config.validate import validate
 from grete.config.values import valid_value_of
-from grete.coordination.base import Coordination, Holder, campaign_patiently
+from grete.coordination.base import Coordination, Holder, Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
 from grete.errors import ConfigError, HeldByOther, JobError, LogNotFound
 from grete.keyed_log.base import KeyedLog
@@ -36,13 +36,14 @@ from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import ConfigChange, CoordinatorStream, stream_name
 from grete.metadata.examine import examined
-from grete.metadata.history import History, HistoryRow
+from grete.metadata.history import History, HistoryRow, rests
 from grete.metadata.job_index import where_submitted
 from grete.metadata.job_state import (
     DrainRequest,
     JobState,
     StopRequest,
     read_state,
+    recorded_epoch,
     write_drain_request,
     write_stop_request,
 )
@@ -274,19 +275,21 @@ class JobHandle:
             return read_applied(system.checkpoint_log(self.checkpoint_log_name).read())
 
     @contextmanager
-    def stopped(self, way_out: str) -> Iterator[None]:
-        """Keep the job from being started while the caller changes what it starts from.
+    def stopped(self, way_out: str) -> Iterator[Leadership]:
+        """Keep the job from being started while the caller changes what it starts from, or ends what is left of it.
 
         Raises:
             HeldByOther: it runs; names who runs it, and the way out.
         """
         scope = job_scope(self.job)
         try:
-            leadership = campaign_patiently(self._coordination, scope, self._clock)
+            leadership = campaign_patiently(
+                self._coordination, scope, self._clock, epoch_floor=recorded_epoch(self.stream)
+            )
         except HeldByOther as error:
             raise HeldByOther(f"job {self.job.shown}", f"{error.holder}: {way_out}") from error
         try:
-            yield
+            yield leadership
         finally:
             self._coordination.release(leadership)
 
@@ -321,6 +324,11 @@ class JobHandle:
     def launches(self) -> dict[ContainerId, LaunchRecord]:
         """The incarnation of each container that was started and has not been seen to end."""
         return read_launches(self.stream)
+
+    def rests(self) -> dict[ContainerId, str]:
+        """Why containers do not run that were given up or stopped, and not started since."""
+        started = self.launches()
+        return {id_: why for id_, why in rests(self.history()).items() if id_ not in started}
 
     def _leading_epoch(self) -> int:
         """Whom to ask. The recorded state is still that of the run before while a coordinator starts."""

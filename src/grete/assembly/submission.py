@@ -29,15 +29,13 @@ from grete.keyed_log.sqlite_coordinator_log import coordinator_file
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.job_index import claim_stream, remember_submitted, shared_stream, where_submitted
-from grete.metadata.job_state import read_state
+from grete.metadata.job_state import recorded_epoch
 from grete.model.fence import container_scopes, leadership_of
 from grete.model.ids import JobId
 from grete.sqlite_file import open_file
 from grete.systems.factory import open_system
 
 _log = logging.getLogger("grete.coordinator")
-_LARGEST_EPOCH = 1 << 40
-"""Nobody comes so far by electing: a record above it is somebody else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +181,7 @@ class Submission:
 
     def _epoch_floor(self) -> int:
         """What the stream and the containers' fences have seen: the election's file may be an older copy."""
-        recorded = read_state(self.stream)
-        floor = 0 if recorded is None or not 0 <= recorded.epoch < _LARGEST_EPOCH else recorded.epoch
+        floor = recorded_epoch(self.stream)
         config, name = self.settings, commit_system(self.settings)
         if system_kind(config, name) != EMBEDDED_SYSTEM:
             return floor  # brokers are not put back to an older state like a file

@@ -28,7 +28,7 @@ from grete.errors import CoordinatorUnavailable, GreteError, WireError
 from grete.keyed_log.base import KeyedLog
 from grete.metadata.container_requests import CONTAINER_REQUESTS, ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
-from grete.metadata.history import History
+from grete.metadata.history import GIVEN_UP, STOPPED, History
 from grete.metadata.input_streams import read_input_uids
 from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
 from grete.metadata.quarantine import SHOWN
@@ -218,11 +218,31 @@ class View:
             "epoch": self._epoch,
             "problem": self.problem,
             "metrics": {name: getattr(self._metrics, name) for name in MetadataMetrics.__slots__},
-            "containers": self.progress(),
+            "containers": self._containers(),
             "quarantined": [str(one) for one in self._stream.quarantined[:SHOWN]],
             "quarantined_count": self._stream.quarantined_count(),
             "monitor_problems": {} if self.monitors is None else dict(self.monitors.problems),
         }
+
+    def _containers(self) -> dict[str, dict[str, Any]]:
+        """What each has said last; of one that was given up or stopped, what was decided counts."""
+        said = self.progress()
+        resting = {str(id_): {**said.get(id_, {}), "state": why} for id_, why in self._resting().items()}
+        return {**said, **resting}
+
+    def _resting(self) -> dict[ContainerId, str]:
+        containers = {} if self.loop is None else self.loop.state.containers
+        return {
+            id_: GIVEN_UP if one.given_up else STOPPED
+            for id_, one in sorted(containers.items())
+            if (one.given_up or one.held) and not one.running
+        }
+
+    def not_ready(self) -> str:
+        """See CoordinatorView."""
+        if not self.is_ready():
+            return "the coordinator has only just started"
+        return ", ".join(f"container {id_} {why}" for id_, why in self._resting().items())
 
     def config(self) -> dict[str, str]:
         """See CoordinatorView."""

@@ -44,7 +44,7 @@ def _add_request_options(parser: argparse.ArgumentParser, what: str) -> None:
 def _list(options: argparse.Namespace) -> int:
     with opened_job(options) as handle:
         assignments, hosts, launches = handle.assignments(), handle.localities(), handle.launches()
-        running = handle.holder() is not None
+        running, rests = handle.holder() is not None, handle.rests()
     rows: list[dict[str, Any]] = []
     for id_ in sorted(set(assignments.values())):
         launch = launches.get(id_)
@@ -52,7 +52,11 @@ def _list(options: argparse.Namespace) -> int:
         rows.append(
             {
                 "container": id_,
-                "state": "not started" if launch is None else "running" if running else "on its own",
+                "state": rests.get(id_, "not started")
+                if launch is None
+                else "running"
+                if running
+                else "on its own",
                 "host": hosts.get(id_),
                 "epoch": None if launch is None else launch.epoch,
                 "handle": None if launch is None else launch.handle,
@@ -68,7 +72,13 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _request(options: argparse.Namespace) -> int:
+    from grete.assembly.orphans import end_orphans, orphans
+
     with opened_job(options) as handle:
+        container = ContainerId(options.container)
+        if options.action == "stop" and container in orphans(handle):
+            end_orphans(handle, [container], options.deadline, options.reason)
+            return _print_ended(options)
         id_ = handle.request_container(
             ContainerId(options.container), options.action, options.deadline, options.reason
         )
@@ -78,6 +88,14 @@ def _request(options: argparse.Namespace) -> int:
         print(
             f"container {options.container}: {options.action} requested; `grete history` shows when it is done"
         )
+    return 0
+
+
+def _print_ended(options: argparse.Namespace) -> int:
+    if options.output == "json":
+        print_json({"container": options.container, "requested": "stop", "id": None})
+    else:
+        print(f"container {options.container}: fenced off and ended; nobody coordinates the job")
     return 0
 
 

@@ -6,6 +6,7 @@ import argparse
 
 from grete.cli.ending import add_ending_options, await_end
 from grete.cli.options import opened_job
+from grete.errors import JobError
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +17,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Ask the job to consume what is there and to end; wait until it has. The job goes on if the wait is over."""
+    from grete.assembly.orphans import orphans
+
     with opened_job(options) as handle:
+        if orphans(handle):
+            raise JobError(
+                f"nobody coordinates job {handle.job.shown}, and its containers go on alone: `grete run --job "
+                f"{handle.job.shown} --until-drained` adopts and drains them, `grete stop` ends them now"
+            )
         handle.request_drain(options.reason)
         too_late = (
             f"job {handle.job.shown} has not drained within {options.deadline:g} s and goes on draining; "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from grete.cli.options import add_job_options, opened_job
 from grete.cli.output import cell, print_json, print_table
 from grete.clock import SystemClock
+from grete.metadata.history import rests_in_words
 from grete.metadata.quarantine import SHOWN
 
 if TYPE_CHECKING:
@@ -52,12 +53,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _row(handle: JobHandle) -> dict[str, Any]:
+    from grete.assembly.orphans import orphans, running_here
+
     state, holder = _standing(handle)
     running, silent_s = holder is not None, _silent_s(handle, holder)
     lag, quarantined = handle.lag().document(), handle.quarantined()
     recorded = "never ran" if state is None else state.state
     if recorded == "running" and not running:
         recorded = "died"  # its coordinator ended without writing a terminal state
+    alone = running_here(orphans(handle)) if recorded == "died" else []
+    resting = handle.rests() if running else {}
+    said = [rests_in_words(resting, len(set(handle.assignments().values()))), state.message if state else ""]
     return {
         "job": handle.job.shown,
         "state": recorded,
@@ -73,12 +79,17 @@ def _row(handle: JobHandle) -> dict[str, Any]:
         "hosts": handle.localities(),
         "quarantined": [str(one) for one in quarantined[:SHOWN]],
         "quarantined_count": len(quarantined),
-        "message": "" if state is None else state.message,
+        "on_their_own": alone,
+        "resting": resting,
+        "message": "; ".join(text for text in said if text),
     }
 
 
 def _shown(row: dict[str, Any], column: str) -> Any:
-    """A cell; the message says as well that there are records which nobody understands."""
+    """A cell. Containers that go on alone are told with the state, records nobody understands with the message."""
+    alone = len(row["on_their_own"])
+    if column == "state" and alone:
+        return f"died, {alone} container{'' if alone == 1 else 's'} on {'its' if alone == 1 else 'their'} own"
     if column != "message" or not row["quarantined_count"]:
         return row[column]
     set_aside = f"{row['quarantined_count']} records are not understood"

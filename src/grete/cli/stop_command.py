@@ -19,8 +19,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask the job to stop at a batch boundary and wait until it has."""
+    """Ask the job to stop at a batch boundary and wait until it has; end what a dead coordinator has left."""
+    from grete.assembly.orphans import end_orphans, orphans
+
     with opened_job(options) as handle:
+        left = orphans(handle)
+        if left:
+            end_orphans(handle, left, options.deadline, options.reason)
+            return await_end(handle, options, within_s=_GRACE_S, asked="stopped", too_late="")
         handle.request_stop(options.deadline, options.reason)
         too_late = (
             f"job {handle.job.shown} still runs {_GRACE_S:g} s after its deadline; look into "

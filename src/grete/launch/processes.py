@@ -43,6 +43,12 @@ def parse_name(text: str) -> ProcessName | None:
     return ProcessName(parts[0], int(parts[1]), int(parts[2]))
 
 
+def is_running(text: str) -> bool:
+    """Whether the process of this name (`str(ProcessName)`) runs, on this machine."""
+    name = parse_name(text)
+    return name is not None and name_of(name.pid) == name
+
+
 class OtherProcess:
     """A process that somebody else started. Signals can not reach another process that got its id."""
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from grete.failpoints import failpoint
 from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.model.ids import ContainerId
 
 HISTORY = "grete-history"
+GIVEN_UP, STOPPED = "given up", "stopped by an operator"
+"""Why a container rests."""
 _KEPT = 500
 _OF_WRITER = "-"
 _DIGITS = 18
@@ -71,6 +75,33 @@ def unchanged_attempts(rows: Iterable[HistoryRow]) -> int:
         elif row.event == "attempt":
             count += 1
     return count
+
+
+def rests(rows: Iterable[HistoryRow]) -> dict[ContainerId, str]:
+    """Why containers do not run that nobody has started since: given up, or stopped by an operator."""
+    found: dict[ContainerId, str] = {}
+    for row in rows:
+        container = ContainerId(row.details.get("container", ""))
+        if row.event in ("deployment", "attempt", "change"):
+            found = {}  # another coordinator starts them all
+        elif row.event == "container-given-up":
+            found[container] = GIVEN_UP
+        elif row.event == "orphan-stopped" or (row.event, row.details.get("what")) == (
+            "container-requested",
+            "stop",
+        ):
+            found[container] = STOPPED
+        elif row.event == "container-requested":
+            found.pop(container, None)
+    return found
+
+
+def rests_in_words(found: Mapping[ContainerId, str], of: int) -> str:
+    """As `1 of 2 containers given up`; empty when none rests."""
+    counted = Counter(found.values())
+    return ", ".join(
+        f"{count} of {of} container{'' if of == 1 else 's'} {why}" for why, count in sorted(counted.items())
+    )
 
 
 def _number(key: str) -> int:

@@ -9,6 +9,8 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 
 STATE = "grete-job-state"
 REQUEST = "grete-request"
+_LARGEST_EPOCH = 1 << 40
+"""Nobody comes so far by electing: a record above it is somebody else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,12 @@ def read_state(stream: CoordinatorStream) -> JobState | None:
         return JobState(**{**values, "epoch": int(values["epoch"] or 0)})  # type: ignore[arg-type] # all str but epoch
     except ValueError:
         return None
+
+
+def recorded_epoch(stream: CoordinatorStream) -> int:
+    """The epoch of the leader that wrote the job's state last, to be elected above; 0 when it never ran."""
+    state = read_state(stream)
+    return state.epoch if state is not None and 0 <= state.epoch < _LARGEST_EPOCH else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,8 +68,8 @@ class CoordinatorView(Protocol):
     def metrics(self) -> str:
         """Prometheus text."""
 
-    def is_ready(self) -> bool:
-        """Whether containers can be served."""
+    def not_ready(self) -> str:
+        """Why the job is not at work as it should be; empty when it is."""
 
 
 def _json(document: Any) -> Response:
@@ -158,8 +158,8 @@ class _Routes:
         return PlainTextResponse("ok\n")
 
     async def readyz(self, _: Request) -> Response:
-        ready = self._view.is_ready()
-        return PlainTextResponse("ready\n" if ready else "not ready\n", status_code=200 if ready else 503)
+        why = await run_in_threadpool(self._view.not_ready)
+        return PlainTextResponse(f"not ready: {why}\n" if why else "ready\n", status_code=503 if why else 200)
 
 
 def _heartbeat(data: bytes) -> dict[str, Any]:

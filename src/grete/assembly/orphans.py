@@ -1,0 +1,94 @@
+"""Containers that go on while their coordinator is gone: found by their handles, and ended by an operator."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+
+from grete.assembly.fencing import fence_off
+from grete.assembly.job_handle import JobHandle, job_scope
+from grete.clock import SystemClock
+from grete.config.streams import commit_system
+from grete.coordination.base import Leadership
+from grete.errors import JobError
+from grete.launch.base import ContainerStart
+from grete.launch.process import ProcessLauncher
+from grete.launch.processes import is_running
+from grete.metadata.history import History
+from grete.metadata.job_state import JobState, read_state, write_state
+from grete.metadata.launches import LaunchRecord, write_launch
+from grete.model.fence import Fence, container_epoch
+from grete.model.ids import ContainerId
+
+_POLL_S = 0.05
+Launches = Mapping[ContainerId, LaunchRecord]
+
+
+def orphans(handle: JobHandle) -> dict[ContainerId, LaunchRecord]:
+    """The containers that may run while nobody coordinates the job; empty while somebody does."""
+    return {} if handle.holder() is not None else handle.launches()
+
+
+def running_here(launches: Launches) -> list[ContainerId]:
+    """Those of which this machine has the process."""
+    return sorted(id_ for id_, record in launches.items() if is_running(record.handle))
+
+
+def end_orphans(
+    handle: JobHandle, containers: Collection[ContainerId], deadline_s: float, reason: str
+) -> None:
+    """Fence containers off and end them, those that have not ended after `deadline_s` by force.
+
+    Whoever coordinated the job can do nothing more then. A container of another machine is fenced off, so that it
+    commits no more and ends by itself. Without containers left the job is stopped.
+
+    Raises:
+        HeldByOther: somebody coordinates the job.
+        JobError: there is no such container.
+    """
+    known = handle.launches()
+    missing = sorted(set(containers) - set(known))
+    if missing:
+        raise JobError(f"container {missing[0]} of job {handle.job.shown} does not run")
+    with handle.stopped("ask it to stop them") as leadership:
+        scope = job_scope(handle.job)
+        handle.coordinator_log.raise_fence(Fence(scope, leadership.epoch))
+        handle.stream.write_under(Fence(scope, leadership.epoch))
+        launches = {id_: known[id_] for id_ in sorted(containers)}
+        _fence_off(handle, launches, leadership)
+        _end(handle, launches, deadline_s)
+        for id_ in launches:
+            write_launch(handle.stream, id_, None)
+            History(handle.stream).append("orphan-stopped", container=id_, reason=reason)
+        if not handle.launches():
+            before = read_state(handle.stream)
+            run_id = "" if before is None else before.run_id
+            write_state(handle.stream, JobState("stopped", run_id, leadership.epoch, message=reason))
+
+
+def _fence_off(handle: JobHandle, launches: Launches, leadership: Leadership) -> None:
+    config = handle.config()
+    with handle.commit_system() as system:
+        for number, (id_, record) in enumerate(launches.items(), 1):
+            epoch = max(container_epoch(leadership.epoch, number), record.epoch + 1)
+            fence_off(handle.job, id_, epoch, config, {commit_system(config): system})
+
+
+def _end(handle: JobHandle, launches: Launches, deadline_s: float) -> None:
+    clock, never = SystemClock(), threading.Event()
+    launcher = ProcessLauncher([], handle.state_directory / "logs")
+    waiting = {
+        id_
+        for id_, record in launches.items()
+        if launcher.adopt(ContainerStart(id_, record.epoch, {}), record.handle)
+    }
+    for id_ in waiting:
+        launcher.request_stop(id_)
+    until_s, is_forced = clock.monotonic_s() + deadline_s, False
+    while waiting:
+        waiting -= {ended.container_id for ended in launcher.exits()}
+        if clock.monotonic_s() > until_s and not is_forced:
+            is_forced = True
+            for id_ in waiting:
+                launcher.kill(id_)
+        clock.wait(never, _POLL_S)
