@@ -405,7 +405,7 @@ def test_one_container_is_stopped_started_and_restarted_while_the_others_work(jo
     job.eventually(lambda: job.events().count("container-exited") == 1)
     count = len(job.said())
     job.eventually(lambda: spoke_since(job, count + 4, ("0", "2")))
-    assert "not started" in grete(job, "container", "list").stdout
+    assert "stopped by an operator" in grete(job, "container", "list").stdout
     assert grete(job, "container", "start", "1").returncode == 0
     job.eventually(lambda: job.last()["Partition 1"] != first["Partition 1"])
     second = job.last()
