@@ -403,9 +403,9 @@ def orphan(job: Path, system: LocalSystem) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     with opened() as handle:
         write_state(handle.stream, JobState("running", "run-1", 1))
-        write_launch(
-            handle.stream, ZERO, LaunchRecord(container_epoch(1, 1), 1, str(name_of(process.pid)), "", "", "")
-        )
+        epoch = container_epoch(1, 1)
+        record = LaunchRecord(epoch, 1, str(name_of(process.pid)), "", "", "", epoch)
+        write_launch(handle.stream, ZERO, record)
     system.raise_fence([container_fence(JOB, ZERO, container_epoch(1, 1))])
     yield process
     process.kill()

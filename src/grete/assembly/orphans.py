@@ -70,7 +70,7 @@ def _fence_off(handle: JobHandle, launches: Launches, leadership: Leadership) ->
     config = handle.config()
     with handle.commit_system() as system:
         for number, (id_, record) in enumerate(launches.items(), 1):
-            epoch = max(container_epoch(leadership.epoch, number), record.epoch + 1)
+            epoch = max(container_epoch(leadership.epoch, number), record.fence + 1)
             fence_off(handle.job, id_, epoch, config, {commit_system(config): system})
 
 
