@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,8 @@ from grete.config.validate import validate
 from grete.coordination.base import Holder
 from grete.errors import Fenced
 from grete.keyed_log.base import Entry
-from grete.launch.processes import name_of
+from grete.launch.base import ContainerStart
+from grete.launch.process import ProcessLauncher
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import read_container_requests
@@ -398,29 +398,30 @@ def test_each_change_of_another_program_stands_in_its_own_name(job: Path, capsys
 
 
 @pytest.fixture
-def orphan(job: Path, system: LocalSystem) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that goes on as container 0 of a job whose coordinator died."""
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+def orphan(job: Path, system: LocalSystem) -> Iterator[ProcessLauncher]:
+    """The launcher of a process that goes on as container 0 of a job whose coordinator died."""
+    epoch = container_epoch(1, 1)
     with opened() as handle:
+        command = [sys.executable, "-c", "import time; time.sleep(600)"]
+        launcher = ProcessLauncher(command, handle.state_directory / "logs")
+        launcher.start(ContainerStart(ZERO, epoch, {"GRETE_CONTAINER_EPOCH": str(epoch)}))
         write_state(handle.stream, JobState("running", "run-1", 1))
-        epoch = container_epoch(1, 1)
-        record = LaunchRecord(epoch, 1, str(name_of(process.pid)), "", "", "", epoch)
+        record = LaunchRecord(epoch, 1, launcher.handle(ZERO), "", "", "", epoch)
         write_launch(handle.stream, ZERO, record)
-    system.raise_fence([container_fence(JOB, ZERO, container_epoch(1, 1))])
-    yield process
-    process.kill()
-    process.wait()
+    system.raise_fence([container_fence(JOB, ZERO, epoch)])
+    yield launcher
+    launcher.close()
 
 
 def test_what_a_dead_coordinator_has_left_is_shown_fenced_off_and_stopped(
-    orphan: subprocess.Popen[bytes], system: LocalSystem, capsys: Output
+    orphan: ProcessLauncher, system: LocalSystem, capsys: Output
 ) -> None:
     assert main(["status"]) == 0
     assert "died, 1 container on its own" in capsys.readouterr().out
     assert main(["drain"]) == 1
     assert "grete run --job orders --until-drained" in capsys.readouterr().err
     assert main(["stop", "--reason", "cleaning up"]) == 0
-    assert orphan.wait() == -signal.SIGTERM
+    assert [ended.exit_code for ended in orphan.exits()] == [-signal.SIGTERM]
     with pytest.raises(Fenced):
         system.raise_fence([container_fence(JOB, ZERO, container_epoch(1, 1))])
     with opened() as handle:
@@ -432,10 +433,10 @@ def test_what_a_dead_coordinator_has_left_is_shown_fenced_off_and_stopped(
 
 
 def test_one_container_that_a_dead_coordinator_has_left_is_stopped(
-    orphan: subprocess.Popen[bytes], capsys: Output
+    orphan: ProcessLauncher, capsys: Output
 ) -> None:
     assert main(["container", "stop", "0"]) == 0
-    assert orphan.wait() == -signal.SIGTERM
+    assert [ended.exit_code for ended in orphan.exits()] == [-signal.SIGTERM]
     assert "fenced off and ended" in capsys.readouterr().out
 
 
