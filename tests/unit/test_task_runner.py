@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pyarrow as pa
 import pytest
 
 from grete.diagnostics.streams import Target, Telling
-from grete.errors import ConfigError, ProcessingError, StreamNotFound
+from grete.errors import (
+    ConfigError,
+    LogError,
+    ProcessingError,
+    StorageFull,
+    StreamNotFound,
+    StreamUnreachable,
+)
+from grete.model.ending import failure_of, noted_in
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.spark import share_runner
 from grete.spark.plan import BatchPlan, RunnerSpec, StoreSpec, TaskProgress, TaskSpec
@@ -23,7 +33,16 @@ from grete.systems.local import LocalSystem
 
 TASKS = '''
 import logging
+import apsw
 import grete
+from grete import errors
+
+FAULTS = {
+    "memory": MemoryError,
+    "disk full": lambda: errors.StorageFull("the disk is full"),
+    "brokers away": lambda: errors.StreamUnreachable("no broker answers"),
+    "i/o error": apsw.IOError,
+}
 
 class Sum(grete.StreamTask):
     """Adds up per key; a message "bad" fails after it has changed the store and sent something."""
@@ -43,6 +62,19 @@ class Sum(grete.StreamTask):
             coordinator.shutdown()
         if envelope.message == "elsewhere":
             collector.send("local.nowhere", 1)
+        if envelope.message == "no such partition":
+            collector.send("local.out", 1, partition=7)
+        if envelope.message == "not a key":
+            self.sums.put({"a": "dict"}, 1)
+        if envelope.message == "file of its own":
+            open("/nowhere/at/all")
+        if envelope.message in FAULTS:
+            raise FAULTS[envelope.message]()
+        if envelope.message == "wrapped":
+            try:
+                raise errors.StreamUnreachable("no broker answers")
+            except errors.GreteError as error:
+                raise RuntimeError("something went wrong") from error
 
     def window(self, collector, coordinator):
         collector.send("local.out", ["window", self.name, sum(value for _, value in self.sums.all())])
@@ -237,6 +269,63 @@ def test_with_dead_letters_only_the_poison_is_undone(tmp_path: Path, system: Loc
         "ssp": "local.in.0",
         "offset": "1",
     }
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("memory", MemoryError),
+        ("disk full", StorageFull),
+        ("brokers away", StreamUnreachable),
+        ("i/o error", apsw.IOError),
+        ("wrapped", RuntimeError),
+        ("elsewhere", StreamNotFound),
+    ],
+)
+def test_a_fault_of_the_machine_makes_no_dead_letter(
+    tmp_path: Path, system: LocalSystem, message: str, kind: type[Exception]
+) -> None:
+    """The message is as good as any: the batch is given up, and repeated when the machine is well."""
+    executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
+    with pytest.raises(kind) as raised:
+        executor.attempt((0, 1, 0, "k", 1), (0, 1, 1, "k", message))
+    told = failure_of(raised.value)
+    assert (told.task, told.place) == ("one", "local.in.0 offset 1")
+    assert executor.outputs("dead") == []
+
+
+def test_a_store_whose_file_cannot_be_read_makes_no_dead_letter(tmp_path: Path, system: LocalSystem) -> None:
+    executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
+    executor.run((0, 1, 0, "k", 1))
+    assert share_runner._workers is not None
+    store = share_runner._workers.worker(0).stores["sums"]
+    store.file._connection.close()
+    with pytest.raises(LogError, match=r"the store's file .*sums"):
+        store.get("another")
+    store.file._connection = store.file._connect()
+
+
+@pytest.mark.parametrize("message", ["bad", "no such partition", "not a key", "file of its own"])
+def test_what_the_application_or_its_message_did_goes_to_the_dead_letters(
+    tmp_path: Path, system: LocalSystem, message: str
+) -> None:
+    executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
+    reports = executor.run((0, 1, 0, "k", 1), (0, 1, 1, "k", message), (0, 1, 2, "k", 1))
+    assert reports[0]["dead_letters"] == 1
+    assert totals(executor) == {"k": 2}
+
+
+@pytest.mark.parametrize("message", ["bad", "not a key", "no such partition", "disk full"])
+def test_whatever_ends_a_batch_says_at_which_message(executor: Executor, message: str) -> None:
+    """Also when only the text of its trace arrives, as through Spark's JVM."""
+    with pytest.raises(Exception) as raised:
+        executor.attempt((0, 1, 0, "k", 1), (0, 1, 1, "k", message))
+    text = "".join(traceback.format_exception(raised.value))
+    told = noted_in(text)
+    assert told == failure_of(raised.value)
+    assert told is not None
+    assert (told.task, told.place) == ("one", "local.in.0 offset 1")
+    assert told.type in {"RuntimeError", "WireError", "ValueError", "StorageFull"}
 
 
 def test_a_message_that_is_not_of_its_serde_is_poison(executor: Executor) -> None:

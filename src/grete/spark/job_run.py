@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import logging
-import sys
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 
-from grete.api import DataFramePipeline
+from grete.api import DataFramePipeline, StreamTask
 from grete.checkpoint.offset_manager import StartingOffsets, resumed, starting_offsets
 from grete.checkpoint.store import CheckpointStore
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock, SystemClock
 from grete.config.key_tables.job import LINEAGE_STATE
 from grete.config.values import value_of
-from grete.errors import ConfigError, JobError
+from grete.errors import ApplicationError, ConfigError, GreteError, JobError
 from grete.failpoints import failpoint
 from grete.grouping.task_names import container_count
+from grete.model.ending import failure_of, note
 from grete.model.ids import SystemStream, TaskName
 from grete.model.startpoint import StateChoice
 from grete.spark import kafka_pipeline, setup
@@ -47,7 +49,7 @@ from grete.spark.session import build_session
 from grete.spark.skipped import tell_skipped
 from grete.spark.spark_log import SourceOffsets, SparkProgress
 from grete.spark.stream_task_batch import BatchOutcome, CommitTarget, Reading, StreamTaskBatch, keep_workers
-from grete.spark.task_worker import load_class
+from grete.spark.task_worker import check_application, load_class
 from grete.systems.factory import open_system
 from grete.systems.outputs import check_outputs
 
@@ -83,6 +85,10 @@ class JobRun:
             GreteError: see Query.run; ConfigError and OffsetOutOfRange before anything ran.
         """
         assignment = self._assignment
+        if "app.class" in self._config:
+            check_application(self._config, "app.class", DataFramePipeline)
+        else:
+            check_application(self._config, "task.class", StreamTask)
         self._system.raise_fence([assignment.fence])
         failpoint("container.fence-raised")
         setup.check_inputs(assignment, self._system)
@@ -98,9 +104,6 @@ class JobRun:
         tell_skipped(assignment, starting.skipped, self._home)
         check_outputs(self._config, self._system_name, self._system)
         failpoint("container.outputs-checked")
-        path = self._config.get("job.application.path")
-        if path and path not in sys.path:
-            sys.path.insert(0, path)
         spark = build_session(
             f"grete {assignment.job} container {assignment.container_id}",
             self._config,
@@ -206,9 +209,19 @@ class JobRun:
         inputs = {name: source.where(source["stream"] == name) for name in streams}
         if len(streams) == 1:
             inputs = {streams[0]: source}
-        frame = check_build(pipeline.build(inputs), self._config["app.class"])
+        frame = check_build(self._build(pipeline, inputs), self._config["app.class"])
         check_containers(frame, container_count(self._config))
         return frame
+
+    def _build(self, pipeline: DataFramePipeline, inputs: dict[str, DataFrame]) -> Any:
+        try:
+            return pipeline.build(inputs)
+        except (GreteError, Py4JNetworkError):
+            raise
+        except Exception as error:
+            problem = ApplicationError(f"build of {self._config['app.class']} failed: {error}")
+            note(problem, failure_of(error))
+            raise problem from error
 
     def _load_pipeline(self) -> DataFramePipeline:
         path = self._config["app.class"]

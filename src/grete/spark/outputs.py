@@ -13,6 +13,7 @@ from grete.config.eventhubs import name_within
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.serdes import stream_serdes
+from grete.spark.faults import FILE_ERRORS, file_error
 from grete.systems.access import Access
 from grete.systems.local_segments import join, records
 
@@ -124,7 +125,7 @@ class Collector:
         elif 0 <= partition < output.partitions:
             buffer = output.buffer(partition)
         else:
-            raise StreamNotFound(f"{stream} has partitions 0 to {output.partitions - 1}, not {partition}")
+            raise ValueError(f"{stream} has partitions 0 to {output.partitions - 1}, not {partition}")
         if self._marks is not None:
             self._marks.append((buffer, len(buffer.keys)))
         buffer.keys.append(key_bytes)
@@ -139,7 +140,10 @@ class Collector:
                 f"cannot send to {stream}: this job's tasks write to system {self._system!r} only, since outputs, "
                 f"state and checkpoints commit in one transaction of it"
             )
-        output = self._outputs[stream] = _Output(parsed, name, self._config, self._access)
+        try:
+            output = self._outputs[stream] = _Output(parsed, name, self._config, self._access)
+        except FILE_ERRORS as error:
+            raise file_error(f"the files of stream {stream}", error) from error
         return output
 
     def begin_message(self) -> None:

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import AnalysisException
 from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from grete.errors import (
+    ApplicationError,
     ConfigError,
     Fenced,
     GreteError,
@@ -28,6 +30,7 @@ from grete.errors import (
     ProcessingError,
     StreamUnreachable,
 )
+from grete.model.ending import failure_of, note, noted_in
 from grete.spark.control import Ended, Interruption
 from grete.spark.session import EXIT_OUT_OF_MEMORY
 from grete.spark.spark_log import SourceOffsets, read_batch_end
@@ -113,6 +116,8 @@ class Query:
             self._watch(spark, query)
         except StreamingQueryException as error:
             self._explain(error)
+        except AnalysisException as error:
+            raise ApplicationError(f"Spark refuses the plan: {error}") from error
         except (Py4JError, OSError) as error:
             raise _jvm_failed(spark, error) from error
         if self._shutdown:
@@ -163,6 +168,8 @@ class Query:
         if reason is None:
             way_out = f"{_TOO_LARGE}: " if any(words in text for words in _NO_ROOM) else ""
             reason = JobError(f"{way_out}the streaming query failed: {text[:4000]}")
+            if not way_out:
+                note(reason, noted_in(text) or failure_of(failure or error))
         raise reason from error
 
 
@@ -194,6 +201,7 @@ _MARKER = "grete.errors."
 _KINDS: dict[str, type[GreteError]] = {
     kind.__name__: kind
     for kind in (
+        ApplicationError,
         ConfigError,
         ProcessingError,
         LogUnreachable,
@@ -215,5 +223,9 @@ def executor_error(text: str) -> GreteError | None:
             fenced = _FENCED.search(message) if name == "Fenced" else None
             if fenced is not None:
                 return Fenced(fenced[2], epoch=int(fenced[1]), seen=int(fenced[3]))
-            return _KINDS.get(name, JobError)(message.strip())
+            found = _KINDS.get(name, JobError)(message.strip())
+            failure = noted_in(text)
+            if failure is not None:
+                note(found, failure)
+            return found
     return None

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from grete.failpoints import failpoint
+from grete.model.ending import failure_of, note
 from grete.spark.hand_over import HandOver
 from grete.spark.local_plan import range_rows
 from grete.spark.plan import BatchPlan, RunnerSpec, TaskProgress
@@ -39,7 +40,8 @@ def at_work(spec: RunnerSpec) -> Iterator[TaskWorkers]:
     """This process's tasks; what they logged is on its way afterwards, and if they failed it is there."""
     try:
         yield _workers_for(spec)
-    except BaseException:
+    except BaseException as error:
+        note(error, failure_of(error))  # the driver gets its text
         flush_logs()
         raise
     hurry_logs()

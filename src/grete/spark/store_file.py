@@ -188,6 +188,11 @@ class StoreFile:
             raise
 
     @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self._path
+
+    @property
     def position(self) -> int:
         """The changelog offset up to which (exclusive) the base holds everything."""
         (position,) = self._connection.execute("SELECT position FROM meta").fetchone() or (0,)

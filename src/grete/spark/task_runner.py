@@ -14,17 +14,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import repeat
 from operator import length_hint
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
 from grete.api import IncomingMessageEnvelope, StreamTask
-from grete.errors import GreteError, ProcessingError
+from grete.errors import ProcessingError
 from grete.failpoints import failpoint
+from grete.model.ending import failure_of, note
 from grete.model.ids import SystemStreamPartition
 from grete.spark.decoding import values_of
+from grete.spark.faults import is_machines
 from grete.spark.outputs import dead_letter
 from grete.spark.plan import BatchPlan, RunnerSpec, TaskProgress, TaskReport
 from grete.spark.task_result import Output, TaskResult
@@ -185,6 +187,9 @@ class TaskRun:
         try:
             task.window(self._worker.collector, self._worker.control)
         except Exception as error:
+            self._note(error)
+            if is_machines(error):
+                raise
             raise ProcessingError(f"window() of task {self._worker.task.name!r} failed: {error!r}") from error
 
     def _process(self, task: StreamTask, ssp_index: int, rows: pa.RecordBatch) -> None:
@@ -206,12 +211,10 @@ class TaskRun:
             for envelope in map(tuple.__new__, repeat(IncomingMessageEnvelope), fields):
                 collector.timestamp_ms = envelope[4]
                 process(envelope, collector, control)
-        except GreteError:
-            raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the application's code; it is raised again, with its place
             # the iterator has given exactly the offsets up to the message in hand, also when a serde refused it
             failed = rows.num_rows - length_hint(offsets) - 1
-            raise self._failure(ssp, rows.column(2)[failed].as_py(), error) from error
+            self._fail(ssp, rows.column(2)[failed].as_py(), error)
         self._processed(ssp_index, rows)
 
     def _processed(self, ssp_index: int, rows: pa.RecordBatch) -> None:
@@ -236,11 +239,19 @@ class TaskRun:
             return rows
         return rows.filter(pa.array(rows.column(2).to_numpy() > done))
 
-    def _failure(self, ssp: SystemStreamPartition, offset: int, error: BaseException) -> ProcessingError:
-        return ProcessingError(
+    def _note(self, error: Exception, ssp: SystemStreamPartition | None = None, offset: int = -1) -> None:
+        where = {} if ssp is None else {"ssp": str(ssp), "offset": str(offset)}
+        note(error, failure_of(error, task=self._worker.task.name, **where))
+
+    def _fail(self, ssp: SystemStreamPartition, offset: int, error: Exception) -> NoReturn:
+        """End the attempt at this message; the error names it, whosever doing it is."""
+        self._note(error, ssp, offset)
+        if is_machines(error):
+            raise error
+        raise ProcessingError(
             f"task {self._worker.task.name!r} could not process {ssp} offset {offset}: {error!r}; "
             f"nothing of it was committed (task.poison.policy=dead-letter would set the message aside)"
-        )
+        ) from error
 
     def _guarded(
         self,
@@ -263,8 +274,9 @@ class TaskRun:
             task.process(envelope, worker.collector, worker.control)
         except Exception as error:  # whatever the application's code raises is the poison
             serializing = worker.collector.is_serializing
-            if not self._spec.poison.covers(error, deserializing=not is_read, serializing=serializing):
-                raise self._failure(ssp, offset, error) from error
+            is_poison = self._spec.poison.covers(error, deserializing=not is_read, serializing=serializing)
+            if is_machines(error) or not is_poison:
+                self._fail(ssp, offset, error)
             worker.undo_message()
             letter = dead_letter(worker.task.name, ssp, offset, key, value, repr(error))
             self._dead.append((letter, time_ms))

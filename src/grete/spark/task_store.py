@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from grete.serdes.base import StreamSerdes
+from grete.spark.faults import FILE_ERRORS, file_error
 from grete.spark.store_file import StoreFile
 
 _MISSING = object()
@@ -42,7 +43,10 @@ class TaskStore:
         data = self._key(key)
         value = self._current.get(data, _MISSING)
         if value is _MISSING:
-            value = self._current[data] = self._file.get(data)
+            try:
+                value = self._current[data] = self._file.get(data)
+            except FILE_ERRORS as error:
+                raise file_error(f"the store's file {self._file.path}", error) from error
         return None if value is None else self._value_from_bytes(value)  # type: ignore[arg-type] # not _MISSING
 
     def put(self, key: Any, value: Any) -> None:
@@ -78,8 +82,14 @@ class TaskStore:
             for key, value in self._changes.items()
             if (first is None or key >= first) and (last is None or key < last)
         )
-        for key, value in _merge(self._file.scan(first, last), changed):
+        for key, value in _merge(self._rows(first, last), changed):
             yield self._key_from_bytes(key), self._value_from_bytes(value)
+
+    def _rows(self, first: bytes | None, last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            yield from self._file.scan(first, last)
+        except FILE_ERRORS as error:
+            raise file_error(f"the store's file {self._file.path}", error) from error
 
     # --- used by the task runner, not by tasks ---
 

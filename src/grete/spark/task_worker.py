@@ -10,7 +10,7 @@ import importlib
 import sys
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from grete.api import StreamTask
 from grete.clock import SystemClock
 from grete.config.application_config import ApplicationConfig
-from grete.errors import ConfigError
+from grete.errors import ApplicationError, ConfigError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.serdes import StreamSerdes, store_serdes, stream_serdes
@@ -265,15 +265,35 @@ def load_class(path: str, key: str) -> Any:
 
     Raises:
         ConfigError: naming what could not be found.
+        ApplicationError: the module fails while it is imported.
     """
     module_name, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
     if not module_name or not attribute:
         raise ConfigError(f"{key}: write it as module:Class, got {path!r}")
     try:
-        return getattr(importlib.import_module(module_name), attribute)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"{key}: no module {error.name!r} for {path!r}; put its folder into job.application.path"
         ) from error
+    except Exception as error:
+        raise ApplicationError(f"{key}: {module_name!r} cannot be imported: {error!r}") from error
+    try:
+        return getattr(module, attribute)
     except AttributeError as error:
         raise ConfigError(f"{key}: module {module_name!r} has no {attribute!r}") from error
+
+
+def check_application(config: Mapping[str, str], key: str, kind: type) -> None:
+    """Find out, before anything is started for it, whether the application can be loaded.
+
+    Raises:
+        ConfigError: it cannot be found, or is not of that kind.
+        ApplicationError: its module fails while it is imported.
+    """
+    path = config.get("job.application.path")
+    if path and path not in sys.path:
+        sys.path.insert(0, path)
+    found = load_class(config[key], key)
+    if isinstance(found, type) and not issubclass(found, kind):
+        raise ConfigError(f"{key}: {config[key]!r} is not a grete.{kind.__name__}")

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from grete.api import StreamTask
 from grete.assembly import RunOptions, run_job
 from grete.assembly.home import parse_job
 from grete.clock import SystemClock
@@ -35,6 +36,7 @@ from grete.spark.control import Control, Ended
 from grete.spark.group_shadow import open_follower
 from grete.spark.skipped import tell_skipped
 from grete.spark.standby import follow
+from grete.spark.task_worker import check_application
 from grete.systems.factory import open_system
 from grete.testing.job_container import BlockedEnds, ContainerUnderTest
 
@@ -57,9 +59,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
 
 
 def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch) -> Ended:
-    path = assignment.config.get("job.application.path")
-    if path and path not in sys.path:
-        sys.path.insert(0, path)
+    check_application(assignment.config, "task.class", StreamTask)
     clock = SystemClock()
     with ExitStack() as stack:
         name = setup.single_system(assignment)

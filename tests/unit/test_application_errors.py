@@ -1,0 +1,84 @@
+"""Applications that cannot be loaded: found out before anything is started for them, and for good."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grete.api import StreamTask
+from grete.errors import (
+    ApplicationError,
+    ConfigError,
+    GreteError,
+    MissingExtra,
+    OffsetsRemoved,
+    ProcessingError,
+)
+from grete.model.ending import ExitCode, Failure, exit_code, failure_of, from_document, note, noted_in
+from grete.spark.task_worker import check_application
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    if str(tmp_path) in sys.path:
+        sys.path.remove(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "kind", "says"),
+    [
+        ("", "no_module_of_mine:Task", ConfigError, "no module 'no_module_of_mine'"),
+        ("", "app_a:Task", ConfigError, "no 'Task'"),
+        ("Task = dict", "app_b:Task", ConfigError, "not a grete.StreamTask"),
+        ("import grete\nclass Task(grete.StreamTask\n", "app_c:Task", ApplicationError, "SyntaxError"),
+        ("raise RuntimeError('no licence')", "app_d:Task", ApplicationError, "no licence"),
+    ],
+)
+def test_an_application_that_cannot_be_loaded_is_known_before_a_record_is_read(
+    folder: Path, source: str, name: str, kind: type[GreteError], says: str
+) -> None:
+    if name.startswith("app_"):
+        (folder / f"{name.partition(':')[0]}.py").write_text(source)
+    config = {"task.class": name, "job.application.path": str(folder)}
+    with pytest.raises(kind, match=says) as raised:
+        check_application(config, "task.class", StreamTask)
+    assert exit_code(raised.value) in (ExitCode.CONFIG, ExitCode.UNUSABLE)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("a"), ExitCode.CONFIG),
+        (ApplicationError("a"), ExitCode.UNUSABLE),
+        (MissingExtra("pyspark", "spark"), ExitCode.UNUSABLE),
+        (ProcessingError("a"), ExitCode.POISON),
+        (OffsetsRemoved("a"), ExitCode.OFFSETS_GONE),
+        (GreteError("a"), ExitCode.FAILED),
+    ],
+)
+def test_the_code_of_a_container_says_whether_to_try_again(error: GreteError, code: ExitCode) -> None:
+    assert exit_code(error) == code
+
+
+def test_a_failure_is_one_line_whatever_the_error_says() -> None:
+    told = failure_of(ValueError("first \x1b[31m\nsecond"))
+    assert str(told) == "ValueError first \\x1b[31m"
+
+
+def test_the_first_failure_that_was_noted_stays_and_is_found_in_the_text_of_the_error() -> None:
+    nearest = Failure("KeyError", "'page'", "Partition 0", "local.views.0", "4")
+    error = ProcessingError("could not process")
+    note(error, nearest)
+    note(error, Failure("Other"))
+    assert failure_of(error) == nearest
+    assert noted_in(f"Traceback\n  {error.__notes__[0]}\n\tat org.apache.spark") == nearest
+    assert noted_in("grete-failure: no JSON") is None
+
+
+@pytest.mark.parametrize("document", [None, [], {}, {"type": 1}, "text"])
+def test_a_word_that_is_none_is_no_failure(document: object) -> None:
+    assert from_document(document) is None
