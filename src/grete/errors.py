@@ -20,6 +20,7 @@ GreteError
 │       └── OffsetsRemoved retention has removed what was not processed
 ├── CoordinatorUnavailable the job coordinator's HTTP server did not answer in time
 ├── JobError               a job could not be started, stopped or continued
+│   ├── JobNotFound        there is no such job, or no submit of it has succeeded
 │   ├── ApplicationError   the application cannot be loaded, or its plan cannot be built
 │   └── ProcessingError    a message could not be processed; names task, SSP and offset
 └── MissingExtra           an optional dependency is not installed
@@ -170,6 +171,10 @@ class CoordinatorUnavailable(GreteError):
 
 class JobError(GreteError):
     """A job could not be started, stopped or continued."""
+
+
+class JobNotFound(JobError):
+    """There is no such job here, or no submit of it has succeeded."""
 
 
 class ApplicationError(JobError):

@@ -38,6 +38,7 @@ from grete.coordinator.monitors.findings import (
     StreamsChanged,
 )
 from grete.coordinator.monitors.watch import Monitors, Watched
+from grete.coordinator.standing import Standing
 from grete.coordinator.state import Phase, RetryPolicy, State
 from grete.errors import ConfigError, GreteError, JobError, StreamError, UnsafeStorage
 from grete.failpoints import failpoint
@@ -121,6 +122,7 @@ class CoordinatedJob:
         self._has_to_follow = False
         self._is_foreign = False
         self._problem = ""
+        self._standing = Standing()
         self._obeyed: set[str] = set()
         self._seen = replace(_Counts.of(stream), requests=-1)  # written while we started, or while nobody led
         self._looked_s = 0.0
@@ -168,6 +170,7 @@ class CoordinatedJob:
         """See coordinator.loop.Job."""
         if state.phase is not Phase.RUNNING:
             return
+        self._tell_standing()
         now = _Counts.of(self._stream)
         before, self._seen = self._seen, now
         if now.requests != before.requests:
@@ -318,6 +321,13 @@ class CoordinatedJob:
         self._again_at_s = now_s + max(_AGAIN_AFTER_S, now_s - began_s)
         if not self._problem.startswith(what):  # each attempt may fail in other words
             self._show(f"{what}, and is tried again: {error}", is_refused=False)
+
+    def _tell_standing(self) -> None:
+        """Let those who look at the stream know that containers start, run, or are started again."""
+        stands = self._view.standing()
+        if stands != self._standing:
+            self._standing = stands
+            self._on_problem(self._problem)
 
     def _show(self, problem: str, *, is_refused: bool = True) -> None:
         if problem == self._problem:

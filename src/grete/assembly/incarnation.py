@@ -201,8 +201,10 @@ class Incarnation:
         failpoint("coordinator.serving")
 
         def show(problem: str) -> None:
-            epoch, url = leadership.epoch, server.url
-            running = JobState("running", run_id, epoch, url, str(files.container), problem, str(files.read))
+            stands, epoch, url = view.standing(), leadership.epoch, server.url
+            message = "; ".join(filter(None, (problem, stands.message)))
+            tokens = str(files.container), str(files.read)
+            running = JobState("running", run_id, epoch, url, tokens[0], message, tokens[1], stands.word)
             write_state(self._stream, running)
 
         job = CoordinatedJob(

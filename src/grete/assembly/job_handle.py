@@ -27,7 +27,7 @@ from grete.config.validate import validate
 from grete.config.values import valid_value_of
 from grete.coordination.base import Coordination, Holder, Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
-from grete.errors import ConfigError, HeldByOther, JobError, LogNotFound
+from grete.errors import ConfigError, HeldByOther, JobError, JobNotFound, LogNotFound
 from grete.keyed_log.base import KeyedLog
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
@@ -67,12 +67,12 @@ def job_scope(job: JobId) -> str:
     return f"job/{job.key}"
 
 
-def no_such_job(job: JobId, home: Path, owner: JobId | None = None) -> JobError:
+def no_such_job(job: JobId, home: Path, owner: JobId | None = None) -> JobNotFound:
     """There is none of that name, and what may have been meant: `owner` has the stream that it would have (S1-5)."""
     close = get_close_matches(job.shown, [one.shown for one in jobs(home)], n=1)
     meant = [owner.shown] if owner is not None else close
     hint = f"did you mean {meant[0]}?" if meant else "`grete status` lists the jobs"
-    return JobError(f"there is no job {job.shown} in {home}; {hint}")
+    return JobNotFound(f"there is no job {job.shown} in {home}; {hint}")
 
 
 class JobHandle:
@@ -345,7 +345,7 @@ def open_job(
     """Open a job's stream.
 
     Raises:
-        JobError: there is no such job in this GRETE_HOME.
+        JobNotFound: there is no such job in this GRETE_HOME, or nothing of it was ever written.
     """
     home = grete_home()
     given = config or where_submitted(job, home)
@@ -353,7 +353,7 @@ def open_job(
         try:
             log = open_coordinator_log(given, stream_name(job), home, SystemClock(), must_exist=must_exist)
         except LogNotFound as error:
-            raise JobError(
+            raise JobNotFound(
                 f"there is no job {job.shown} ({error}): run it first, set GRETE_HOME, or name its configuration "
                 f"with --config"
             ) from error

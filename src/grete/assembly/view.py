@@ -24,6 +24,7 @@ from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.monitors.containers import ContainerFacts
 from grete.coordinator.monitors.watch import Monitors
+from grete.coordinator.standing import Standing, standing
 from grete.errors import CoordinatorUnavailable, GreteError, WireError
 from grete.keyed_log.base import KeyedLog
 from grete.metadata.container_requests import CONTAINER_REQUESTS, ask_container
@@ -208,14 +209,24 @@ class View:
                 found[id_] = ContainerFacts(seat.launch, said.at_s, word, batch)
         return found
 
+    def standing(self) -> Standing:
+        """How the job stands."""
+        if self.loop is None:
+            return Standing()
+        said = {id_: facts.state for id_, facts in self.container_facts().items()}
+        return standing(self.loop.state, said)
+
     def job(self) -> dict[str, Any]:
         """See CoordinatorView."""
+        stands = self.standing()
         state = self.loop.state if self.loop is not None else None
         return {
             "job": {"name": self._job.name, "id": self._job.id},
             "state": "starting" if state is None else state.phase.value,
             "run_id": self._run_id,
             "epoch": self._epoch,
+            "standing": stands.word,
+            "message": stands.message,
             "problem": self.problem,
             "metrics": {name: getattr(self._metrics, name) for name in MetadataMetrics.__slots__},
             "containers": self._containers(),

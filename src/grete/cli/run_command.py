@@ -7,9 +7,9 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import add_job_options
 from grete.cli.progress import Progress
@@ -103,9 +103,13 @@ def _watch(view: View, done: threading.Event) -> None:
 
 def _line(view: View) -> str:
     job = view.job()
-    containers = [
-        f"container {name} {body['state']}, batch {body['batch_id']}, {body['records']:,} records"
-        for name, body in sorted(view.progress().items())
-    ]
+    containers = [_container(name, body) for name, body in sorted(view.progress().items())]
+    told = [*containers, job["message"]] if job["message"] else containers
     name = JobId(job["job"]["name"], job["job"]["id"]).shown
-    return f"{name}: {'; '.join(containers) or 'starting'}"
+    return f"{name}: {'; '.join(told) or 'starting'}"
+
+
+def _container(name: str, body: Mapping[str, Any]) -> str:
+    if body["state"] == "starting":
+        return f"container {name} starting Spark"
+    return f"container {name} {body['state']}, batch {body['batch_id']}, {body['records']:,} records"

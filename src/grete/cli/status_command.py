@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import add_job_options, opened_job
 from grete.cli.output import cell, print_json, print_table
 from grete.clock import SystemClock
+from grete.errors import GreteError, JobNotFound
 from grete.metadata.history import rests_in_words
 from grete.metadata.quarantine import SHOWN
 
@@ -15,8 +18,12 @@ if TYPE_CHECKING:
     from grete.assembly import JobHandle
     from grete.coordination.base import Holder
     from grete.metadata.job_state import JobState
+    from grete.model.ids import JobId
 
+_UNKNOWN_LAG: dict[str, Any] = {"total": None, "tasks": {}, "partitions": [], "missing": []}
 _MOST_BEHIND = 20
+_DEADLINE_S = 4.0
+"""For all jobs together; what has not answered then is shown without."""
 _MOST_QUARANTINED = 5
 
 
@@ -28,48 +35,99 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show one job, or all of them."""
-    from grete.assembly import grete_home, jobs, open_job
+    from grete.assembly import grete_home, jobs
 
-    rows = []
     if options.job or options.config:
         with opened_job(options) as handle:
-            rows.append(_row(handle))
+            rows = [_row(handle)]
     else:
-        for job in jobs(grete_home()):
-            with open_job(job) as handle:
-                rows.append(_row(handle))
+        rows = _rows_of_all(jobs(grete_home()))
     if options.output == "json":
         print_json(rows)
     elif rows:
-        columns = ("job", "state", "tasks", "behind", "run_by", "url", "message")
-        headings = ("job", "state", "tasks", "records behind", "run by", "url", "message")
+        columns = ("job", "state", "tasks", "behind", "run_by", "url", "token_file", "message")
+        headings = ("job", "state", "tasks", "records behind", "run by", "url", "token file", "message")
         print_table(headings, [[_shown(row, column) for column in columns] for row in rows])
         if options.job or options.config:
             _print_lag(rows[0]["lag"])
-            _print_quarantined(rows[0]["quarantined"], rows[0]["quarantined_count"])
     else:
         print(f"no jobs in {grete_home()}")
     return 0
 
 
+def _rows_of_all(jobs: list[JobId]) -> list[dict[str, Any]]:
+    """A row of each job, at the same time: whose brokers are away keeps nobody from being shown."""
+    rows = {job: _empty_row(job, "unreachable", f"no answer within {_DEADLINE_S:g} s") for job in jobs}
+    threads = [threading.Thread(target=_look, args=(job, rows), daemon=True) for job in jobs]
+    until_s = time.monotonic() + _DEADLINE_S
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, until_s - time.monotonic()))
+    return [rows[job] for job in jobs]
+
+
+def _look(job: JobId, rows: dict[JobId, dict[str, Any]]) -> None:
+    from grete.assembly import open_job
+
+    try:
+        with open_job(job) as handle:
+            rows[job] = _standing_row(handle)
+            rows[job] = _row(handle)
+    except JobNotFound:
+        rows[job] = _empty_row(job, "never ran", "no submit of it has succeeded")
+    except GreteError as error:
+        state = "unreachable" if error.may_pass else "unreadable"
+        known = rows[job]
+        is_known = known["state"] != "unreachable"  # its lag only is not known
+        rows[job] = (
+            {**known, "message": known["message"] or str(error)}
+            if is_known
+            else _empty_row(job, state, str(error))
+        )
+
+
+def _empty_row(job: JobId, state: str, message: str) -> dict[str, Any]:
+    unknown = ("behind", "run_by", "silent_s", "url", "token_file", "run_id", "epoch")
+    return {
+        "job": job.shown,
+        "state": state,
+        "tasks": None,
+        "lag": _UNKNOWN_LAG,
+        **dict.fromkeys(unknown),
+        "hosts": {},
+        "quarantined": [],
+        "quarantined_count": 0,
+        "on_their_own": [],
+        "resting": {},
+        "message": message,
+    }
+
+
 def _row(handle: JobHandle) -> dict[str, Any]:
+    row, lag = _standing_row(handle), handle.lag().document()
+    return {**row, "behind": lag["total"], "lag": lag}
+
+
+def _standing_row(handle: JobHandle) -> dict[str, Any]:
+    """All but the lag, which is asked of other systems."""
     from grete.assembly.orphans import orphans, running_here
 
     state, holder = _standing(handle)
     running, silent_s = holder is not None, _silent_s(handle, holder)
-    lag, quarantined = handle.lag().document(), handle.quarantined()
     recorded = "never ran" if state is None else state.state
-    if recorded == "running" and not running:
-        recorded = "died"  # its coordinator ended without writing a terminal state
+    if recorded == "running":  # or its coordinator ended without writing a terminal state
+        recorded = ((state and state.standing) or recorded) if running else "died"
     alone = running_here(orphans(handle)) if recorded == "died" else []
     resting = handle.rests() if running else {}
     said = [rests_in_words(resting, len(set(handle.assignments().values()))), state.message if state else ""]
+    quarantined = handle.quarantined()
     return {
         "job": handle.job.shown,
         "state": recorded,
         "tasks": len(handle.active_tasks()),
-        "behind": lag["total"],
-        "lag": lag,
+        "behind": None,
+        "lag": _UNKNOWN_LAG,
         "run_by": None if holder is None else str(holder) + _told(silent_s),
         "silent_s": silent_s,
         "url": state.url if state is not None and running else None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -13,6 +12,7 @@ from grete.clock import Clock
 from grete.config.kafka_tuning import KafkaTuning
 from grete.errors import ConfigError, LogError, LogUnreachable, MissingExtra
 from grete.keyed_log.kafka_login import SettingsOrigin
+from grete.keyed_log.kafka_outage import broker_log
 from grete.keyed_log.kafka_settings import KafkaLogSettings
 
 try:
@@ -24,7 +24,6 @@ try:
 except ImportError as error:
     raise MissingExtra("confluent_kafka", "kafka") from error
 
-_log = logging.getLogger(__name__)
 _OVERHEAD_BYTES = 512
 """What a record batch needs beside keys, values and headers: 61 bytes for the batch, up to 21 a record."""
 _FETCH_KB = 32 * 1024
@@ -153,11 +152,12 @@ class KafkaConnection:
         self._servers = client.get("bootstrap.servers", "")
         origin = SettingsOrigin() if origin is None else origin
         self._refusals = Refusals(origin)
+        self._log = broker_log(self._servers)
         self._common: dict[str, Any] = {
             "reconnect.backoff.max.ms": 2_000,  # back within 10 s of a broker's return, however long it was away
             "socket.keepalive.enable": True,
             "allow.auto.create.topics": False,
-            "logger": _log,
+            "logger": self._log,
             "error_cb": self._refusals.note,  # without it clients raise fatal errors inside other callbacks
             **client,
         }
@@ -192,6 +192,7 @@ class KafkaConnection:
                     said = f"{describe(reason_of(error))}{self._refusals.last_words()}"
                     raise LogUnreachable(f"{doing}: {said}") from error
             else:
+                self._log.answered()
                 return
             self._clock.wait(never, _RETRY_S)
 
@@ -247,7 +248,9 @@ class KafkaConnection:
         wait_s = min(self.timeout_s, _REQUEST_S)
         while True:
             try:
-                return done(ask(wait_s), wait_s + 1)
+                found = done(ask(wait_s), wait_s + 1)
+                self._log.answered()
+                return found
             except KafkaException as error:
                 if not is_temporary(reason_of(error)) or self._clock.monotonic_s() >= deadline_s:
                     raise
@@ -317,7 +320,9 @@ class KafkaConnection:
         while True:
             futures = self.admin.list_offsets(dict(wanted), isolation_level=level, request_timeout=wait_s)
             try:
-                return {where: int(done(futures[where], wait_s + 1).offset) for where in wanted}
+                found = {where: int(done(futures[where], wait_s + 1).offset) for where in wanted}
+                self._log.answered()
+                return found
             except KafkaException as error:
                 is_new = reason_of(error).code() in _NOT_THERE and self._clock.monotonic_s() < new_until_s
                 if not (is_new or is_temporary(reason_of(error))) or self._clock.monotonic_s() >= deadline_s:

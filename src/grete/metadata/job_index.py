@@ -7,6 +7,7 @@ finds the job by its name; on another machine it is found with `--config`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId
 from grete.sqlite_file import SqliteFile, open_file
 
+_log = logging.getLogger(__name__)
 _FOLDER = "coordinators"
 _SCHEMA = "CREATE TABLE IF NOT EXISTS jobs (stream TEXT PRIMARY KEY, name TEXT NOT NULL, id TEXT NOT NULL)"
 
@@ -89,9 +91,16 @@ def _old_path(job: JobId, home: Path) -> Path | None:
 
 
 def submitted_jobs(home: Path) -> list[JobId]:
-    """The jobs that were submitted from this home to other systems."""
-    found = (_read(path) for path in sorted((home / _FOLDER).glob("*.json")))
-    return [JobId(config["job.name"], config["job.id"]) for config in found]
+    """The jobs that were submitted from this home to other systems; a damaged note of one hides no other."""
+    found = []
+    for path in sorted((home / _FOLDER).glob("*.json")):
+        try:
+            config = _read(path)
+        except JobError as error:
+            _log.warning("%s", error)
+            continue
+        found.append(JobId(config["job.name"], config["job.id"]))
+    return found
 
 
 def _read(path: Path) -> dict[str, str]:

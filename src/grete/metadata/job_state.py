@@ -28,6 +28,8 @@ class JobState:
     token_file: str = ""
     message: str = ""
     read_token_file: str = ""
+    standing: str = ""
+    """Of a running one: `starting Spark`, `restarting` or `running`."""
 
 
 def write_state(stream: CoordinatorStream, state: JobState) -> None:

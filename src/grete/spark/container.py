@@ -48,9 +48,11 @@ def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatc
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name), "spark") from error
     if assignment.is_standby:
+        control.on_at_work()
         return follow(assignment, home, control)
     run = JobRun(assignment, home, stop=control)
     run.on_outcome = on_batch
+    run.on_at_work = control.on_at_work
     try:
         return run.execute()
     finally:

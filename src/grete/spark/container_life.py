@@ -56,6 +56,7 @@ class ContainerLife:
         self._coordinator_config: dict[str, str] = json.loads(environment["SAMZA_COORDINATOR_SYSTEM_CONFIG"])
         self._stop = stop
         self._control = Control(stop)
+        self._control.on_at_work = lambda: self._report(state="running")
         self._job: JobId | None = None
         self._folder: Path | None = None
         self._found: tuple[str, int] | None = None
@@ -71,6 +72,7 @@ class ContainerLife:
         self._heartbeat = Heartbeat(client, self._id, self._epoch, reactions)
         self._progress = ContainerProgress()
         self._outage_pause_s = _OUTAGE_PAUSE_S[0]
+        self._is_outage = False
 
     def run(self) -> ContainerEnd:
         """See `grete.spark.container.run_container`."""
@@ -95,6 +97,7 @@ class ContainerLife:
 
     def _assignment(self) -> Assignment:
         """What to run, from whichever coordinator answers: one that is gone has a successor."""
+        is_told = False
         while True:
             try:
                 document = self._heartbeat.client.get(f"/api/v1/containers/{self._id}")
@@ -102,7 +105,9 @@ class ContainerLife:
             except CoordinatorUnavailable:
                 if self._job is None or self._control.is_stopping:
                     raise
-                _log.warning("waiting for a coordinator")
+                if not is_told:
+                    _log.warning("waiting for a coordinator")
+                is_told = True
                 self._control.wait(_WAIT_S)
         assignment = parse_assignment(document)
         if assignment.epoch != self._epoch:
@@ -111,7 +116,7 @@ class ContainerLife:
         self._folder = assignment.state_directory(self._home).parent.resolve()
         self._heartbeat.orphan_s = _orphan_s(assignment.config)
         self._control.running(assignment.serial)
-        self._report(state="running", serial=assignment.serial, paused=0, message="")
+        self._report(state="starting", serial=assignment.serial, paused=0, message="")
         return assignment
 
     def _process(self, assignment: Assignment) -> Ended:
@@ -127,9 +132,10 @@ class ContainerLife:
             is_skipped = isinstance(error, OffsetsRemoved) and may_skip(assignment.config)
             if not (error.may_pass or is_skipped):
                 raise
-            _log.warning(
-                "container %s waits %.1f s and begins anew: %s", self._id, self._outage_pause_s, error
-            )
+            # the first time of an outage, which is over with the next batch: it may last for days
+            level = logging.DEBUG if self._is_outage else logging.WARNING
+            _log.log(level, "container %s waits, and begins anew until it can go on: %s", self._id, error)
+            self._is_outage = True
             self._report(state="waiting", message=str(error)[:2000])
             self._control.wait(self._outage_pause_s)
             self._outage_pause_s = min(2 * self._outage_pause_s, _OUTAGE_PAUSE_S[1])
@@ -138,7 +144,11 @@ class ContainerLife:
     def _on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
         before = self._progress
         self._outage_pause_s = _OUTAGE_PAUSE_S[0]
+        if self._is_outage:
+            _log.warning("container %s goes on", self._id)
+            self._is_outage = False
         self._report(
+            state="running",
             batch_id=batch_id,
             records=before.records + outcome.records,
             commits=before.commits + 1,

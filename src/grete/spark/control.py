@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
@@ -31,6 +32,8 @@ class Control:
         self._stop = stop
         self._serial = 0
         self._told, self._number = "run", 0
+        self.on_at_work: Callable[[], None] = lambda: None
+        """Called when what the container was told to run has begun to look for input."""
 
     def is_set(self) -> bool:
         """Whether the query shall end at the next batch boundary, for whatever reason."""

@@ -139,7 +139,8 @@ class Heartbeat:
             try:
                 found = self._reactions.find_coordinator()
             except GreteError as error:
-                _log.warning("nobody can be asked for the coordinator: %s", error)
+                level = logging.WARNING if self._unanswered == _LOOK_AFTER else logging.DEBUG
+                _log.log(level, "nobody can be asked for the coordinator, until somebody can: %s", error)
                 if error.may_pass:
                     self._answered_s = self._now_s()
                 found = None

@@ -77,6 +77,7 @@ class JobRun:
         self._checkpoints: CheckpointStore | None = None
         self._follower: Follower = NoFollower()
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
+        self.on_at_work: Callable[[], None] = lambda: None
 
     def execute(self) -> Ended:
         """Run until drained, interrupted or shut down by a task.
@@ -306,4 +307,5 @@ class JobRun:
         query.on_outcome = self.on_outcome
         if "app.class" not in self._config:
             query.keep_workers = lambda: keep_workers(spark)
+        query.on_at_work = self.on_at_work
         return query.run(spark, frame)

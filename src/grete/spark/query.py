@@ -75,6 +75,7 @@ class Query:
         self._in_batch = threading.Lock()
         self._failure: BaseException | None = None
         self._kept_s = time.monotonic()
+        self.on_at_work: Callable[[], None] = lambda: None
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
         self.keep_workers: Callable[[], object] = lambda: None
         """Called between batches, and never beside one, so that Spark has a use for its Python workers."""
@@ -127,12 +128,16 @@ class Query:
     def _watch(self, spark: SparkSession, query: StreamingQuery) -> None:
         """Wait for the end; stop between batches when asked; notice a JVM that died."""
         process = getattr(spark.sparkContext._gateway, "proc", None)
+        is_at_work = False
         while not query.awaitTermination(_WATCH_INTERVAL_S):
             if process is not None and process.poll() is not None:
                 raise _jvm_ended(process.returncode)
             if self._shutdown or self._stop.is_set():
                 self._end(query)
                 return
+            if not is_at_work and _has_begun(query):
+                is_at_work = True
+                self.on_at_work()
             self._keep_workers()
 
     def _keep_workers(self) -> None:
@@ -195,6 +200,12 @@ def _jvm_ended(code: int) -> JobError:
     if code == EXIT_OUT_OF_MEMORY:
         return JobError(f"{_TOO_LARGE}: Spark's JVM ended with code {code}")
     return JobError(f"Spark's JVM ended with code {code}")
+
+
+def _has_begun(query: StreamingQuery) -> bool:
+    """Whether it has looked for input: before that it reads its logs and asks where the input begins."""
+    status = query.status
+    return bool(status["isTriggerActive"]) or str(status["message"]).startswith("Waiting")
 
 
 _MARKER = "grete.errors."

@@ -52,6 +52,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         with observed(assignment.config, assignment.job, container_name(assignment.container_id), home):
             if assignment.is_standby:
+                control.on_at_work()
                 return follow(assignment, home, control)
             return _process(assignment, home, control, on_batch)
 
@@ -73,6 +74,7 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
         follower = stack.enter_context(open_follower(assignment, system, clock, container.next_offsets))
         if assignment.until_drained:
             container.stop_at_the_end()
+        control.on_at_work()
         batch = 0
         while not control.is_set():
             outcome = container.run_batch(commit=True)

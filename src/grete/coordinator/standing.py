@@ -1,0 +1,61 @@
+"""How a job stands, in a word and a sentence for people: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from grete.coordinator.state import Container, RetryPolicy, State
+from grete.model.ids import ContainerId
+
+STARTING = "starting Spark"
+RESTARTING = "restarting"
+RUNNING = "running"
+_NOT_AT_WORK = ("", "starting")
+"""What a container says of itself before its query runs; nothing before it is heard of."""
+_LONGEST = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`word` is `starting Spark`, `restarting` or `running`; `message` says what is not as it should be."""
+
+    word: str = STARTING
+    message: str = ""
+
+
+def standing(state: State, said: Mapping[ContainerId, str]) -> Standing:
+    """How the job stands, given what its containers said of themselves last."""
+    working = {id_: one for id_, one in state.containers.items() if not _is_standby(state, id_)}
+    several = len(working) > 1
+    told = [
+        f"container {id_} {text}" if several else text
+        for id_, one in sorted(working.items())
+        if (text := _trouble(one, state.retry))
+    ]
+    return Standing(_word(working, said), "; ".join(told)[:_LONGEST])
+
+
+def _is_standby(state: State, id_: ContainerId) -> bool:
+    return id_ in state.specs and state.specs[id_].standby
+
+
+def _word(containers: Mapping[ContainerId, Container], said: Mapping[ContainerId, str]) -> str:
+    expected = {id_: one for id_, one in containers.items() if not (one.done or one.given_up or one.held)}
+    if any(one.running and said.get(id_, "") not in _NOT_AT_WORK for id_, one in expected.items()):
+        return RUNNING
+    if any(one.failures.count for one in expected.values()):
+        return RESTARTING
+    return STARTING if expected or not containers else RUNNING
+
+
+def _trouble(container: Container, policy: RetryPolicy) -> str:
+    failures = container.failures
+    if container.given_up:
+        return f"given up after {failures.count} failures: {failures.reason}"
+    if container.held:
+        return "stopped by an operator"
+    if failures.count == 0 or container.committed:
+        return ""
+    limit = f"/{policy.count + 1}" if policy.count >= 0 else ""
+    return f"restarting {failures.count}{limit}: {failures.reason}"

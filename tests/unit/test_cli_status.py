@@ -1,0 +1,127 @@
+"""`grete status` of all jobs: one that cannot be looked at hides no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from grete.assembly import JobHandle, open_job
+from grete.cli.main import main
+from grete.clock import SystemClock
+from grete.coordination.base import Holder
+from grete.coordinator.standing import RESTARTING, STARTING
+from grete.metadata.job_index import claim_stream
+from grete.metadata.job_state import JobState, write_state
+from grete.model.ids import JobId
+from grete.systems.local import LocalSystem
+
+JOB = JobId("orders")
+CONFIG = {
+    "job.name": "orders",
+    "job.coordinator.system": "local",
+    "task.class": "orders:Orders",
+    "task.inputs": "local.in",
+}
+KEYS = {
+    *("job", "state", "tasks", "behind", "lag", "run_by", "silent_s", "url", "token_file", "run_id"),
+    *("epoch", "hosts", "quarantined", "message"),
+}
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def job(home: Path, system: LocalSystem) -> Path:
+    with open_job(JOB, must_exist=False) as handle:
+        claim_stream(handle.coordinator_log._file, JOB)  # type: ignore[attr-defined] # as `grete run` does
+        handle.stream.write_config(CONFIG, run_id="run-1", reason="first")
+        write_state(handle.stream, JobState("finished", "run-1", 1))
+    return home
+
+
+def submitted_elsewhere(home: Path, name: str, text: str) -> None:
+    folder = home / "coordinators"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}-1.json").write_text(text)
+
+
+def on_kafka(name: str, servers: str) -> str:
+    return json.dumps(
+        {
+            "job.name": name,
+            "job.id": "1",
+            "job.coordinator.system": "far",
+            "systems.far.samza.factory": "kafka",
+            "systems.far.producer.bootstrap.servers": servers,
+        }
+    )
+
+
+def rows(capsys: Output) -> dict[str, dict[str, object]]:
+    assert main(["status", "-o", "json"]) == 0
+    found = {row["job"]: row for row in json.loads(capsys.readouterr().out)}
+    assert all(set(row) == KEYS for row in found.values())
+    return found
+
+
+def test_a_job_whose_only_submit_has_failed_hides_no_other(job: Path, capsys: Output) -> None:
+    submitted_elsewhere(job, "typo", '{"job.name": "typo", "job.id": "1", "job.coordinator.system": "local"}')
+    found = rows(capsys)
+    assert (found["orders"]["state"], found["typo"]["state"]) == ("finished", "never ran")
+
+
+def test_a_damaged_note_of_a_job_hides_no_other(job: Path, capsys: Output) -> None:
+    submitted_elsewhere(job, "torn", "{")
+    assert set(rows(capsys)) == {"orders"}
+
+
+def test_while_the_brokers_of_one_job_are_away_the_others_are_shown_within_five_seconds(job: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        submitted_elsewhere(job, "far", on_kafka("far", f"127.0.0.1:{nobody.getsockname()[1]}"))
+        began_s = time.monotonic()
+        result = subprocess.run(
+            [sys.executable, "-c", _TIMED, "status"],
+            env={**os.environ, "GRETE_HOME": str(job)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert time.monotonic() - began_s < 100
+    assert result.returncode == 0
+    assert float(result.stderr.splitlines()[-1]) < 5
+    assert len(result.stderr.splitlines()) <= 4, "three of the command, one of the test"
+    words = {line.split()[0]: line.split()[1] for line in result.stdout.splitlines()[1:]}
+    assert words == {"far": "unreachable", "orders": "finished"}
+
+
+_TIMED = """
+import sys, time
+from grete.cli.main import main
+began_s = time.process_time(), time.monotonic()
+code = main(sys.argv[1:])
+print(time.monotonic() - began_s[1], file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("word", [STARTING, RESTARTING, "running"])
+def test_a_running_job_says_how_it_stands_and_where_it_is_asked(
+    job: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    holder = Holder("far", 7, "x", SystemClock().wall_ms(), None)
+    monkeypatch.setattr(JobHandle, "holder", lambda handle: holder)
+    message = "restarting 3/9: KeyError 'page' at local.views.0 offset 4"
+    with open_job(JOB) as handle:
+        state = JobState("running", "run-1", 1, "http://127.0.0.1:7", "/home/http-token", message, word)
+        write_state(handle.stream, state)
+    assert main(["status"]) == 0
+    shown = capsys.readouterr().out
+    for text in (word, message, "http://127.0.0.1:7", "/home/http-token"):
+        assert text in shown

@@ -1,0 +1,42 @@
+"""What clients log while brokers are away: one line, and one when they are back."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from grete.keyed_log.kafka_outage import BrokerLog, broker_log
+from grete.testing.clock import ManualClock
+
+
+def test_an_outage_is_one_line_and_its_end_another(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    log = BrokerLog("a:9092", now_s=clock.monotonic_s)
+    with caplog.at_level(logging.INFO):
+        for _ in range(500):
+            log.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#producer-1", "Connection refused")
+            clock.advance(0.1)
+        log.answered()  # of another broker, between two complaints
+        clock.advance(6)
+        log.answered()
+        log.answered()
+    assert [record.getMessage() for record in caplog.records] == [
+        "trouble with the brokers a:9092; one line when it is over: FAIL [rdkafka#producer-1] Connection refused",
+        "the brokers a:9092 answer again",
+    ]
+
+
+def test_a_second_outage_is_told_like_the_first(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    log = BrokerLog("a:9092", now_s=clock.monotonic_s)
+    for _ in range(2):
+        log.log(logging.ERROR, "gone")
+        clock.advance(6)
+        log.answered()
+    assert len(caplog.records) == 4
+
+
+def test_all_clients_of_the_same_brokers_share_one() -> None:
+    assert broker_log("b:9092") is broker_log("b:9092")
+    assert broker_log("b:9092") is not broker_log("c:9092")

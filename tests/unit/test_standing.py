@@ -1,0 +1,71 @@
+"""How a job stands, in a word and a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from grete.coordinator.decide import decide
+from grete.coordinator.events import (
+    ContainerCommitted,
+    ContainerExited,
+    ContainerRequested,
+    ModelChanged,
+    Tick,
+)
+from grete.coordinator.standing import RESTARTING, RUNNING, STARTING, Standing, standing
+from grete.coordinator.state import ContainerSpec, RetryPolicy, State
+from grete.model.ids import ContainerId
+
+ZERO, ONE = ContainerId("0"), ContainerId("1")
+WHY = "KeyError 'page' at local.views.0 offset 4"
+
+
+def started(*containers: ContainerId, policy: RetryPolicy | None = None) -> State:
+    specs = {id_: ContainerSpec(f"tasks of {id_}", "q", "p") for id_ in containers}
+    return decide(State(policy or RetryPolicy()), ModelChanged(1, specs), 0)[0]
+
+
+def failed(state: State, times: int = 1) -> State:
+    for _ in range(times):
+        state, _ = decide(state, Tick(), 10_000)
+        now_s = state.containers[ZERO].failures.at_s + 100
+        event = ContainerExited(ZERO, state.containers[ZERO].launch, 1, WHY)
+        state, _ = decide(state, event, now_s)
+    return state
+
+
+def test_a_job_starts_spark_until_its_query_runs() -> None:
+    state = started(ZERO)
+    assert standing(state, {}) == Standing(STARTING)
+    assert standing(state, {ZERO: "starting"}) == Standing(STARTING)
+    assert standing(state, {ZERO: "running"}) == Standing(RUNNING)
+    assert standing(state, {ZERO: "paused"}) == Standing(RUNNING)
+
+
+def test_a_job_that_fails_says_how_often_it_may_and_why() -> None:
+    assert standing(failed(started(ZERO), 3), {}) == Standing(RESTARTING, f"restarting 3/9: {WHY}")
+    for_ever = failed(started(ZERO, policy=RetryPolicy(count=-1)))
+    assert standing(for_ever, {}).message == f"restarting 1: {WHY}"
+
+
+def test_a_job_that_commits_again_has_nothing_to_say() -> None:
+    state, _ = decide(failed(started(ZERO)), Tick(), 10_000)
+    assert standing(state, {ZERO: "running"}) == Standing(RUNNING, f"restarting 1/9: {WHY}")
+    state, _ = decide(state, ContainerCommitted(ZERO, state.containers[ZERO].launch), 10_000)
+    assert standing(state, {ZERO: "running"}) == Standing(RUNNING)
+
+
+def test_a_job_of_which_a_part_does_not_run_says_which() -> None:
+    state = started(ZERO, ONE, policy=RetryPolicy(count=0, fail_job=False))
+    given_up = failed(state)
+    assert standing(given_up, {ONE: "running"}) == Standing(
+        RUNNING, f"container 0 given up after 1 failures: {WHY}"
+    )
+    held, _ = decide(state, ContainerRequested(ONE, "stop"), 1)
+    assert standing(held, {ZERO: "running"}).message == "container 1 stopped by an operator"
+
+
+def test_a_standby_container_is_not_spoken_of() -> None:
+    state = started(ZERO)
+    copies = replace(state.specs[ZERO], standby=True)
+    assert standing(replace(state, specs={ZERO: copies}), {}).message == ""
