@@ -31,7 +31,7 @@ CONFIG = {
 }
 KEYS = {
     *("job", "state", "tasks", "behind", "lag", "run_by", "silent_s", "url", "token_file", "run_id"),
-    *("epoch", "hosts", "quarantined", "message"),
+    *("epoch", "hosts", "quarantined", "quarantined_count", "message"),
 }
 Output = pytest.CaptureFixture[str]
 

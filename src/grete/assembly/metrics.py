@@ -93,6 +93,7 @@ def _containers(facts: MetricFacts) -> Iterator[Family]:
     rate = Family("grete_process_envelopes_per_second", "gauge", "Messages a second over the last minute.")
     batch = Family("grete_batch_id", "gauge", "Last batch of the streaming query that was committed.")
     commits = Family("grete_commit_calls_total", "counter", "Batches committed since the container started.")
+    dead = Family("grete_dead_letters_total", "counter", "Messages set aside since the container started.")
     seconds = Family("grete_commit_seconds_total", "counter", "Seconds that these commits took.")
     last = Family("grete_last_commit_seconds", "gauge", "Seconds that the last commit took.")
     restarts = Family("grete_container_restarts_total", "counter", "Incarnations before the present one.")
@@ -102,11 +103,12 @@ def _containers(facts: MetricFacts) -> Iterator[Family]:
         rate.add(round(heard.records_per_s, 3), container=container)
         batch.add(int(heard.body.get("batch_id", -1)), container=container)
         commits.add(int(heard.body.get("commits", 0)), container=container)
+        dead.add(int(heard.body.get("dead_letters", 0)), container=container)
         seconds.add(round(float(heard.body.get("commit_seconds", 0)), 6), container=container)
         last.add(round(float(heard.body.get("last_commit_seconds", 0)), 6), container=container)
         restarts.add(heard.restarts, container=container)
         age.add(round(max(0.0, facts.now_s - heard.at_s), 3), container=container)
-    return iter((processed, rate, batch, commits, seconds, last, restarts, age))
+    return iter((processed, rate, batch, commits, dead, seconds, last, restarts, age))
 
 
 def _lag(lag: JobLag | None) -> Iterator[Family]:

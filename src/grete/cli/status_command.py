@@ -24,7 +24,7 @@ _UNKNOWN_LAG: dict[str, Any] = {"total": None, "tasks": {}, "partitions": [], "m
 _MOST_BEHIND = 20
 _DEADLINE_S = 4.0
 """For all jobs together; what has not answered then is shown without."""
-_MOST_QUARANTINED = 5
+
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

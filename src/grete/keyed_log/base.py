@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from grete.errors import LogError
 from grete.model.fence import Fence as Fence
 
 TOMBSTONE_RETENTION_MS = 24 * 60 * 60 * 1000
@@ -104,6 +105,14 @@ class KeyedLog(ABC):
     @abstractmethod
     def compact(self) -> int:
         """Drop records that a later record of the same key shadows; returns how many went. Readers go on."""
+
+    def delete(self) -> None:
+        """Remove the log with every record; its scopes stay fenced. From then on it can only be closed.
+
+        Raises:
+            LogError: it cannot be removed from here.
+        """
+        raise LogError("this log cannot be removed from here; use the tools of its system")
 
     @abstractmethod
     def close(self) -> None:

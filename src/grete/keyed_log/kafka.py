@@ -26,7 +26,7 @@ from grete.clock import Clock
 from grete.errors import Fenced, IllegalStateError, InDoubt, LogCorrupted, LogError, LogUnreachable
 from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
 from grete.keyed_log.coordinator_log import LogContext
-from grete.keyed_log.kafka_client import KafkaClients, KafkaException
+from grete.keyed_log.kafka_client import KafkaClients, KafkaException, delete_topic, translated
 from grete.keyed_log.kafka_compaction import compact_now
 from grete.keyed_log.kafka_epoch import writer_id
 from grete.keyed_log.kafka_header import Origin
@@ -304,6 +304,12 @@ class KafkaKeyedLog(KeyedLog):
         writer = self._writer(None)
         with writer.lock:
             return compact_now(self._clients, self._reader, writer, self._clock)
+
+    def delete(self) -> None:
+        """See KeyedLog."""
+        self._check_open()
+        with translated(f"deleting topic {self._name}"):
+            delete_topic(self._clients, self._name)
 
     def close(self) -> None:
         """See KeyedLog."""

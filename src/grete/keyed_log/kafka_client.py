@@ -340,6 +340,20 @@ class KafkaConnection:
             self.admin.list_topics(timeout=min(self.timeout_s, _REQUEST_S))
 
 
+def delete_topic(connection: KafkaConnection, name: str) -> None:
+    """Remove a topic; one that is not there is fine.
+
+    Raises:
+        KafkaException: refused, or no answer.
+    """
+    wait_s = connection.timeout_s
+    try:
+        done(connection.admin.delete_topics([name], request_timeout=wait_s)[name], wait_s + 1)
+    except KafkaException as error:
+        if reason_of(error).code() not in _NOT_THERE:
+            raise
+
+
 class KafkaClients(KafkaConnection):
     """Makes clients for one log's topic. `partition(offset)` is its only partition."""
 

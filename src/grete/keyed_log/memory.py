@@ -113,6 +113,12 @@ class MemoryKeyedLog(KeyedLog):
             self._records = kept
             return dropped
 
+    def delete(self) -> None:
+        """See KeyedLog."""
+        with self._lock:
+            self._check_open()
+            self._records = []
+
     def close(self) -> None:
         """See KeyedLog."""
         self._closed = True

@@ -17,6 +17,7 @@ from grete.keyed_log.sqlite_compaction import Shadows, compact_step, steps
 from grete.keyed_log.sqlite_rows import (
     LAST_TABLE,
     SCHEMA,
+    delete_log,
     end_of,
     find_append,
     find_log,
@@ -175,6 +176,12 @@ class SqliteKeyedLog(KeyedLog):
                 tombstones[record.key] = end
         expired = frozenset(offset for key, offset in tombstones.items() if last[key] == offset)
         return Shadows(end, last, expired)
+
+    def delete(self) -> None:
+        """See KeyedLog."""
+        self._check_open()
+        with self._file.transaction() as connection:
+            delete_log(connection, self._log)
 
     def _check_open(self) -> None:
         if self._closed:

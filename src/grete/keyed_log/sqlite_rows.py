@@ -95,6 +95,15 @@ def find_log(connection: apsw.Connection, name: str) -> LogRow | None:
     return LogRow(row[0], name, row[1])
 
 
+def delete_log(connection: apsw.Connection, log: LogRow) -> None:
+    """Remove the log and all its rows; one of the same name that is made later has another lineage."""
+    connection.execute(
+        "DELETE FROM keyed_log_records WHERE id BETWEEN ? AND ?", (log.row_id(0), log.row_id(_OFFSETS - 1))
+    )
+    connection.execute("DELETE FROM keyed_log_appends WHERE number = ?", (log.number,))
+    connection.execute("DELETE FROM keyed_logs WHERE number = ? AND lineage = ?", (log.number, log.lineage))
+
+
 def find_or_create_log(connection: apsw.Connection, name: str) -> LogRow:
     """The log of this name, made now when it is new."""
     log = find_log(connection, name)

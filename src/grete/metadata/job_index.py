@@ -68,6 +68,21 @@ def remember_submitted(config: Mapping[str, str], job: JobId, home: Path) -> Non
         old.unlink()
 
 
+def forget_job(config: Mapping[str, str], job: JobId, home: Path) -> None:
+    """Forget where the job's coordinator stream is. What was never noted is fine."""
+    (home / _FOLDER / f"{job}.json").unlink(missing_ok=True)
+    path = coordinator_file(config, home) if config else home / "local" / FILE_NAME
+    if not path.exists():
+        return
+    file = open_file(path)
+    try:
+        with file.transaction() as connection:
+            connection.execute(_SCHEMA)
+            connection.execute("DELETE FROM jobs WHERE stream = ?", (stream_name(job),))
+    finally:
+        file.close()
+
+
 def _is_embedded(config: Mapping[str, str]) -> bool:
     return system_kind(config, coordinator_system(config)) == EMBEDDED_SYSTEM
 

@@ -171,7 +171,7 @@ def _heartbeat(data: bytes) -> dict[str, Any]:
     body = strict_json.loads(data)
     if not isinstance(body, dict) or "epoch" not in body:
         raise WireError("a heartbeat is an object with a whole number `epoch`")
-    for name in ("epoch", "batch_id", "records", "commits"):
+    for name in ("epoch", "batch_id", "records", "commits", "dead_letters"):
         value = body.get(name, 0)
         if not isinstance(value, int) or isinstance(value, bool) or not -_LARGEST <= value < _LARGEST:
             raise WireError(f"{name} is a whole number of 64 bits")

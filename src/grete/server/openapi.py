@@ -61,6 +61,7 @@ SCHEMAS: dict[str, Any] = {
         records=_NUMBER,
         message=_TEXT,
         commits=_NUMBER,
+        dead_letters=_NUMBER,
         commit_seconds=_AMOUNT,
         last_commit_seconds=_AMOUNT,
     ),

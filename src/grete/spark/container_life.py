@@ -152,6 +152,7 @@ class ContainerLife:
             batch_id=batch_id,
             records=before.records + outcome.records,
             commits=before.commits + 1,
+            dead_letters=before.dead_letters + outcome.dead_letters,
             commit_seconds=before.commit_seconds + outcome.commit_s,
             last_commit_seconds=outcome.commit_s,
         )

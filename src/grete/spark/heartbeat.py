@@ -23,7 +23,8 @@ class ContainerProgress:
     """What a container reports of itself. `records` counts messages processed since it started.
 
     `serial` is the number of what it runs; `paused` the barrier at which it waits, 0 when at none. `commits` counts
-    the batches that were committed, `commit_seconds` is the time that took in all, `last_commit_seconds` the last.
+    the batches that were committed, `commit_seconds` is the time that took in all, `last_commit_seconds` the last;
+    `dead_letters` counts the messages that these set aside.
     """
 
     state: str = "starting"
@@ -35,6 +36,7 @@ class ContainerProgress:
     commits: int = 0
     commit_seconds: float = 0.0
     last_commit_seconds: float = 0.0
+    dead_letters: int = 0
 
 
 class CoordinatorClient(Protocol):

@@ -165,6 +165,15 @@ class SystemAdmin(ABC):
         """
         raise StreamError(f"partitions cannot be added to {stream!r} here; use the tools of its system")
 
+    def delete_stream(self, stream: str) -> None:
+        """Remove the stream with every record.
+
+        Raises:
+            StreamNotFound: no such stream.
+            StreamError: refused, or the system cannot remove streams.
+        """
+        raise StreamError(f"{stream!r} cannot be deleted here; use the tools of its system")
+
     @abstractmethod
     def streams(self) -> Sequence[str]:
         """The names of all streams, sorted."""

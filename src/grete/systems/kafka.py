@@ -232,6 +232,10 @@ class KafkaSystem(System):
         if partitions > found:
             self._topics.grow(stream, partitions)
 
+    def delete_stream(self, stream: str) -> None:
+        """See SystemAdmin."""
+        self._topics.delete(stream)
+
     def streams(self) -> Sequence[str]:
         """See SystemAdmin."""
         return self._topics.names()

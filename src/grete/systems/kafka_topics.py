@@ -18,7 +18,14 @@ from grete.config.numbers import at_least_one
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
 from grete.config.stream_config import StreamConfig
 from grete.errors import StreamError, StreamNotFound, StreamUnreachable
-from grete.keyed_log.kafka_client import KafkaConnection, describe, done, is_temporary, reason_of
+from grete.keyed_log.kafka_client import (
+    KafkaConnection,
+    delete_topic,
+    describe,
+    done,
+    is_temporary,
+    reason_of,
+)
 from grete.model.ids import JobId, SystemStream
 from grete.systems.base import StreamSpec
 
@@ -224,6 +231,19 @@ class Topics:
         except KafkaException as error:
             raise self._failed(f"adding partitions to {name}", error) from error
         self._await(name, partitions)
+
+    def delete(self, name: str) -> None:
+        """Remove the topic.
+
+        Raises:
+            StreamNotFound: no such topic.
+            StreamError: refused, or no answer.
+        """
+        self.get(name)
+        try:
+            delete_topic(self._connection, name)
+        except KafkaException as error:
+            raise self._failed(f"deleting {name}", error) from error
 
     def _await(self, name: str, partitions: int) -> None:
         """A topic that was made is known to other brokers a moment later."""

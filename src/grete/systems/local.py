@@ -236,6 +236,14 @@ class LocalSystem(System):
             ((stream, partition) for partition in range(spec.partitions)),
         )
 
+    def delete_stream(self, stream: str) -> None:
+        """See SystemAdmin."""
+        with self._file.transaction() as connection:
+            info = self._stream_in(connection, stream)
+            for table in ("segments", "partitions", "origins", "compactions"):
+                connection.execute(f"DELETE FROM {table} WHERE stream = ?", (info.id,))  # noqa: S608 - constants
+            connection.execute("DELETE FROM streams WHERE id = ?", (info.id,))
+
     def streams(self) -> Sequence[str]:
         """See SystemAdmin."""
         with self._file.reading() as connection:

@@ -1,0 +1,106 @@
+"""Removing a job with everything that is its own: never its inputs and outputs.
+
+Fences and leadership epochs stay: whoever outlives its job must not write for another one of the same name. The
+coordinator stream goes last but one, and what names the job last, so that a deletion that was interrupted is asked
+for again and done to its end.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.assembly.home import state_directory
+from grete.assembly.job_handle import JobHandle
+from grete.config.stores import changelog_stream, store_names
+from grete.config.streams import commit_system
+from grete.errors import JobError, StreamNotFound
+from grete.launch.processes import OtherProcess, parse_name
+from grete.metadata.coordinator_stream import stream_name
+from grete.metadata.job_index import forget_job
+from grete.model.ids import JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Belongings:
+    """What a deletion removes, for people: `system.stream` of logs and streams, and paths."""
+
+    coordinator_stream: str
+    checkpoint_log: str
+    changelogs: tuple[str, ...]
+    folder: str
+
+    def document(self) -> dict[str, object]:
+        """As JSON."""
+        return {
+            "coordinator_stream": self.coordinator_stream,
+            "checkpoint_log": self.checkpoint_log,
+            "changelogs": list(self.changelogs),
+            "folder": self.folder,
+        }
+
+
+def belongings(handle: JobHandle) -> Belongings:
+    """What there is of the job now."""
+    config = handle.config()
+    if not config:
+        return Belongings(stream_name(handle.job), "", (), str(handle.state_directory))
+    system = commit_system(config)
+    with handle.commit_system() as opened:
+        there = set(opened.streams())
+    changelogs = [changelog_stream(store, handle.job, config) for store in store_names(config)]
+    return Belongings(
+        stream_name(handle.job),
+        f"{system}.{handle.checkpoint_log_name}",
+        tuple(f"{system}.{name}" for name in sorted(there.intersection(changelogs))),
+        str(handle.state_directory),
+    )
+
+
+def delete_job(handle: JobHandle) -> None:
+    """Remove all of it.
+
+    Raises:
+        HeldByOther: the job runs.
+        JobError: a container of it runs on, without a coordinator.
+    """
+    with handle.stopped("stop it first: grete stop"):
+        _refuse_orphans(handle)
+        found, config = belongings(handle), handle.config()
+        shutil.rmtree(found.folder, ignore_errors=True)
+        if config:
+            with handle.commit_system() as system:
+                for name in found.changelogs:
+                    with suppress(StreamNotFound):  # somebody was faster
+                        system.delete_stream(name.partition(".")[2])
+                system.checkpoint_log(handle.checkpoint_log_name).delete()
+        handle.coordinator_log.delete()
+    forget_job(config, handle.job, handle.home)
+
+
+def forget_failed_submit(job: JobId, home: Path) -> None:
+    """Forget a job of which nothing was ever written."""
+    shutil.rmtree(state_directory({}, job, home), ignore_errors=True)
+    forget_job({}, job, home)
+
+
+def _refuse_orphans(handle: JobHandle) -> None:
+    running = [id_ for id_, record in handle.launches().items() if _runs(record.handle)]
+    if running:
+        raise JobError(
+            f"container {', '.join(sorted(running))} of job {handle.job.shown} runs on without a coordinator: run "
+            f"the job and stop it, or wait until the container ends by itself"
+        )
+
+
+def _runs(handle: str) -> bool:
+    name = parse_name(handle)
+    if name is None:
+        return False
+    try:
+        OtherProcess(name).close()
+    except OSError:
+        return False
+    return True

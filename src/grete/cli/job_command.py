@@ -1,0 +1,74 @@
+"""`grete job delete`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from grete.cli.options import add_job_options, given_config, named_job, opened_job
+from grete.cli.output import print_json
+from grete.errors import HeldByOther, JobNotFound
+
+if TYPE_CHECKING:
+    from grete.assembly.deletion import Belongings
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    actions = parser.add_subparsers(dest="action", required=True)
+    delete = actions.add_parser("delete", help="remove a stopped job with its checkpoints and its state")
+    add_job_options(delete)
+    delete.add_argument("--execute", action="store_true", help="do it; without, show what would be removed")
+    delete.set_defaults(run=_delete)
+
+
+def _delete(options: argparse.Namespace) -> int:
+    from grete.assembly import deletion
+
+    try:
+        with opened_job(options) as handle:
+            found, shown = deletion.belongings(handle), handle.job.shown
+            holder = handle.holder()
+            if holder is not None:
+                raise HeldByOther(f"job {shown}", f"{holder}: stop it first: grete stop --job {shown}")
+            if options.execute:
+                deletion.delete_job(handle)
+    except JobNotFound:
+        return _forget(options)
+    _print(options, shown, found)
+    return 0
+
+
+def _forget(options: argparse.Namespace) -> int:
+    """A job of which a note is all there is, since no submit of it has succeeded.
+
+    Raises:
+        JobNotFound: there is not even that.
+    """
+    from grete.assembly import deletion, grete_home, jobs
+
+    job = named_job(options, given_config(options))
+    if job not in jobs(grete_home()):
+        raise JobNotFound(f"there is no job {job.shown} in {grete_home()}; `grete status` lists the jobs")
+    if options.execute:
+        deletion.forget_failed_submit(job, grete_home())
+    done = "forgotten" if options.execute else "would be forgotten; --execute does it"
+    if options.output == "json":
+        print_json({"job": job.shown, "deleted": options.execute})
+    else:
+        print(f"{job.shown}: no submit of it has succeeded; it {done}")
+    return 0
+
+
+def _print(options: argparse.Namespace, shown: str, found: Belongings) -> None:
+    if options.output == "json":
+        print_json({"job": shown, "deleted": options.execute, **found.document()})
+        return
+    print(f"{shown}: {'removed' if options.execute else 'would be removed; --execute does it'}")
+    print(f"  coordinator stream  {found.coordinator_stream}")
+    if found.checkpoint_log:
+        print(f"  checkpoints         {found.checkpoint_log}")
+    for name in found.changelogs:
+        print(f"  changelog           {name}")
+    print(f"  folder              {found.folder}")
+    print("Inputs and outputs stay.")
