@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN_LAG: dict[str, Any] = {"total": None, "tasks": {}, "partitions": [], "missing": []}
 _MOST_BEHIND = 20
-_DEADLINE_S = 4.0
+_DEADLINE_S = 3.0
 """For all jobs together; what has not answered then is shown without."""
 
 
