@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.assembly.home import state_directory
 from grete.assembly.job_handle import JobHandle
+from grete.config.folders import standby_directory, state_directory
 from grete.config.stores import changelog_stream, store_names
 from grete.config.streams import commit_system
 from grete.errors import JobError, StreamNotFound
@@ -69,7 +69,8 @@ def delete_job(handle: JobHandle) -> None:
     with handle.stopped("stop it first: grete stop"):
         _refuse_orphans(handle)
         found, config = belongings(handle), handle.config()
-        shutil.rmtree(found.folder, ignore_errors=True)
+        for folder in (found.folder, standby_directory(config, handle.job, handle.home)):
+            shutil.rmtree(folder, ignore_errors=True)
         if config:
             with handle.commit_system() as system:
                 for name in found.changelogs:

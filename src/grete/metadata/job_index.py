@@ -70,7 +70,9 @@ def remember_submitted(config: Mapping[str, str], job: JobId, home: Path) -> Non
 
 def forget_job(config: Mapping[str, str], job: JobId, home: Path) -> None:
     """Forget where the job's coordinator stream is. What was never noted is fine."""
-    (home / _FOLDER / f"{job}.json").unlink(missing_ok=True)
+    for note in (home / _FOLDER / f"{job.key}.json", _old_path(job, home)):
+        if note is not None:
+            note.unlink(missing_ok=True)
     path = coordinator_file(config, home) if config else home / "local" / FILE_NAME
     if not path.exists():
         return
