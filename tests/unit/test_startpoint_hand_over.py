@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -59,9 +59,39 @@ class Job:
         return Startpoint(StartpointKind.OLDEST, self.clock.wall_ms())
 
 
+class LogWithOthers(MemoryKeyedLog):
+    """Lets somebody else write while an append is on its way."""
+
+    meanwhile: list[Entry]
+
+    def append(
+        self, entries: Sequence[Entry], *, fence: Fence | None = None, append_id: str | None = None
+    ) -> int:
+        others, self.meanwhile = self.meanwhile, []
+        if others:
+            super().append(others)
+        return super().append(entries, fence=fence, append_id=append_id)
+
+
 @pytest.fixture
 def job() -> Job:
     return Job()
+
+
+def test_a_startpoint_that_is_written_while_the_one_before_is_handed_over_is_not_lost(job: Job) -> None:
+    """The key of the one before is deleted, and the newer one is under the same key."""
+    log = LogWithOthers(job.clock)
+    log.meanwhile = []
+    job.stream = CoordinatorStream(log, job.clock, source="test")
+    job.hand_over = StartpointHandOver(job.stream, job.clock, job._applied)
+    job.ask(A, None, job.oldest())
+    job.clock.advance(1)
+    later = Startpoint(StartpointKind.UPCOMING, job.clock.wall_ms())
+    log.meanwhile = [startpoint_entry(startpoint_key(A, None), later)]
+    assert job.pending() == {"Partition 0/local.in.0": "oldest"}
+    assert job.hand_over.not_told(TASKS) == {T0}
+    assert job.pending() == {"Partition 0/local.in.0": "upcoming"}
+    assert job.hand_over.not_told(TASKS) == set()
 
 
 def test_a_startpoint_is_handed_over_until_its_task_says_that_it_applied_it(job: Job) -> None:

@@ -90,6 +90,7 @@ class StartpointHandOver:
         return times if self._clock.monotonic_s() - told_s < TOLD_FOR_S else {}
 
     def _pending(self, tasks: Tasks) -> dict[TaskName, PendingStart]:
+        since = self._stream.catch_up()
         asked, before = self._stream.raw(NAMESPACE), decoded_fan_outs(self._stream.raw(FAN_OUT_NAMESPACE))
         if not asked and not before:
             return {}
@@ -109,7 +110,9 @@ class StartpointHandOver:
         asked_ms = {startpoint.created_ms for startpoint in live.values()}
         entries += self._finished_states(after, asked_ms)
         if entries:
-            self._stream.append(entries)
+            newer = self._stream.append_over(entries, since=since)
+            if newer:  # asked for while this was on its way: it is asked for still
+                self._stream.append(newer)
         return {task: PendingStart(startpoints, states.get(task)) for task, startpoints in after.items()}
 
     def _finished_states(self, after: FanOuts, asked_ms: set[int]) -> list[Entry]:
