@@ -120,8 +120,8 @@ def test_a_running_job_says_how_it_stands_and_where_it_is_asked(
     monkeypatch.setattr(JobHandle, "holder", lambda handle: holder)
     message = "restarting 3/9: KeyError 'page' at local.views.0 offset 4"
     with open_job(JOB) as handle:
-        state = JobState("running", "run-1", 1, "http://127.0.0.1:7", "/home/http-token", message, word)
-        write_state(handle.stream, state)
+        url, token = "http://127.0.0.1:7", "/home/http-token"
+        write_state(handle.stream, JobState("running", "run-1", 1, url, token, message, standing=word))
     assert main(["status"]) == 0
     shown = capsys.readouterr().out
     for text in (word, message, "http://127.0.0.1:7", "/home/http-token"):

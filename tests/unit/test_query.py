@@ -52,6 +52,8 @@ class SparkAboutToHandOver:
     def start(self) -> SparkAboutToHandOver:
         return self
 
+    status = {"isTriggerActive": True, "message": "Processing new data"}  # noqa: RUF012 - as Spark's, never changed
+
     def awaitTermination(self, timeout_s: float) -> bool:
         return False
 
