@@ -95,7 +95,10 @@ def test_a_poison_message_fails_the_job_by_name_and_nothing_is_half_done(counter
         config.write("cluster-manager.container.retry.count=0\n")
     result = counter_job.run()
     assert result.returncode == 3
-    assert f"local.in.0 offset {at}" in result.stderr
+    assert "container 0 ended with code 3: JSONDecodeError " in result.stderr, (
+        "told by a worker through the JVM"
+    )
+    assert f" at local.in.0 offset {at}, task 'Partition 0'" in result.stderr
     with counter_job.config.open("a") as config:
         config.write("task.poison.policy=dead-letter\ntask.poison.dead-letter.stream=local.dead\n")
     result = counter_job.run()
