@@ -300,7 +300,7 @@ def test_a_store_whose_file_cannot_be_read_makes_no_dead_letter(tmp_path: Path, 
     assert share_runner._workers is not None
     store = share_runner._workers.worker(0).stores["sums"]
     store.file._connection.close()
-    with pytest.raises(LogError, match=r"the store's file .*sums"):
+    with pytest.raises(LogError, match="sums"):
         store.get("another")
     store.file._connection = store.file._connect()
 
