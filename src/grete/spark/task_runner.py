@@ -272,7 +272,7 @@ class TaskRun:
             envelope = IncomingMessageEnvelope(ssp, str(offset), serdes[0](key), serdes[1](value), time_ms)
             is_read = True
             task.process(envelope, worker.collector, worker.control)
-        except Exception as error:  # whatever the application's code raises is the poison
+        except Exception as error:  # noqa: BLE001 - whatever the application's code raises is the poison
             serializing = worker.collector.is_serializing
             is_poison = self._spec.poison.covers(error, deserializing=not is_read, serializing=serializing)
             if is_machines(error) or not is_poison:
