@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from grete.clock import SystemClock
 from grete.errors import StreamNotFound
-from grete.spark.session import build_session
-from grete.spark.stream_task_batch import keep_workers
 from grete.systems.base import StreamSpec
 from grete.systems.local import LocalSystem, Message
 from grete.testing.waiting import eventually, reaches
@@ -38,40 +35,38 @@ class Seen(grete.StreamTask):
 """
 
 
-@pytest.fixture
-def spark() -> Iterator[SparkSession]:
-    session = build_session("idle", {"spark.master": "local[1]"})
-    yield session
-    session.stop()
+LOOKING = """
+import os
+from grete.spark.session import build_session
+from grete.spark.stream_task_batch import keep_workers
 
+spark = build_session("idle", {"spark.master": "local[1]"})
 
-def last_used_ns(spark: SparkSession) -> int:
-    """When a Python worker was given back last: Spark ends those of a factory that goes a minute without."""
-    environment = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get()  # type: ignore[union-attr]
-    factories = field(environment, "pythonWorkers").values()
-    assert factories.size() == 1
-    factory = factories.head()
-    return int(field(factory, "org$apache$spark$api$python$PythonWorkerFactory$$lastActivityNs"))
-
-
-def field(instance: Any, name: str) -> Any:
+def field(instance, name):
     found = instance.getClass().getDeclaredField(name)
     found.setAccessible(True)
     return found.get(instance)
 
+def last_used_ns():
+    # when a Python worker was given back last: Spark ends those of a factory that goes a minute without
+    factories = field(spark.sparkContext._jvm.org.apache.spark.SparkEnv.get(), "pythonWorkers").values()
+    assert factories.size() == 1
+    return int(field(factories.head(), "org$apache$spark$api$python$PythonWorkerFactory$$lastActivityNs"))
 
-def test_spark_takes_its_workers_for_used_and_they_stay_the_same(spark: SparkSession) -> None:
-    def worker(_: object) -> Iterator[int]:
-        yield os.getpid()
+def workers():
+    return spark.sparkContext.parallelize(range(1), 1).mapPartitions(lambda _: [os.getpid()]).collect()
 
-    def workers() -> list[int]:
-        return spark.sparkContext.parallelize(range(1), 1).mapPartitions(worker).collect()
+first, before = workers(), last_used_ns()
+keep_workers(spark)
+print("used later:", last_used_ns() > before, "the same:", workers() == first)
+"""
 
-    first = workers()
-    before = last_used_ns(spark)
-    keep_workers(spark)
-    assert last_used_ns(spark) > before
-    assert workers() == first
+
+@pytest.mark.timeout(180)
+def test_spark_takes_its_workers_for_used_and_they_stay_the_same() -> None:
+    """In a process of its own: a session of other tests has workers of theirs."""
+    looked = subprocess.run([sys.executable, "-c", LOOKING], capture_output=True, text=True, timeout=170)
+    assert looked.stdout == "used later: True the same: True\n", looked.stderr
 
 
 @pytest.mark.nightly

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import add_job_options, opened_job
-from grete.cli.output import cell, print_json, print_table
+from grete.cli.output import print_json, print_table
 from grete.clock import SystemClock
 from grete.errors import GreteError, JobNotFound
 from grete.metadata.history import rests_in_words
@@ -24,7 +24,6 @@ _UNKNOWN_LAG: dict[str, Any] = {"total": None, "tasks": {}, "partitions": [], "m
 _MOST_BEHIND = 20
 _DEADLINE_S = 3.0
 """For all jobs together; what has not answered then is shown without."""
-
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -175,15 +174,6 @@ def _standing(handle: JobHandle) -> tuple[JobState | None, Holder | None]:
         return state, holder
     again = handle.state()  # the end is recorded before the leadership is released
     return (state, None) if again == state else (again, handle.holder())
-
-
-def _print_quarantined(records: list[str], count: int) -> None:
-    if count:
-        print(
-            f"\n{count} records of the coordinator stream are not understood; grete stream quarantine removes them"
-        )
-        for record in records[:_MOST_QUARANTINED]:
-            print(f"  {cell(record)}")
 
 
 def _print_lag(lag: dict[str, Any]) -> None:
