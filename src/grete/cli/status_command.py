@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
         print_table(headings, [[_shown(row, column) for column in columns] for row in rows])
         if options.job or options.config:
             _print_lag(rows[0]["lag"])
+            _print_quarantined(rows[0]["quarantined"], rows[0]["quarantined_count"])
     else:
         print(f"no jobs in {grete_home()}")
     return 0
@@ -174,6 +175,15 @@ def _standing(handle: JobHandle) -> tuple[JobState | None, Holder | None]:
         return state, holder
     again = handle.state()  # the end is recorded before the leadership is released
     return (state, None) if again == state else (again, handle.holder())
+
+
+def _print_quarantined(records: list[str], count: int) -> None:
+    if count:
+        print(
+            f"\n{count} records of the coordinator stream are not understood; grete stream quarantine removes them"
+        )
+        for record in records[:_MOST_QUARANTINED]:
+            print(f"  {cell(record)}")
 
 
 def _print_lag(lag: dict[str, Any]) -> None:
