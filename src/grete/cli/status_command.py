@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import add_job_options, opened_job
-from grete.cli.output import print_json, print_table
+from grete.cli.output import cell, print_json, print_table
 from grete.clock import SystemClock
 from grete.errors import GreteError, JobNotFound
 from grete.metadata.history import rests_in_words
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN_LAG: dict[str, Any] = {"total": None, "tasks": {}, "partitions": [], "missing": []}
 _MOST_BEHIND = 20
+_MOST_QUARANTINED = 5
 _DEADLINE_S = 3.0
 """For all jobs together; what has not answered then is shown without."""
 
