@@ -209,6 +209,7 @@ task.class=counter:Counter
 task.inputs=local.in
 task.outputs=local.out
 task.max.records.per.batch=1000
+cluster-manager.container.retry.longest-pause.ms=100
 systems.local.samza.offset.default=oldest
 systems.local.samza.key.serde=string
 systems.local.samza.msg.serde=json

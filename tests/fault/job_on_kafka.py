@@ -135,6 +135,7 @@ class Job:
         self._settings = {
             **self._direct,
             "job.application.path": str(directory),
+            "cluster-manager.container.retry.longest-pause.ms": "1000",
             "job.coordinator.lease.ttl.ms": "3000",
             "job.coordinator.replication.factor": str(copies),
             **(stores if application == COUNTING else {}),

@@ -54,6 +54,7 @@ PROPERTIES = {
     "task.checkpoint.replication.factor": "1",
     "stores.counts.factory": "grete.store.sqlite",
     "cluster-manager.container.retry.count": "-1",
+    "cluster-manager.container.retry.longest-pause.ms": "100",
     "spark.master": "local[2,4]",  # a lost Python worker is a failed task, tried four times
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }

@@ -18,7 +18,7 @@ import pytest
 
 from grete.failpoints import POINTS
 
-pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(600)]
 
 NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
 RECORDS = 4_000

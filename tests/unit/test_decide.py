@@ -112,6 +112,14 @@ def test_pauses_grow_to_a_minute_and_do_not_count_as_running() -> None:
     assert state.containers[ZERO].failures.count == 8
 
 
+def test_nobody_waits_longer_than_the_configuration_says() -> None:
+    state, pauses = started(RetryPolicy(count=-1, longest_pause_s=2.5)), []
+    for _ in range(4):
+        state = failed(state, ran_s=1)
+        pauses.append(state.containers[ZERO].failures.pause_s)
+    assert pauses == [1, 2, 2.5, 2.5]
+
+
 def test_who_has_committed_since_it_was_started_is_started_again_at_once() -> None:
     """It was an accident that ended it: a killed process, a machine. Pauses are for those that get nowhere."""
     state = failed(failed(started(), ran_s=1), ran_s=1, commits=True)

@@ -72,6 +72,7 @@ def retry_policy(config: Mapping[str, str]) -> RetryPolicy:
     return RetryPolicy(
         count=int(config.get("cluster-manager.container.retry.count", "8")),
         window_s=int(config.get("cluster-manager.container.retry.window.ms", "300000")) / 1000,
+        longest_pause_s=int(config.get("cluster-manager.container.retry.longest-pause.ms", "60000")) / 1000,
         fail_job=config.get("cluster-manager.container.fail.job.after.retries", "true").lower() == "true",
     )
 

@@ -16,7 +16,7 @@ from grete.model.ending import ExitCode
 
 _FOR_GOOD = (ExitCode.CONFIG, ExitCode.OFFSETS_GONE, ExitCode.UNUSABLE)
 """Nothing would differ if it was tried again: somebody has to do something."""
-_PAUSE_S = (1.0, 60.0)
+_FIRST_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def judge(container: Container, event: ContainerExited, policy: RetryPolicy, now
     failures = Failures(
         count=before.count + 1,
         at_s=now_s,
-        pause_s=_pause_s(fruitless, event.exit_code),
+        pause_s=min(policy.longest_pause_s, _pause_s(fruitless, event.exit_code)),
         fruitless=fruitless,
         reason=event.reason,
         place=event.place,
@@ -52,5 +52,4 @@ def _pause_s(fruitless: int, exit_code: int) -> float:
     """None for who has worked since it was started, or ended in order: an accident, and no reason to wait."""
     if fruitless == 0 or exit_code == ExitCode.STOPPED:
         return 0.0
-    shortest, longest = _PAUSE_S
-    return min(longest, shortest * 2.0 ** min(fruitless - 1, 10))
+    return _FIRST_PAUSE_S * 2.0 ** min(fruitless - 1, 10)

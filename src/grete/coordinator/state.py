@@ -26,12 +26,14 @@ FINAL = (Phase.FINISHED, Phase.STOPPED, Phase.FAILED)
 class RetryPolicy:
     """Samza's cluster-manager.container.retry.*: 0 fails at once, a negative `count` never gives up.
 
-    Failures are counted until a container has run for `window_s`; one more than `count` is too many.
+    Failures are counted until a container has run for `window_s`; one more than `count` is too many. Nobody is kept
+    waiting for longer than `longest_pause_s`.
     """
 
     count: int = 8
     window_s: float = 300.0
     fail_job: bool = True
+    longest_pause_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,6 +244,14 @@ RETRY_WINDOW = Key(
     unit="ms",
     renamed_from=("yarn.container.retry.window.ms",),
 )
+LONGEST_PAUSE = Key(
+    f"{_CM}.retry.longest-pause.ms",
+    NATURAL,
+    "60000",
+    _LIVE,
+    "Who fails without having committed anything is started again after 1, 2, 4 s and so on, up to this.",
+    unit="ms",
+)
 FAIL_JOB = Key(
     f"{_CM}.fail.job.after.retries",
     BOOLEAN,
