@@ -106,8 +106,10 @@ class Job(RuleBasedStateMachine):
         proven = self._store(FILES)
         assert proven is not None
         with closing(proven):
-            if proven.read({TASK})[TASK].commit is None:  # else it wrote what our copy says
+            if proven.read({TASK})[TASK].commit is None:
                 self.wishes[FILES] = offset
+            else:  # it wrote what our copy says, and took back what was wished before
+                self.wishes.pop(FILES, None)
 
     @rule(offset=offsets)
     def move_in_the_log(self, offset: int) -> None:
