@@ -62,7 +62,9 @@ def test_a_job_of_which_a_part_does_not_run_says_which() -> None:
         RUNNING, f"container 0 given up after 1 failures: {WHY}"
     )
     held, _ = decide(state, ContainerRequested(ONE, "stop"), 1)
-    assert standing(held, {ZERO: "running"}).message == "container 1 stopped by an operator"
+    assert standing(held, {ZERO: "running"}) == Standing(RUNNING), (
+        "the history says who rests, and status asks it"
+    )
 
 
 def test_a_standby_container_is_not_spoken_of() -> None:

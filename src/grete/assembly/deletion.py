@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.assembly.job_handle import JobHandle
+from grete.assembly.orphans import running_here
 from grete.config.folders import standby_directory, state_directory
 from grete.config.stores import changelog_stream, store_names
 from grete.config.streams import commit_system
 from grete.errors import JobError, StreamNotFound
-from grete.launch.processes import OtherProcess, parse_name
 from grete.metadata.coordinator_stream import stream_name
 from grete.metadata.job_index import forget_job
 from grete.model.ids import JobId
@@ -88,20 +88,9 @@ def forget_failed_submit(job: JobId, home: Path) -> None:
 
 
 def _refuse_orphans(handle: JobHandle) -> None:
-    running = [id_ for id_, record in handle.launches().items() if _runs(record.handle)]
+    running = running_here(handle.launches())
     if running:
         raise JobError(
-            f"container {', '.join(sorted(running))} of job {handle.job.shown} runs on without a coordinator: run "
-            f"the job and stop it, or wait until the container ends by itself"
+            f"container {', '.join(running)} of job {handle.job.shown} runs on without a coordinator; "
+            f"`grete stop` ends it"
         )
-
-
-def _runs(handle: str) -> bool:
-    name = parse_name(handle)
-    if name is None:
-        return False
-    try:
-        OtherProcess(name).close()
-    except OSError:
-        return False
-    return True

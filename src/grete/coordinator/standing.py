@@ -53,8 +53,6 @@ def _trouble(container: Container, policy: RetryPolicy) -> str:
     failures = container.failures
     if container.given_up:
         return f"given up after {failures.count} failures: {failures.reason}"
-    if container.held:
-        return "stopped by an operator"
     if failures.count == 0 or container.committed:
         return ""
     limit = f"/{policy.count + 1}" if policy.count >= 0 else ""
