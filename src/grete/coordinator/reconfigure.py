@@ -96,8 +96,8 @@ def is_moving(state: State, id_: ContainerId) -> bool:
     pending = state.pending
     if pending is None:
         return False
-    if id_ not in state.specs:
-        return True  # with no task perhaps, but there is nothing in force to launch it with
+    if (id_ in state.specs) != (id_ in pending.specs):
+        return True  # it comes or goes, perhaps without a task: nothing to launch it with, or for
     return pending.specs.get(id_, ContainerSpec()).tasks != state.specs.get(id_, ContainerSpec()).tasks
 
 
