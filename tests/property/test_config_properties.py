@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grete.config.changes import apply_changes, diff
@@ -63,6 +63,7 @@ def test_a_diff_applied_to_the_old_gives_the_new(old: dict[str, str], new: dict[
     assert {change.key for change in changes} == {k for k in {*old, *new} if old.get(k) != new.get(k)}
 
 
+@example({"task.poison.dead-letter.stream": "0"})
 @given(configs)
 def test_any_configuration_is_checked_redacted_and_put_into_current_words(config: dict[str, str]) -> None:
     assert check(config).errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from grete.config import aliases
 from grete.config.key_tables import coordinator, job, task
@@ -34,12 +35,10 @@ def in_current_words(config: Mapping[str, str]) -> dict[str, str]:
     launcher = aliases.canonical(aliases.LAUNCHERS, result.get(job.FACTORY.name, ""))
     if job.LAUNCHER.name not in result and not job.LAUNCHER.type.problem(launcher):
         result[job.LAUNCHER.name] = launcher
-    try:
+    with suppress(ConfigError):  # validation says so
         letters = dead_letter_stream(result)
         if letters is not None:
             result.setdefault(task.DEAD_LETTERS.name, str(letters))
-    except ConfigError:
-        return result  # validation says so
     if coordinator.SYSTEM.name not in result:
         try:
             result[coordinator.SYSTEM.name] = coordinator_system(result)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from grete.config.key_tables import task
 from grete.config.streams import commit_system
 from grete.config.values import value_of
+from grete.errors import ConfigError, WireError
 from grete.model.ids import SystemStream
 
 _ALL = "*"
@@ -67,11 +68,16 @@ def dead_letter_stream(config: Mapping[str, str]) -> SystemStream | None:
     """Where dead letters go: the stream that is named, else one of the job's own where Samza's keys want one.
 
     Raises:
-        ConfigError: a value that is none, or an input without a system.
+        ConfigError: a value that is none, a name that is none, or an input without a system.
     """
     named = config.get(task.DEAD_LETTERS.name, "").strip()
     if named:
-        return SystemStream.parse(named)
+        try:
+            return SystemStream.parse(named)
+        except WireError as error:
+            raise ConfigError(
+                f"{task.DEAD_LETTERS.name}: {named!r} is not of the form system.stream"
+            ) from error
     if not poison_policy(config).sets_aside:
         return None
     return SystemStream(
