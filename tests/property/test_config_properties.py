@@ -64,6 +64,8 @@ def test_a_diff_applied_to_the_old_gives_the_new(old: dict[str, str], new: dict[
 
 
 @example({"task.poison.dead-letter.stream": "0"})
+@example({"task.inputs": "."})
+@example({"stores.a.changelog": "."})
 @given(configs)
 def test_any_configuration_is_checked_redacted_and_put_into_current_words(config: dict[str, str]) -> None:
     assert check(config).errors

@@ -35,12 +35,13 @@ from grete.config.streams import (
     stream_id_of,
     stream_ids,
     system_names,
+    system_stream_from_names,
 )
 from grete.config.telling import telling_problems
 from grete.config.values import valid_value_of
 from grete.config.warnings import warnings_of
 from grete.errors import ConfigError, WireError
-from grete.model.ids import JobId, SystemStream
+from grete.model.ids import JobId
 from grete.registry import known_plugins
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -241,7 +242,7 @@ def _ids_of_streams(config: Mapping[str, str]) -> Iterator[str]:
     )
     for name in sorted({name for name in named if "." in name}):
         try:
-            stream_id_of(config, SystemStream.parse(name))
+            stream_id_of(config, system_stream_from_names(name))
         except ConfigError as error:
             yield str(error)
 
