@@ -35,7 +35,7 @@ _AGAIN_AT_MOST = 20
 _STILL_S = 900.0
 """A run of which nothing was heard for so long hangs: no test may take longer without saying so."""
 _LOOK_EVERY_S = 1.0
-_NO_TESTS, _FAILED = 5, 1
+_FAILED = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from grete.config.eventhubs import (
 )
 from grete.config.stores import store_names
 from grete.config.streams import all_input_streams, system_stream_from_names
-from grete.errors import ConfigError, WireError
+from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 
 
@@ -27,7 +27,7 @@ def one_system_problems(config: Mapping[str, str]) -> Iterator[str]:
             for key in ("task.outputs", "task.poison.dead-letter.stream")
             for name in java_values.split_commas(config.get(key, ""))
         }
-    except (ConfigError, WireError):
+    except ConfigError:
         return
     systems = sorted({stream.system for stream in inputs})
     if len(systems) > 1:
