@@ -21,18 +21,18 @@ from confluent_kafka import Producer
 import grete
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
+from grete.container import start
+from grete.container.assignment import AssignedTask, Assignment
 from grete.keyed_log.base import Entry, Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
-from grete.spark import setup
-from grete.spark.assignment import AssignedTask, Assignment
-from grete.spark.batch_commits import BatchCommits, sort_out
-from grete.spark.local_plan import LocalPlan, is_tick, range_rows, task_groups
-from grete.spark.share_runner import Share, run_share
-from grete.spark.task_worker import TaskWorkers
 from grete.systems.base import StreamSpec
-from grete.systems.kafka import KafkaSystem
-from grete.systems.kafka_access import KafkaAccess
-from grete.systems.local_segments import records
+from grete.systems.kafka.access import KafkaAccess
+from grete.systems.kafka.system import KafkaSystem
+from grete.systems.records import records
+from grete.tasks.commit.driver import BatchCommits, sort_out
+from grete.tasks.read_plan import LocalPlan, is_tick, range_rows, task_groups
+from grete.tasks.runtime import TaskWorkers
+from grete.tasks.share_runner import Share, run_share
 from grete.testing.kafka_broker import KafkaCluster
 
 TASKS = (1, 10, 100, 1_000)
@@ -173,8 +173,8 @@ def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
     system = KafkaSystem(config, "kafka", clock)
     name = f"in-{uuid.uuid4().hex[:6]}"
     system.create_stream(StreamSpec(name, 2))
-    for store in setup.store_names(config):
-        system.create_stream(StreamSpec(setup.changelog_stream(store, job, config), 2, compacted=True))
+    for store in start.store_names(config):
+        system.create_stream(StreamSpec(start.changelog_stream(store, job, config), 2, compacted=True))
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 0})
     for number in range(BATCH * batches):
         producer.produce(name, b'{"origin": "JFK", "delay": 12}', b"key%d" % (number % 1_000), number % 2)
@@ -186,12 +186,12 @@ def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
     assignment = Assignment(job, ContainerId("0"), 1, config, tuple(inputs))
     with tempfile.TemporaryDirectory() as home:
         system.raise_fence([assignment.fence])
-        setup.create_outputs(assignment, system)
-        spec = setup.runner_spec(assignment, system, Path(home))
-        target = setup.commit_target(assignment, system, clock)
-        driver = BatchCommits(spec, target, "lineage", {}, setup.store_positions(spec, system, {}))
-        start = {f"kafka.{name}.{p}": 0 for p in range(2)}
-        options = setup.source_options(assignment, Path(home), start, by_task=True)
+        start.create_outputs(assignment, system)
+        spec = start.runner_spec(assignment, system, Path(home))
+        target = start.commit_target(assignment, system, clock)
+        driver = BatchCommits(spec, target, "lineage", {}, start.store_positions(spec, system, {}))
+        positions = {f"kafka.{name}.{p}": 0 for p in range(2)}
+        options = start.source_options(assignment, Path(home), positions, by_task=True)
         source, worker = LocalPlan(options, system, clock), TaskWorkers(spec)
         offset, spans_s = source.initial(), []
         for batch in range(batches):

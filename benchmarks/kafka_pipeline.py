@@ -27,8 +27,8 @@ import grete
 from benchmarks import applications as work
 from benchmarks.data_plane import Cost, compare, measure
 from benchmarks.run import RESULTS
+from grete.container.assignment import AssignedTask, Assignment
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
-from grete.spark.assignment import AssignedTask, Assignment
 from grete.spark.job_run import JobRun
 from grete.spark.session import build_session
 from grete.testing.kafka_broker import KafkaCluster

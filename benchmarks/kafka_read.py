@@ -26,8 +26,8 @@ from benchmarks.kafka_peers import CONNECTOR_JARS
 from benchmarks.run import RESULTS
 from grete.clock import SystemClock
 from grete.systems.base import Message, StreamSpec, SystemContext
-from grete.systems.kafka import open_kafka_system
-from grete.systems.kafka_access import open_kafka_access
+from grete.systems.kafka.access import open_kafka_access
+from grete.systems.kafka.system import open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster
 
 STREAM, PARTITIONS, ROUNDS = "read", 2, 5

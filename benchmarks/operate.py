@@ -22,7 +22,7 @@ from grete.assembly.home import parse_job
 from grete.clock import SystemClock
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 JOB = JobId("operated")
 LEASE_S = 2.0

@@ -10,14 +10,14 @@ import time
 from pathlib import Path
 
 from grete.clock import SystemClock
+from grete.container.assignment import Assignment
+from grete.container.control import Control, Ended
+from grete.container.main_loop import ContainerLife, OnBatch
 from grete.exit_report import leave_word
-from grete.spark.assignment import Assignment
-from grete.spark.batch_commits import BatchOutcome
-from grete.spark.container_life import ContainerLife, OnBatch
-from grete.spark.control import Control, Ended
 from grete.systems.base import CommitGroup, SegmentWrite
-from grete.systems.local import LocalSystem
-from grete.systems.local_segments import pack
+from grete.systems.local.system import LocalSystem
+from grete.systems.records import pack
+from grete.tasks.commit.driver import BatchOutcome
 
 _TURN_S = 0.01
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grete.clock import SystemClock
-from grete.spark.store_file import StoreFile
-from grete.spark.warm_copy import take_over
 from grete.systems.base import SegmentWrite, StreamSpec
-from grete.systems.local import LocalSystem
-from grete.systems.local_access import LocalAccess
-from grete.systems.local_segments import pack
+from grete.systems.local.access import LocalAccess
+from grete.systems.local.system import LocalSystem
+from grete.systems.records import pack
+from grete.tasks.stores.file import StoreFile
+from grete.tasks.stores.warm_copy import take_over
 
 KEYS = 1_000_000
 BEHIND = 10_000

@@ -37,7 +37,7 @@ from tests.harness.servers import shared
 from grete.clock import SystemClock
 from grete.errors import StreamNotFound
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 from grete.testing.certificates import make_authority
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kafka_login import BrokerLogin

@@ -25,7 +25,7 @@ import orjson
 from grete.assembly import grete_home
 from grete.clock import SystemClock
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 from grete.systems.partitioner import partition_of
 
 STREAM = "flights"

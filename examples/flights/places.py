@@ -16,7 +16,7 @@ from grete.clock import SystemClock
 from grete.config.load import load as load_config
 from grete.systems.base import System
 from grete.systems.factory import open_system
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 HERE = Path(__file__).resolve().parent
 BROKER = "GRETE_DEMO_KAFKA"

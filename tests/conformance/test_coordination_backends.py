@@ -13,7 +13,7 @@ from grete.coordination.base import Coordination
 from grete.coordination.kafka import KafkaCoordination
 from grete.coordination.memory import MemoryCoordination, MemoryLeaderships
 from grete.coordination.sqlite import SqliteCoordination
-from grete.keyed_log.kafka_settings import KafkaLogSettings
+from grete.kafka.settings import KafkaLogSettings
 from grete.sqlite_file import open_file
 from grete.testing.clock import ManualClock
 from grete.testing.conformance.coordination import CoordinationConformance

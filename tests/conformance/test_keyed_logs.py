@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from grete.clock import SystemClock
+from grete.kafka.settings import KafkaLogSettings
 from grete.keyed_log.base import KeyedLog
 from grete.keyed_log.kafka import KafkaKeyedLog
-from grete.keyed_log.kafka_settings import KafkaLogSettings
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.keyed_log.sqlite import SqliteKeyedLog
 from grete.sqlite_file import open_file

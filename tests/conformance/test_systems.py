@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from grete.clock import SystemClock
 from grete.keyed_log.base import KeyedLog
 from grete.systems.base import SegmentWrite, StreamSpec, System, SystemAdmin, SystemContext
-from grete.systems.eventhubs import EventHubsSystem
-from grete.systems.kafka import open_kafka_system
-from grete.systems.local import LocalSystem, Message
-from grete.systems.local_segments import pack
+from grete.systems.eventhubs.system import EventHubsSystem
+from grete.systems.kafka.system import open_kafka_system
+from grete.systems.local.system import LocalSystem, Message
+from grete.systems.records import pack
 from grete.testing.conformance.system import Records, SystemAdminConformance, TransactionalStoreConformance
 from grete.testing.kafka_broker import KafkaCluster
 

@@ -24,7 +24,7 @@ import pytest
 
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import SystemClock
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 DEMO = Path(__file__).parents[2] / "examples" / "flights" / "demo.py"
 LOG = "__samza_checkpoint_ver_1_for_{}_1"

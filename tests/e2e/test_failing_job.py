@@ -15,7 +15,7 @@ from grete.assembly import open_job
 from grete.launch.processes import parse_name
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 from grete.testing.waiting import eventually
 
 TASKS = """

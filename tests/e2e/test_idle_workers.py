@@ -16,7 +16,7 @@ import pytest
 from grete.clock import SystemClock
 from grete.errors import StreamNotFound
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 from grete.testing.waiting import eventually, reaches
 
 pytestmark = pytest.mark.spark
@@ -38,7 +38,7 @@ class Seen(grete.StreamTask):
 LOOKING = """
 import os
 from grete.spark.session import build_session
-from grete.spark.stream_task_batch import keep_workers
+from grete.spark.stream_task import keep_workers
 
 spark = build_session("idle", {"spark.master": "local[1]"})
 

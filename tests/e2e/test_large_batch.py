@@ -11,7 +11,7 @@ import pytest
 
 from grete.clock import SystemClock
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 
 pytestmark = pytest.mark.spark
 RECORDS, AT_MOST, OUTPUT_BYTES = 8_000, 6_000, 20_000

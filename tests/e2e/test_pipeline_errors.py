@@ -13,7 +13,7 @@ from grete.assembly import open_job
 from grete.clock import SystemClock
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 pytestmark = pytest.mark.spark
 

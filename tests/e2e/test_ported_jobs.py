@@ -19,7 +19,7 @@ import pytest
 import grete
 from grete.clock import SystemClock
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 from grete.testing.job import JobUnderTest
 
 SERDES = """

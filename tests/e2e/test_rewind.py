@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grete.clock import SystemClock
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 RECORDS, KEYS = 1_000, 50

@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from grete.clock import SystemClock
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 from grete.testing.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]

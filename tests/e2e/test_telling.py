@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grete.clock import SystemClock
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from grete.clock import SystemClock
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 from grete.testing.chaos.own_job import OwnJob
 from grete.testing.waiting import eventually
 

@@ -26,7 +26,7 @@ from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import StopRequest, write_stop_request
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.tcp_proxy import TcpProxy
 from grete.testing.waiting import eventually

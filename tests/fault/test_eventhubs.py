@@ -17,10 +17,10 @@ from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.systems.base import CommitGroup, Message, SegmentWrite, StreamSpec
-from grete.systems.eventhubs import EventHubsSystem
-from grete.systems.eventhubs_hash import partition_of_key
+from grete.systems.eventhubs.hash import partition_of_key
+from grete.systems.eventhubs.system import EventHubsSystem
 from grete.systems.factory import open_system
-from grete.systems.local_segments import pack
+from grete.systems.records import pack
 from grete.testing.kafka_broker import KafkaCluster
 
 pytestmark = pytest.mark.fault

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from grete.coordination.base import Leadership, campaign_patiently
 from grete.coordination.kafka import KafkaCoordination, topic_name
 from grete.errors import HeldByOther
-from grete.keyed_log.kafka_settings import KafkaLogSettings
+from grete.kafka.settings import KafkaLogSettings
 from grete.testing.clock import ManualClock
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.tcp_proxy import TcpProxy

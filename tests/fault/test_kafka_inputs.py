@@ -22,7 +22,7 @@ from grete.clock import SystemClock
 from grete.errors import StreamError
 from grete.model.ids import JobId, SystemStreamPartition
 from grete.systems.base import SystemContext
-from grete.systems.kafka import KafkaSystem, open_kafka_system
+from grete.systems.kafka.system import KafkaSystem, open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster
 
 pytestmark = pytest.mark.fault

@@ -16,7 +16,7 @@ from grete.clock import SystemClock
 from grete.failpoints import POINTS
 from grete.systems.base import StreamSpec
 from grete.systems.factory import open_system
-from grete.systems.kafka import KafkaSystem
+from grete.systems.kafka.system import KafkaSystem
 from grete.testing.kafka_broker import KafkaCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(300)]

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 from tests.fault.job_on_kafka import PATIENT, Job, job_on
 
 from grete.clock import SystemClock
-from grete.keyed_log.kafka_client import KafkaConnection
-from grete.systems.kafka_topics import Topics, TopicSettings
+from grete.kafka.client import KafkaConnection
+from grete.systems.kafka.topics import Topics, TopicSettings
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
 

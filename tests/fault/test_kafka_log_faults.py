@@ -20,11 +20,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from grete.clock import SystemClock
 from grete.errors import Fenced, InDoubt, LogCorrupted, LogError, LogUnreachable, UnsafeStorage
+from grete.kafka.settings import KafkaLogSettings
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.kafka import KafkaKeyedLog
 from grete.keyed_log.kafka_epoch import writer_id
-from grete.keyed_log.kafka_settings import KafkaLogSettings
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.tcp_proxy import TcpProxy
 
@@ -36,7 +36,7 @@ from grete.clock import SystemClock
 from grete.errors import GreteError
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.kafka import KafkaKeyedLog
-from grete.keyed_log.kafka_settings import KafkaLogSettings
+from grete.kafka.settings import KafkaLogSettings
 settings = KafkaLogSettings({"bootstrap.servers": sys.argv[1]}, replication_factor=1, transaction_timeout_s=1.0)
 log = KafkaKeyedLog(sys.argv[2], settings, SystemClock())
 for number in range(int(sys.argv[3])):

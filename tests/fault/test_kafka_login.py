@@ -13,9 +13,9 @@ import pytest
 from grete.clock import SystemClock
 from grete.coordination.kafka import KafkaCoordination
 from grete.errors import ConfigError, Fenced, LogError, LoginRefused
+from grete.kafka.settings import coordinator_log_settings
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.kafka import KafkaKeyedLog
-from grete.keyed_log.kafka_settings import coordinator_log_settings
 from grete.testing.certificates import make_authority
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kafka_login import BrokerLogin

@@ -16,7 +16,7 @@ EXECUTOR = """
 import sys, zlib
 from pathlib import Path
 import apsw
-from grete.spark.store_file import StoreFile
+from grete.tasks.stores.file import StoreFile
 
 path, damages = Path(sys.argv[1]), sys.argv[2] == "damage"
 changelog = [(b"key%d" % (n % 50), b"%d" % n if n % 7 else None) for n in range(1_000)]

@@ -26,7 +26,7 @@ from grete.http_client import JobCoordinatorClient
 from grete.metadata.launches import read_launches
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 from grete.testing.kafka_broker import free_ports
 from grete.testing.waiting import eventually
 
@@ -37,13 +37,13 @@ import json, os, signal, sys, threading, time
 from pathlib import Path
 from grete.clock import SystemClock
 from grete.errors import Fenced
-from grete.spark.batch_commits import BatchOutcome
+from grete.tasks.commit.driver import BatchOutcome
 from grete.exit_report import leave_word
-from grete.spark.container_life import ContainerLife
-from grete.spark.control import Ended
+from grete.container.main_loop import ContainerLife
+from grete.container.control import Ended
 from grete.systems.base import CommitGroup, SegmentWrite
-from grete.systems.local import LocalSystem
-from grete.systems.local_segments import pack
+from grete.systems.local.system import LocalSystem
+from grete.systems.records import pack
 
 system = LocalSystem(Path(os.environ["GRETE_HOME"]) / "local", SystemClock())
 

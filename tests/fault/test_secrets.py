@@ -17,7 +17,7 @@ from grete.clock import SystemClock
 from grete.metadata.launches import read_launches
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
 

@@ -20,7 +20,7 @@ from grete.metadata.config_history import config_history
 from grete.model.ids import JobId
 from grete.server.serve import bind
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.fault

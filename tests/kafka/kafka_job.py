@@ -15,20 +15,20 @@ from confluent_kafka import Producer, TopicPartition
 import grete
 from grete.checkpoint.offset_manager import resumed, starting_offsets
 from grete.clock import SystemClock
-from grete.keyed_log.kafka_client import KafkaConnection
+from grete.container import start
+from grete.container.assignment import AssignedTask, Assignment
+from grete.container.samza_state import committed_at_start
+from grete.kafka.client import KafkaConnection
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
-from grete.spark import setup
-from grete.spark.assignment import AssignedTask, Assignment
-from grete.spark.batch_commits import BatchCommits, BatchOutcome, sort_out
-from grete.spark.local_plan import LocalPlan, is_tick, range_rows, task_groups
-from grete.spark.plan import BatchPlan
-from grete.spark.samza_state import committed_at_start
-from grete.spark.share_runner import Share, run_share
-from grete.spark.task_worker import TaskWorkers
 from grete.systems.base import StreamSpec
 from grete.systems.factory import open_system
-from grete.systems.kafka import KafkaSystem
+from grete.systems.kafka.system import KafkaSystem
 from grete.systems.outputs import create_outputs
+from grete.tasks.commit.driver import BatchCommits, BatchOutcome, sort_out
+from grete.tasks.read_plan import LocalPlan, is_tick, range_rows, task_groups
+from grete.tasks.runtime import TaskWorkers
+from grete.tasks.share_runner import Share, run_share
+from grete.tasks.spec import BatchPlan
 
 KEYS = 7
 _BROKER_BACK_S = 120
@@ -160,7 +160,7 @@ class Container:
     def __init__(self, job: Job, assignment: Assignment, lineage: str) -> None:
         self.system = job.open()
         self.system.raise_fence([assignment.fence])
-        target = setup.commit_target(assignment, self.system, SystemClock())
+        target = start.commit_target(assignment, self.system, SystemClock())
         commits = committed_at_start(assignment, self.system, target)
         starting = starting_offsets(
             {task.name: task.ssps for task in assignment.tasks},
@@ -170,11 +170,11 @@ class Container:
         )
         inputs = {task.ssps[0].system_stream: len(assignment.tasks) for task in assignment.tasks}
         create_outputs(assignment.config, "kafka", self.system, inputs)
-        self.spec = setup.runner_spec(assignment, self.system, job.home)
-        positions = setup.store_positions(self.spec, self.system, commits)
+        self.spec = start.runner_spec(assignment, self.system, job.home)
+        positions = start.store_positions(self.spec, self.system, commits)
         self.commits = BatchCommits(self.spec, target, lineage, resumed(commits, starting), positions)
         wanted = {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()}
-        self.options = setup.source_options(assignment, job.home, wanted, by_task=True)
+        self.options = start.source_options(assignment, job.home, wanted, by_task=True)
         self.source = LocalPlan(self.options, self.system, SystemClock())
         self.start = self.source.initial()
         self.batch_id = 0

@@ -21,7 +21,7 @@ from grete.errors import Fenced, GreteError, StreamError
 from grete.model.fence import Fence
 from grete.model.ids import JobId, SystemStreamPartition
 from grete.systems.base import Message, StreamSpec, SystemContext
-from grete.systems.kafka import KafkaSystem, open_kafka_system
+from grete.systems.kafka.system import KafkaSystem, open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
 

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.clock import SystemClock
 from grete.errors import OffsetOutOfRange
-from grete.keyed_log.kafka_client import KafkaConnection
-from grete.systems.kafka_ranges import RangeReader
+from grete.kafka.client import KafkaConnection
+from grete.systems.kafka.ranges import RangeReader
 from grete.testing.kafka_broker import KafkaCluster
 
 

@@ -19,7 +19,7 @@ from grete.diagnostics.observe import observed
 from grete.errors import StreamError
 from grete.model.ids import JobId, SystemStream
 from grete.systems.base import Message
-from grete.systems.kafka_plain import PlainTopic
+from grete.systems.kafka.plain import PlainTopic
 from grete.testing.kafka_broker import KafkaCluster
 
 pytestmark = pytest.mark.fault

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from grete.errors import OffsetOutOfRange
-from grete.spark.store_file import StoreFile
 from grete.systems.base import SegmentWrite, StreamSpec
-from grete.systems.local import LocalSystem
-from grete.systems.local_compactor import CompactionLimits
-from grete.systems.local_housekeeping import Housekeeper, StreamPolicy
-from grete.systems.local_segments import pack, unpack_changes
+from grete.systems.local.compactor import CompactionLimits
+from grete.systems.local.housekeeping import Housekeeper, StreamPolicy
+from grete.systems.local.system import LocalSystem
+from grete.systems.records import pack, unpack_changes
+from grete.tasks.stores.file import StoreFile
 from grete.testing.clock import ManualClock
 
 State = dict[bytes, bytes]

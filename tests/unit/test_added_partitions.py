@@ -5,7 +5,7 @@ from __future__ import annotations
 from grete.checkpoint.offset_manager import added_partitions, starting_offsets
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 
 TASK = TaskName("Partition 0")
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from grete.diagnostics.background_writer import BackgroundWriter
-from grete.systems.local import Message
+from grete.systems.local.system import Message
 
 
 def message(number: int) -> Message:

@@ -14,7 +14,7 @@ from grete.grouping.task_names import container_count
 from grete.model.ids import JobId
 from grete.server.serve import bind
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "10001", "2147483647", "9" * 5000, "²", "", "x"])

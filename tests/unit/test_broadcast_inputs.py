@@ -19,7 +19,7 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 from grete.testing.clock import ManualClock
 from grete.testing.job import JobUnderTest
 from grete.testing.pytest_fixtures import StartJob

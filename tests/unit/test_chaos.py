@@ -14,7 +14,7 @@ import pytest
 
 from grete.clock import SystemClock
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 from grete.testing.chaos.__main__ import main
 from grete.testing.chaos.components import Component, broker, command_of, descendants, is_running
 from grete.testing.chaos.monkey import Monkey

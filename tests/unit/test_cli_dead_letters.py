@@ -10,9 +10,9 @@ import pytest
 from grete.assembly import open_job
 from grete.cli.main import main
 from grete.model.ids import JobId, SystemStreamPartition
-from grete.spark.outputs import dead_letter
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
+from grete.tasks.collector import dead_letter
 
 Output = pytest.CaptureFixture[str]
 

@@ -16,7 +16,7 @@ from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import JobState, write_state
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 
 GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 Output = pytest.CaptureFixture[str]

@@ -16,7 +16,7 @@ from grete.keyed_log.base import Entry
 from grete.metadata.history import History
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 CASES = 10_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 300
 BLOCKS = 4

@@ -15,7 +15,7 @@ from grete.metadata.assignments import TaskAssignments
 from grete.metadata.job_index import claim_stream
 from grete.model.ids import JobId, SystemStream
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 Output = pytest.CaptureFixture[str]
 STATEFUL = {"task.class": "orders:Orders", "stores.totals.factory": "grete.store.sqlite"}

@@ -43,7 +43,7 @@ from grete.model.fence import container_epoch, container_fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_PARTITION
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 
 JOB, ZERO = JobId("orders"), ContainerId("0")
 CONFIG = {

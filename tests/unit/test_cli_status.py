@@ -20,7 +20,7 @@ from grete.coordinator.standing import RESTARTING, STARTING
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import JobState, write_state
 from grete.model.ids import JobId
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 JOB = JobId("orders")
 CONFIG = {

@@ -8,8 +8,8 @@ import pytest
 
 from grete.config.commits import commit_groups
 from grete.errors import ConfigError
-from grete.spark.batch_commits import commit_seconds
-from grete.spark.plan import TaskReport
+from grete.tasks.commit.driver import commit_seconds
+from grete.tasks.spec import TaskReport
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from grete.container.control import Control
+from grete.container.heartbeat import ContainerProgress, Heartbeat, Reactions
 from grete.coordinator.board import Board, Directive, Seat, Told
 from grete.errors import CoordinatorUnavailable, Fenced, LogCorrupted, LogUnreachable
 from grete.model.ids import ContainerId
-from grete.spark.control import Control
-from grete.spark.heartbeat import ContainerProgress, Heartbeat, Reactions
 from grete.testing.clock import ManualClock
 from grete.testing.waiting import eventually
 

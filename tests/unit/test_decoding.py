@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from grete.api import Serde
 from grete.serdes.builtin import BytesSerde, JsonSerde, StringSerde
-from grete.spark.decoding import values_of
+from grete.tasks.decoding import values_of
 from grete.wire import compact_json
 
 texts = st.none() | st.text().map(lambda text: text.encode("utf-8", "surrogatepass"))

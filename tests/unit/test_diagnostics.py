@@ -19,7 +19,7 @@ from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import StreamSink, Telling, log_stream_name, redactor_of, telling_of
 from grete.errors import ConfigError, ProcessingError
 from grete.model.ids import JobId
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 from grete.testing.clock import ManualClock
 
 JOB = JobId("my-job", "1")

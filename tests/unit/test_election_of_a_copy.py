@@ -18,7 +18,7 @@ from grete.errors import HeldByOther
 from grete.model.fence import container_epoch, container_fence
 from grete.model.ids import ContainerId, JobId
 from grete.sqlite_file import open_file
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 from grete.testing.clock import ManualClock
 
 TTL_S = 15.0

@@ -11,7 +11,7 @@ from grete.config.validate import check
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes.builtin import IntegerSerde
-from grete.systems.eventhubs_hash import hub_partitioner, lookup3, partition_of_key
+from grete.systems.eventhubs.hash import hub_partitioner, lookup3, partition_of_key
 
 HUBS = {
     "systems.hubs.samza.factory": "org.apache.samza.system.eventhub.EventHubSystemFactory",

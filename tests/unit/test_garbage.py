@@ -34,7 +34,7 @@ from grete.metadata.launches import LAUNCH, read_launches
 from grete.model.ids import JobId
 from grete.model.messages import SET_CHECKPOINT, SET_MIGRATION_INFO, VALUE_FIELDS
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 CASES = 5_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 120
 BLOCKS = 4

@@ -12,14 +12,14 @@ from threading import Event
 import pytest
 
 from grete.clock import SystemClock
+from grete.container.assignment import AssignedTask, Assignment
+from grete.container.group_offsets import INTERVAL_S, REFRESH_S, RETRY_S, GroupProgress
+from grete.container.offset_publisher import Follower, GroupShadow, NoFollower, open_follower
 from grete.errors import Fenced, GreteError, StreamError
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
-from grete.spark.assignment import AssignedTask, Assignment
-from grete.spark.group_offsets import INTERVAL_S, REFRESH_S, RETRY_S, GroupProgress
-from grete.spark.group_shadow import Follower, GroupShadow, NoFollower, open_follower
 from grete.systems.base import GroupOffsets
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 from grete.testing.clock import ManualClock
 from grete.testing.waiting import eventually
 

@@ -9,12 +9,12 @@ import pytest
 
 from grete.clock import SystemClock
 from grete.errors import LogError
-from grete.spark.batch_commits import sort_out
-from grete.spark.hand_over import IN_ANSWERS_BYTES, IN_FILE, HandOver
-from grete.spark.task_runner import result_of
 from grete.systems.base import CommitGroup, StreamSpec
-from grete.systems.local import LocalSystem
-from grete.systems.local_segments import pack, pieces, records
+from grete.systems.local.system import LocalSystem
+from grete.systems.records import pack, pieces, records
+from grete.tasks.commit.driver import sort_out
+from grete.tasks.hand_over import IN_ANSWERS_BYTES, IN_FILE, HandOver
+from grete.tasks.runner import result_of
 
 SHARES = 1_000
 SMALL, LARGE = pack([b"k"], [b"small"], [1]), pack([b"k"], [b"x" * IN_ANSWERS_BYTES], [1])

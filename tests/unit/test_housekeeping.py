@@ -9,19 +9,19 @@ from pathlib import Path
 import apsw
 import pytest
 
+from grete.container import start
+from grete.container.assignment import AssignedTask, Assignment
 from grete.errors import Fenced, LogCorrupted, OffsetOutOfRange
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
-from grete.spark import setup
-from grete.spark.assignment import AssignedTask, Assignment
-from grete.spark.store_file import StoreFile
 from grete.systems.base import SegmentWrite, StreamSpec
-from grete.systems.local import LocalSystem, Message
-from grete.systems.local_access import LocalAccess
-from grete.systems.local_compactor import CompactionLimits
-from grete.systems.local_housekeeping import Housekeeper, StreamPolicy
-from grete.systems.local_segment_rows import PartitionKey, data_of, replace_in, segments_from
-from grete.systems.local_segments import pack
+from grete.systems.local.access import LocalAccess
+from grete.systems.local.compactor import CompactionLimits
+from grete.systems.local.housekeeping import Housekeeper, StreamPolicy
+from grete.systems.local.segment_rows import PartitionKey, data_of, replace_in, segments_from
+from grete.systems.local.system import LocalSystem, Message
+from grete.systems.records import pack
+from grete.tasks.stores.file import StoreFile
 from grete.testing.clock import ManualClock
 
 HOUR_MS = 3_600_000
@@ -296,7 +296,7 @@ def test_a_container_looks_after_what_its_job_names(system: LocalSystem, clock: 
         "streams.in.retention.ms": "-1",
     }
     task = AssignedTask(TaskName("one"), (SystemStreamPartition("local", "in", 0),), 1)
-    made = setup.housekeeper(Assignment(JobId("job"), ContainerId("0"), 1, config, (task,)), system, clock)
+    made = start.housekeeper(Assignment(JobId("job"), ContainerId("0"), 1, config, (task,)), system, clock)
     assert list(made.policies) == [
         StreamPolicy("job-1-counts-changelog", partitions=frozenset({1}), min_compaction_lag_ms=7),
         StreamPolicy("in", retention_bytes=100),

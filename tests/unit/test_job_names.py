@@ -23,7 +23,7 @@ from grete.metadata.launches import LaunchRecord, write_launch
 from grete.model.fence import Fence, container_fence
 from grete.model.ids import ContainerId, JobId
 from grete.sqlite_file import open_file
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 UNDERSCORE, DASH = JobId("my_job"), JobId("my-job")
 ONE, OTHER = JobId("x", "y-1"), JobId("x-y", "1")

@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from grete.clock import SystemClock
-from grete.keyed_log.kafka_client import KafkaConnection
+from grete.kafka.client import KafkaConnection
 
 WHERE = TopicPartition("t", 0)
 NONE = -1

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from grete.keyed_log.kafka_outage import BrokerLog, broker_log
+from grete.kafka.outage import BrokerLog, broker_log
 from grete.testing.clock import ManualClock
 
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from grete.config.kafka_tuning import KafkaTuning, kafka_tuning
 from grete.config.validate import check
 from grete.errors import ConfigError
-from grete.keyed_log import kafka_header
-from grete.keyed_log.kafka_header import Origin
-from grete.keyed_log.kafka_reader import Terms
-from grete.keyed_log.kafka_settings import (
+from grete.kafka.settings import (
     checkpoint_log_settings,
     client_settings,
     coordinator_log_settings,
 )
+from grete.keyed_log import kafka_header
+from grete.keyed_log.kafka_header import Origin
+from grete.keyed_log.kafka_reader import Terms
 
 BROKERS = {"systems.kafka.consumer.bootstrap.servers": "one:9092"}
 

@@ -20,7 +20,7 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import JobId
 from grete.model.messages import SET_MIGRATION_INFO
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 JOB = JobId("job")
 KEY = b'{"type":"changelog-partition-mapping"}'

@@ -7,7 +7,6 @@ import pytest
 
 from grete.errors import JobError
 from grete.spark.lineage import (
-    BatchLimits,
     Continue,
     LineageInfo,
     StartNew,
@@ -16,7 +15,8 @@ from grete.spark.lineage import (
     too_large,
 )
 from grete.spark.lineage_files import LineageDirectory
-from grete.spark.spark_log import SourceOffsets, SparkLogUnreadable, SparkProgress, read_progress
+from grete.spark.offset_log import SourceOffsets, SparkLogUnreadable, SparkProgress, read_progress
+from grete.tasks.read_plan import BatchLimits
 
 LINEAGE = LineageInfo("l1", {"local.in.0": 0}, "plan")
 

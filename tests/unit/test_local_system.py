@@ -11,14 +11,14 @@ from grete.errors import Fenced, LogCorrupted, OffsetOutOfRange, StreamError, St
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
-from grete.spark.local_plan import SourceOptions, is_tick, range_rows, share_out, task_groups
-from grete.spark.local_source import LocalReader
-from grete.spark.task_rows import TICK, rows_of
+from grete.spark.planned_source import LocalReader
 from grete.systems.base import CommitGroup, Origin, SegmentWrite, StreamSpec
-from grete.systems.local import LocalSystem, Message, StreamInfo
-from grete.systems.local_access import LocalAccess
-from grete.systems.local_segments import pack
+from grete.systems.local.access import LocalAccess
+from grete.systems.local.system import LocalSystem, Message, StreamInfo
 from grete.systems.partitioner import murmur2, partition_of
+from grete.systems.records import pack
+from grete.tasks.ranges import TICK, rows_of
+from grete.tasks.read_plan import SourceOptions, is_tick, range_rows, share_out, task_groups
 
 
 def segment(stream: str, *values: bytes) -> SegmentWrite:

@@ -32,7 +32,7 @@ from grete.coordinator.monitors.thread import MonitorThread, Poll
 from grete.coordinator.monitors.watch import Monitors, Watched
 from grete.model.ids import ContainerId, SystemStream, SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets, StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 from grete.testing.clock import ManualClock
 
 IN, MORE = SystemStream("local", "in"), SystemStream("local", "more")

@@ -6,7 +6,7 @@ import pytest
 
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 from grete.systems.outputs import check_outputs, create_outputs
 
 CONFIG = {

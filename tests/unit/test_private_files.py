@@ -14,7 +14,7 @@ from grete.launch.process import ProcessLauncher
 from grete.model.ids import ContainerId
 from grete.private_files import tighten, tighten_home
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 
 def mode(path: Path) -> int:

@@ -20,7 +20,7 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.input_streams import read_input_uids
 from grete.model.ids import JobId, SystemStream
 from grete.systems.base import MOST_PARTITIONS, StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 
 SURROGATE = b'[1,"set-config","bad\\ud800key"]'
 NO_STREAM = b'[1,"grete-input-stream","nodot"]'

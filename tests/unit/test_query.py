@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
+from grete.container.control import Ended
 from grete.errors import ConfigError, GreteError, JobError, ProcessingError
-from grete.spark.control import Ended
 from grete.spark.query import Query, QuerySettings, executor_error
-from grete.spark.stream_task_batch import BatchOutcome
+from grete.spark.stream_task import BatchOutcome
 
 HandOver = Callable[[Any, int], None]
 LONG_S = 10.0

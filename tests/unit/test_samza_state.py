@@ -12,8 +12,8 @@ from grete.config.stores import changelog_stream
 from grete.errors import JobError
 from grete.keyed_log.base import Entry, KeyedLog
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
-from grete.systems.local_compactor import CompactionLimits
-from grete.systems.local_housekeeping import Housekeeper, StreamPolicy
+from grete.systems.local.compactor import CompactionLimits
+from grete.systems.local.housekeeping import Housekeeper, StreamPolicy
 from grete.testing.counting import Counter
 from grete.testing.job import JobUnderTest
 from grete.testing.pytest_fixtures import StartJob
@@ -147,7 +147,7 @@ def test_stores_and_checkpoint_are_taken_over_in_one_transaction(
 ) -> None:
     log(job).append([version_1({SSP: "1"}, "1")])
     with monkeypatch.context() as dying:
-        dying.setattr("grete.systems.local.failpoint", stop_in_transaction)
+        dying.setattr("grete.systems.local.system.failpoint", stop_in_transaction)
         with pytest.raises(JobError, match="stopped"):
             job.restart(lose_stores=True)
     assert read_commits(log(job).read())[TASK].changelog_marks == {CHANGELOG: "1"}

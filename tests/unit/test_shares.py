@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from grete.spark.local_plan import Range, SourceOptions, task_groups
-from grete.spark.shares import Places, Shares
+from grete.tasks.read_plan import Range, SourceOptions, task_groups
+from grete.tasks.shares import Places, Shares
 
 
 def shares(count: int, holders: dict[int, str], directory: str | None) -> Shares:

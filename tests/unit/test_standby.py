@@ -14,13 +14,13 @@ import pytest
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import SystemClock
 from grete.config.validate import check
+from grete.container.control import Control, Ended
+from grete.container.standby import StandbyRun
 from grete.grouping.standby import replica_of, standby_task, task_of_standby
 from grete.model.ids import JobId
 from grete.model.job import TaskMode
-from grete.spark.control import Control, Ended
-from grete.spark.standby import StandbyRun
-from grete.spark.store_file import StoreFile
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
+from grete.tasks.stores.file import StoreFile
 from grete.testing.counting import Counter
 from grete.testing.job import JobUnderTest
 from grete.testing.job_model import assignments_of
@@ -50,7 +50,7 @@ def count(job: JobUnderTest, *keys: str) -> None:
 
 
 def taken_over(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.name == "grete.spark.warm_copy"]
+    return [r.getMessage() for r in caplog.records if r.name == "grete.tasks.stores.warm_copy"]
 
 
 def store_of(tmp_path: Path, directory: str) -> Path:
@@ -224,7 +224,7 @@ def test_a_standby_that_cannot_write_tries_again_and_does_not_end(
 
 
 def test_a_copy_that_is_taken_while_the_standby_writes_is_whole(job: JobUnderTest, tmp_path: Path) -> None:
-    from grete.spark.warm_copy import take_over
+    from grete.tasks.stores.warm_copy import take_over
 
     count(job, *[f"key{i}" for i in range(80)])
     job.follow()

@@ -7,7 +7,7 @@ from typing import Any
 import grete
 from grete.config.stores import changelog_stream
 from grete.model.ids import JobId
-from grete.systems.local_access import LocalAccess
+from grete.systems.local.access import LocalAccess
 from grete.testing.job import JobUnderTest
 from grete.testing.pytest_fixtures import StartJob
 from grete.testing.pytest_fixtures import start_job as start_job

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from grete.errors import LogError, LogUnreachable
-from grete.spark.store_file import StoreFile
+from grete.tasks.stores.file import StoreFile
 
 LOG: list[tuple[bytes, bytes | None]] = [
     (b"a", b"1"),

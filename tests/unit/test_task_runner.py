@@ -24,12 +24,12 @@ from grete.errors import (
 )
 from grete.model.ending import failure_of, noted_in
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
-from grete.spark import share_runner
-from grete.spark.plan import BatchPlan, RunnerSpec, StoreSpec, TaskProgress, TaskSpec
-from grete.spark.task_runner import run_tasks
-from grete.spark.worker_logs import attach_logs
 from grete.systems.base import SegmentWrite, StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
+from grete.tasks import share_runner
+from grete.tasks.runner import run_tasks
+from grete.tasks.spec import BatchPlan, RunnerSpec, StoreSpec, TaskProgress, TaskSpec
+from grete.tasks.worker_logs import attach_logs
 
 TASKS = '''
 import logging

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from grete.serdes import store_serdes
-from grete.spark.store_file import StoreFile
-from grete.spark.task_store import TaskStore
+from grete.tasks.stores.file import StoreFile
+from grete.tasks.stores.store import TaskStore
 
 
 @pytest.fixture

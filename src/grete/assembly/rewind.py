@@ -289,7 +289,7 @@ class _Planner:
         return {store: commit.store_positions[store] for store in store_names(self._config)}
 
     def _check_whole(self, task: TaskName, store: str, position: int) -> None:
-        from grete.spark.changelog_rewind import Changelog
+        from grete.tasks.stores.rewind import Changelog
 
         stream = changelog_stream(store, self._handle.job, self._config)
         system = self._system(commit_system(self._config))

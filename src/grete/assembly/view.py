@@ -18,6 +18,7 @@ from grete.clock import Clock, SystemClock
 from grete.config.redact import redact
 from grete.config.samza_job import is_startpoint_enabled
 from grete.config.values import Config
+from grete.container.assignment import pending_document
 from grete.coordinator.board import Told
 from grete.coordinator.events import ContainerCommitted, ContainerLoaded, ContainerPaused
 from grete.coordinator.loop import CoordinatorLoop
@@ -37,7 +38,6 @@ from grete.metadata.startpoint_hand_over import AppliedTimes, StartpointHandOver
 from grete.model.ids import ContainerId, JobId, TaskName
 from grete.model.job import ContainerModel, JobModel
 from grete.model.startpoint import PendingStart
-from grete.spark.assignment import pending_document
 from grete.wire import job_model_json, prometheus_text
 
 _log = logging.getLogger("grete.coordinator")

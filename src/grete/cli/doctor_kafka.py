@@ -121,7 +121,7 @@ def brokers(system: str, facts: BrokerFacts, transaction_timeout_s: float) -> It
 def _logs(config: Mapping[str, str], job: JobId, system: str) -> Iterator[tuple[str, str, int]]:
     """(topic, key of its copies, copies asked for) of the coordinator stream and the checkpoint log."""
     from grete.checkpoint.names import checkpoint_log_name
-    from grete.keyed_log.kafka_settings import checkpoint_log_settings, coordinator_log_settings
+    from grete.kafka.settings import checkpoint_log_settings, coordinator_log_settings
     from grete.metadata.coordinator_stream import stream_name
 
     if coordinator_system(config) == system:

@@ -40,7 +40,7 @@ def opened_system(
     from grete.clock import SystemClock
     from grete.config.streams import system_directory, system_kind
     from grete.systems.factory import open_system
-    from grete.systems.local import FILE_NAME
+    from grete.systems.local.system import FILE_NAME
 
     config = options_config(options)
     if system != EMBEDDED and f"systems.{system}.samza.factory" not in config:

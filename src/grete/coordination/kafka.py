@@ -23,8 +23,8 @@ from grete.coordination.base import Coordination, Holder, Leadership
 from grete.coordination.factory import CoordinationContext
 from grete.coordination.patience import Patience
 from grete.errors import HeldByOther, LogCorrupted, LogError, LogUnreachable
+from grete.kafka.settings import KafkaLogSettings, coordinator_log_settings
 from grete.keyed_log.kafka_register import KafkaRegister
-from grete.keyed_log.kafka_settings import KafkaLogSettings, coordinator_log_settings
 
 _LEGAL = re.compile(r"[^A-Za-z0-9._-]")
 _CALLS_IN_TTL = 6

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from grete.systems.local import Message
+from grete.systems.local.system import Message
 
 LIMIT = 10_000
 """Records held at most. Samza holds 100, and waits; we do not wait."""

@@ -22,7 +22,7 @@ from grete.diagnostics.streams import Telling, open_sink, redactor_of
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes import load_serde
-from grete.systems.local import Message
+from grete.systems.local.system import Message
 
 
 class StreamLogHandler(logging.Handler):

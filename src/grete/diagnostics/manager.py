@@ -23,7 +23,7 @@ from grete.diagnostics.diagnostics_message import (
 )
 from grete.diagnostics.log_event import exception_fields
 from grete.diagnostics.streams import Telling
-from grete.systems.local import Message
+from grete.systems.local.system import Message
 
 _MANY_EXCEPTIONS = 1_000
 """Exceptions told in one incarnation (Samza keeps as many): a loop that fails says the same again and again."""

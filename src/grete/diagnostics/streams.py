@@ -17,8 +17,8 @@ from grete.diagnostics.background_writer import Sink
 from grete.errors import ConfigError, MissingExtra
 from grete.model.ids import JobId, SystemStream
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
-from grete.systems.local_trim import trim
+from grete.systems.local.system import LocalSystem, Message
+from grete.systems.local.trim import trim
 
 JOB_COORDINATOR = "samza-job-coordinator"
 
@@ -113,7 +113,7 @@ def open_sink(target: Target, clock: Clock | None = None) -> Sink:
     if target.kafka is None:
         return StreamSink(target, clock)
     try:
-        from grete.systems.kafka_plain import PlainTopic
+        from grete.systems.kafka.plain import PlainTopic
     except ImportError as error:
         raise MissingExtra("confluent_kafka", "kafka") from error
     return PlainTopic(target.kafka, target.stream, target.partitions, clock)

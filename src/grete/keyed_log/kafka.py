@@ -24,20 +24,20 @@ from dataclasses import dataclass
 
 from grete.clock import Clock
 from grete.errors import Fenced, IllegalStateError, InDoubt, LogCorrupted, LogError, LogUnreachable
+from grete.kafka.client import KafkaClients, KafkaException, delete_topic, translated
+from grete.kafka.settings import (
+    KafkaLogSettings,
+    checkpoint_log_settings,
+    coordinator_log_settings,
+)
+from grete.kafka.topic import Topic, find, find_or_create
 from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
 from grete.keyed_log.coordinator_log import LogContext
-from grete.keyed_log.kafka_client import KafkaClients, KafkaException, delete_topic, translated
 from grete.keyed_log.kafka_compaction import compact_now
 from grete.keyed_log.kafka_epoch import writer_id
 from grete.keyed_log.kafka_header import Origin
 from grete.keyed_log.kafka_ids import AppendIds
 from grete.keyed_log.kafka_reader import LogReader
-from grete.keyed_log.kafka_settings import (
-    KafkaLogSettings,
-    checkpoint_log_settings,
-    coordinator_log_settings,
-)
-from grete.keyed_log.kafka_topic import Topic, find, find_or_create
 from grete.keyed_log.kafka_writer import Append, KafkaWriter, NotWritten, OutcomeUnknown
 
 _PAUSE_S = (0.02, 1.0)

@@ -12,9 +12,9 @@ from itertools import count
 
 from grete.clock import Clock
 from grete.errors import LogError
-from grete.keyed_log.kafka_client import KafkaClients, translated
+from grete.kafka.client import KafkaClients, translated
+from grete.kafka.topic import alter_config, topic_config
 from grete.keyed_log.kafka_reader import LogReader
-from grete.keyed_log.kafka_topic import alter_config, topic_config
 from grete.keyed_log.kafka_writer import KafkaWriter, NotWritten
 
 _AT_ONCE = {"segment.ms": "1", "min.cleanable.dirty.ratio": "0", "min.compaction.lag.ms": "0"}

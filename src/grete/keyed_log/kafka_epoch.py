@@ -8,8 +8,8 @@ from __future__ import annotations
 from confluent_kafka import Consumer, KafkaException
 
 from grete.clock import Clock
-from grete.keyed_log.kafka_client import KafkaClients, describe, is_final, reason_of
-from grete.keyed_log.kafka_producer import NotWritten, TransactionalProducer, not_written
+from grete.kafka.client import KafkaClients, describe, is_final, reason_of
+from grete.kafka.producer import NotWritten, TransactionalProducer, not_written
 
 _REQUEST_S = 5.0
 

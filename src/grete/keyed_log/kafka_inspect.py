@@ -15,10 +15,10 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from grete.clock import Clock
 from grete.errors import IllegalStateError
+from grete.kafka.client import KafkaClients, KafkaException, done, reason_of, translated
+from grete.kafka.settings import coordinator_log_settings
 from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
-from grete.keyed_log.kafka_client import KafkaClients, KafkaException, done, reason_of, translated
 from grete.keyed_log.kafka_reader import LogReader
-from grete.keyed_log.kafka_settings import coordinator_log_settings
 
 _TIMEOUT_S = 10.0
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)

@@ -16,9 +16,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from grete.clock import Clock
 from grete.errors import LogCorrupted, LogError, LogUnreachable
+from grete.kafka.client import KafkaClients, describe, translated
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Record
-from grete.keyed_log.kafka_client import KafkaClients, describe, translated
 
 _log = logging.getLogger(__name__)
 _CHUNK = 5_000

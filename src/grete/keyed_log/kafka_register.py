@@ -15,12 +15,12 @@ from dataclasses import replace
 
 from grete.clock import Clock
 from grete.errors import LogCorrupted, LogError, LogUnreachable
+from grete.kafka.client import KafkaClients
+from grete.kafka.settings import KafkaLogSettings
+from grete.kafka.topic import find_or_create
 from grete.keyed_log.base import Entry
-from grete.keyed_log.kafka_client import KafkaClients
 from grete.keyed_log.kafka_header import Origin
 from grete.keyed_log.kafka_reader import LogReader
-from grete.keyed_log.kafka_settings import KafkaLogSettings
-from grete.keyed_log.kafka_topic import find_or_create
 from grete.keyed_log.kafka_writer import Append, KafkaWriter, NotWritten, OutcomeUnknown
 
 _KEY = b"value"

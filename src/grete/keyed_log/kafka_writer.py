@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from grete.clock import Clock
+from grete.kafka.client import KafkaClients, describe, is_final
+from grete.kafka.producer import NotWritten as NotWritten
+from grete.kafka.producer import OutcomeUnknown as OutcomeUnknown
+from grete.kafka.producer import TransactionalProducer, not_written
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry
-from grete.keyed_log.kafka_client import KafkaClients, describe, is_final
 from grete.keyed_log.kafka_epoch import ScopeEpoch
-from grete.keyed_log.kafka_producer import NotWritten as NotWritten
-from grete.keyed_log.kafka_producer import OutcomeUnknown as OutcomeUnknown
-from grete.keyed_log.kafka_producer import TransactionalProducer, not_written
 
 _NOTHING = Entry(b"grete-nothing", b"")
 

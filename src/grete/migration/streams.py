@@ -12,7 +12,7 @@ from grete.config.redact import is_secret_key
 from grete.config.secrets import has_reference
 from grete.config.streams import EMBEDDED_SYSTEM, system_names
 from grete.errors import ConfigError
-from grete.keyed_log.kafka_settings import client_settings
+from grete.kafka.settings import client_settings
 from grete.migration.note import Note, Notes, Outcome, Section
 
 _CLIENT = re.compile(r"systems\.([^.]+)\.(consumer|producer)\.(.+)")

@@ -18,6 +18,7 @@ from grete.config.completed import is_kafka
 from grete.config.stores import changelog_stream, store_names
 from grete.config.stream_config import StreamConfig
 from grete.config.streams import all_input_streams, coordinator_system
+from grete.container.samza_state import RESTORE_ALL, check_known, restored_to
 from grete.coordinator.job_model import Calculated, Remembered, calculate
 from grete.errors import ConfigError, JobError, WireError
 from grete.grouping.ssp import grouper_name
@@ -29,10 +30,9 @@ from grete.metadata.locality import LocalityManager
 from grete.migration.note import Note, Notes, Outcome, Section
 from grete.migration.state import log_system
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
-from grete.spark.changelog_rewind import Changelog
-from grete.spark.samza_state import RESTORE_ALL, check_known, restored_to
 from grete.systems.base import PartitionOffsets
 from grete.systems.factory import open_system
+from grete.tasks.stores.rewind import Changelog
 from grete.wire.checkpoint_json import decode_log_key
 
 _V1, _V2 = "checkpoint", "checkpoint-v2"

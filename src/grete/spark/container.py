@@ -1,7 +1,7 @@
 """A container: one Spark application that runs one streaming query over the SSPs of its tasks.
 
 Run as `python -m grete.spark.container` by the process launcher, or called by the thread launcher. What happens to it
-from outside is in `container_life`; what it does for one assignment is in `job_run`.
+from outside is in `grete.container.main_loop`; what it does for one assignment is in `job_run`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from grete.container.assignment import Assignment
+from grete.container.control import Control, Ended
+from grete.container.main_loop import ContainerLife, OnBatch
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.errors import MissingExtra
 from grete.exit_report import run_and_tell
 from grete.model.ending import ContainerEnd
-from grete.spark.assignment import Assignment
-from grete.spark.container_life import ContainerLife, OnBatch
-from grete.spark.control import Control, Ended
 
 
 def run_container(environment: Mapping[str, str], stop: threading.Event) -> ContainerEnd:
@@ -43,8 +43,8 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> Cont
 def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch) -> Ended:
     # not before now: a container without pyspark has to be able to say so
     try:
+        from grete.container.standby import follow
         from grete.spark.job_run import JobRun
-        from grete.spark.standby import follow
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name), "spark") from error
     if assignment.is_standby:

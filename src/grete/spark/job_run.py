@@ -19,16 +19,20 @@ from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock, SystemClock
 from grete.config.key_tables.job import LINEAGE_STATE
 from grete.config.values import value_of
+from grete.container import start
+from grete.container.assignment import Assignment
+from grete.container.control import Ended, Interruption
+from grete.container.offset_publisher import Follower, NoFollower, open_follower
+from grete.container.rewind import applied_startpoints
+from grete.container.samza_state import committed_at_start
+from grete.container.skipped import tell_skipped
 from grete.errors import ApplicationError, ConfigError, GreteError, JobError
 from grete.failpoints import failpoint
 from grete.grouping.task_names import container_count
 from grete.model.ending import failure_of, note
 from grete.model.ids import SystemStream, TaskName
 from grete.model.startpoint import StateChoice
-from grete.spark import kafka_pipeline, setup
-from grete.spark.assignment import Assignment
-from grete.spark.control import Ended, Interruption
-from grete.spark.group_shadow import Follower, NoFollower, open_follower
+from grete.spark import kafka_pipeline
 from grete.spark.lineage import (
     Continue,
     LineageDecision,
@@ -38,20 +42,17 @@ from grete.spark.lineage import (
     too_large,
 )
 from grete.spark.lineage_files import LineageDirectory
-from grete.spark.local_plan import LocalPlan, SourceOptions, batch_sizes
-from grete.spark.local_source import read_stream
+from grete.spark.offset_log import SourceOffsets, SparkProgress
 from grete.spark.pipeline_batch import PipelineBatch, PipelineOutput
 from grete.spark.pipeline_plan import check_build, check_containers
+from grete.spark.planned_source import read_stream
 from grete.spark.query import Query, QuerySettings, RunBatch
-from grete.spark.rewind import applied_startpoints
-from grete.spark.samza_state import committed_at_start
 from grete.spark.session import build_session
-from grete.spark.skipped import tell_skipped
-from grete.spark.spark_log import SourceOffsets, SparkProgress
-from grete.spark.stream_task_batch import BatchOutcome, CommitTarget, Reading, StreamTaskBatch, keep_workers
-from grete.spark.task_worker import check_application, load_class
+from grete.spark.stream_task import BatchOutcome, CommitTarget, Reading, StreamTaskBatch, keep_workers
 from grete.systems.factory import open_system
 from grete.systems.outputs import check_outputs
+from grete.tasks.read_plan import LocalPlan, SourceOptions, batch_sizes
+from grete.tasks.runtime import check_application, load_class
 
 _log = logging.getLogger("grete.container")
 
@@ -70,7 +71,7 @@ class JobRun:
         self._stop = stop
         self._clock: Clock = SystemClock()
         self._config = assignment.config
-        self._system_name = setup.single_system(assignment)
+        self._system_name = start.single_system(assignment)
         self._connector_system = kafka_pipeline.kafka_system_of(self._config, self._system_name)
         self._system = open_system(self._config, self._system_name, home, self._clock)
         self._lineages = LineageDirectory(assignment.state_directory(home) / "lineages")
@@ -92,8 +93,8 @@ class JobRun:
             check_application(self._config, "task.class", StreamTask)
         self._system.raise_fence([assignment.fence])
         failpoint("container.fence-raised")
-        setup.check_inputs(assignment, self._system)
-        self._checkpoints = setup.checkpoint_store(assignment, self._clock, self._home)
+        start.check_inputs(assignment, self._system)
+        self._checkpoints = start.checkpoint_store(assignment, self._clock, self._home)
         target = self._target()
         commits = committed_at_start(assignment, self._system, target)
         starting = starting_offsets(
@@ -127,7 +128,7 @@ class JobRun:
         self._system.close()
 
     def _target(self) -> CommitTarget:
-        return setup.commit_target(self._assignment, self._system, self._clock, self._checkpoints)
+        return start.commit_target(self._assignment, self._system, self._clock, self._checkpoints)
 
     # --- StreamTasks ---
 
@@ -136,8 +137,8 @@ class JobRun:
     ) -> Ended:
         decision = self._decide_lineage(starting, "stream-task", stateful=False, commits=commits)
         lineage = self._lineage_of(decision)
-        spec = setup.runner_spec(self._assignment, self._system, self._home)
-        positions = setup.store_positions(spec, self._system, commits)
+        spec = start.runner_spec(self._assignment, self._system, self._home)
+        positions = start.store_positions(spec, self._system, commits)
         options = self._source_options(lineage, by_task=True)
         if spec.commit is not None:  # a share more than cores is an opening, a commit and a turn more
             slots = min(options.partitions_at_most, spark.sparkContext.defaultParallelism)
@@ -251,7 +252,7 @@ class JobRun:
         moved = stateful and any(not commit.lineage for commit in commits.values())
         plan, wanted = f"{plan}, {self._task_fingerprint()}", next_offsets(starting)
         large = (
-            "" if stateful else too_large(progress, wanted, self._size_of, setup.batch_limits(self._config))
+            "" if stateful else too_large(progress, wanted, self._size_of, start.batch_limits(self._config))
         )
         return decide_lineage(current, progress, wanted, plan, moved=moved, too_large=large)
 
@@ -283,7 +284,7 @@ class JobRun:
         return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
     def _source_options(self, lineage: LineageInfo, *, by_task: bool) -> SourceOptions:
-        return setup.source_options(self._assignment, self._home, lineage.starting_offsets, by_task=by_task)
+        return start.source_options(self._assignment, self._home, lineage.starting_offsets, by_task=by_task)
 
     def _run_query(
         self, spark: SparkSession, frame: DataFrame, run_batch: RunBatch, lineage: LineageInfo, mode: str
@@ -295,7 +296,7 @@ class JobRun:
             interval_ms=int(self._config.get("task.trigger.interval.ms", "0")),
             output_mode=mode,
         )
-        tidy = setup.housekeeping(self._assignment, self._system, self._clock)
+        tidy = start.housekeeping(self._assignment, self._system, self._clock)
 
         def run_and_tell(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
             outcome = run_batch(batch, batch_id, end)

@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame
 from grete.checkpoint.output_commits import Attempt, LineageCommits
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.commits import local_cores
+from grete.container.assignment import Assignment
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.spark import kafka_sink
-from grete.spark.assignment import Assignment
-from grete.spark.spark_log import SourceOffsets
-from grete.spark.stream_task_batch import BatchOutcome, CommitTarget
+from grete.spark.offset_log import SourceOffsets
+from grete.spark.stream_task import BatchOutcome, CommitTarget
 
 _runs = itertools.count(1)
 

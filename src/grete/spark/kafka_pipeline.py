@@ -10,16 +10,16 @@ from grete.checkpoint.output_commits import LineageCommits, OutputCommits
 from grete.config.key_tables import streams
 from grete.config.stream_config import StreamConfig
 from grete.config.streams import system_kind
+from grete.container import start
+from grete.container.assignment import Assignment
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition
-from grete.spark import setup
-from grete.spark.assignment import Assignment
 from grete.spark.kafka_batch import KafkaOutput, KafkaPipelineBatch, new_attempt
 from grete.spark.kafka_options import sink_settings
 from grete.spark.kafka_source import KafkaSourceSpec, read_stream, refuse_bootstrap
 from grete.spark.kafka_source import explain_data_loss as explain_data_loss
 from grete.spark.lineage import LineageInfo
-from grete.spark.stream_task_batch import CommitTarget
+from grete.spark.stream_task import CommitTarget
 from grete.systems.base import System
 
 
@@ -44,7 +44,7 @@ def read(spark: SparkSession, assignment: Assignment, lineage: LineageInfo) -> D
     )
     starting = {SystemStreamPartition.parse(ssp): offset for ssp, offset in lineage.starting_offsets.items()}
     headers = config.get(streams.PIPELINE_HEADERS.named(lineage.system), "false").lower() == "true"
-    spec = KafkaSourceSpec(lineage.system, starting, setup.max_records(config), headers)
+    spec = KafkaSourceSpec(lineage.system, starting, start.max_records(config), headers)
     return read_stream(spark, config, spec)
 
 

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 from grete.errors import JobError
 from grete.model.ids import SystemStreamPartition
-from grete.spark.spark_log import SparkProgress
+from grete.spark.offset_log import SparkProgress
+from grete.tasks.read_plan import BatchLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,6 @@ class StartNew:
 LineageDecision = Continue | StartNew
 _TOLERATED = 1.1
 """Sizes are estimated, and each partition gives one record at least: a batch may exceed its bytes a little."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """What a batch may have of input. `bytes` 0 is no limit."""
-
-    records: int
-    bytes: int
 
 
 def decide_lineage(

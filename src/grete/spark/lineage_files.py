@@ -19,7 +19,7 @@ import orjson
 from grete.errors import WireError
 from grete.failpoints import failpoint
 from grete.spark.lineage import LineageInfo
-from grete.spark.spark_log import SparkLogUnreadable, SparkProgress, read_progress
+from grete.spark.offset_log import SparkLogUnreadable, SparkProgress, read_progress
 
 _KEPT = 3
 """Lineages kept for looking at; older ones are deleted when a new one starts."""

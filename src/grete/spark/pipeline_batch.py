@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame
 from grete.checkpoint.task_commit import TaskCommit
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
+from grete.spark.offset_log import SourceOffsets
 from grete.spark.pipeline_rows import key_and_value
-from grete.spark.spark_log import SourceOffsets
-from grete.spark.stream_task_batch import BatchOutcome, CommitTarget
+from grete.spark.stream_task import BatchOutcome, CommitTarget
 from grete.systems.base import SegmentWrite
-from grete.systems.local_segments import SCHEMA, pieces, write
 from grete.systems.partitioner import partition_of
+from grete.systems.records import SCHEMA, pieces, write
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from grete.container.control import Ended, Interruption
 from grete.errors import (
     ApplicationError,
     ConfigError,
@@ -31,10 +32,9 @@ from grete.errors import (
     StreamUnreachable,
 )
 from grete.model.ending import failure_of, note, noted_in
-from grete.spark.control import Ended, Interruption
+from grete.spark.offset_log import SourceOffsets, read_batch_end
 from grete.spark.session import EXIT_OUT_OF_MEMORY
-from grete.spark.spark_log import SourceOffsets, read_batch_end
-from grete.spark.stream_task_batch import BatchOutcome
+from grete.spark.stream_task import BatchOutcome
 
 _log = logging.getLogger(__name__)
 _WATCH_INTERVAL_S = 0.2

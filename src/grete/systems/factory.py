@@ -13,16 +13,16 @@ from grete.systems.access import Access
 from grete.systems.base import System, SystemContext
 
 BUILT_IN = {
-    "local": "grete.systems.local:open_local_system",
-    "kafka": "grete.systems.kafka:open_kafka_system",
-    "eventhubs": "grete.systems.eventhubs:open_eventhubs_system",
+    "local": "grete.systems.local.system:open_local_system",
+    "kafka": "grete.systems.kafka.system:open_kafka_system",
+    "eventhubs": "grete.systems.eventhubs.system:open_eventhubs_system",
 }
 """A function from a SystemContext to a System; plug-ins are entry points of the group `grete.systems`."""
 ACCESSES = "grete.accesses"
 BUILT_IN_ACCESSES = {
-    "local": "grete.systems.local_access:open_local_access",
-    "kafka": "grete.systems.kafka_access:open_kafka_access",
-    "eventhubs": "grete.systems.eventhubs_access:open_eventhubs_access",
+    "local": "grete.systems.local.access:open_local_access",
+    "kafka": "grete.systems.kafka.access:open_kafka_access",
+    "eventhubs": "grete.systems.eventhubs.access:open_eventhubs_access",
 }
 """A function from a SystemContext to an Access; plug-ins are entry points of the group `grete.accesses`."""
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from grete.errors import StreamError
+from grete.kafka.outcome import NotWritten as NotWritten
+from grete.kafka.outcome import OutcomeUnknown as OutcomeUnknown
 from grete.keyed_log.base import Entry, Fence, Record
-from grete.keyed_log.outcome import NotWritten as NotWritten
-from grete.keyed_log.outcome import OutcomeUnknown as OutcomeUnknown
 from grete.systems.access import Access
 
 if TYPE_CHECKING:

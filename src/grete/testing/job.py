@@ -20,6 +20,7 @@ from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commit
 from grete.config.stream_config import StreamConfig
 from grete.config.streams import all_input_streams, broadcast_inputs
 from grete.config.validate import refused_changes
+from grete.container.standby import StandbyRun
 from grete.errors import ConfigError, IllegalStateError
 from grete.keyed_log.base import KeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -27,9 +28,8 @@ from grete.metadata.startpoint_hand_over import StartpointHandOver
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
 from grete.model.startpoint import PendingStart
-from grete.spark.standby import StandbyRun
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 from grete.testing.applications import Application
 from grete.testing.clock import ManualClock
 from grete.testing.controlled_log import ControlledLog

@@ -10,21 +10,21 @@ import pyarrow as pa
 
 from grete.checkpoint.offset_manager import resumed, starting_offsets
 from grete.clock import Clock
+from grete.container import start
+from grete.container.assignment import Assignment
+from grete.container.samza_state import committed_at_start
 from grete.model.ids import SystemStreamPartition, TaskName
-from grete.spark import setup
-from grete.spark.assignment import Assignment
-from grete.spark.batch_commits import BatchCommits, BatchOutcome, sort_out
-from grete.spark.local_plan import LocalPlan, Offset, is_tick, range_rows, task_groups
-from grete.spark.plan import BatchPlan
-from grete.spark.samza_state import committed_at_start
-from grete.spark.share_runner import Share, run_share
-from grete.spark.task_rows import rows_of
-from grete.spark.task_runner import run_tasks
-from grete.spark.task_worker import TaskWorkers
 from grete.systems.base import PartitionOffsets, Range, System
-from grete.systems.local import LocalSystem
-from grete.systems.local_access import LocalAccess
+from grete.systems.local.access import LocalAccess
+from grete.systems.local.system import LocalSystem
 from grete.systems.outputs import check_outputs
+from grete.tasks.commit.driver import BatchCommits, BatchOutcome, sort_out
+from grete.tasks.ranges import rows_of
+from grete.tasks.read_plan import LocalPlan, Offset, is_tick, range_rows, task_groups
+from grete.tasks.runner import run_tasks
+from grete.tasks.runtime import TaskWorkers
+from grete.tasks.share_runner import Share, run_share
+from grete.tasks.spec import BatchPlan
 
 
 class BlockedEnds:
@@ -102,10 +102,10 @@ class ContainerUnderTest:
         self.assignment = assignment
         self._system = system
         system.raise_fence([assignment.fence])
-        setup.check_inputs(assignment, system)
-        target = setup.commit_target(assignment, system, clock)
+        start.check_inputs(assignment, system)
+        target = start.commit_target(assignment, system, clock)
         commits = committed_at_start(assignment, system, target)
-        name = setup.single_system(assignment)
+        name = start.single_system(assignment)
         starting = starting_offsets(
             {task.name: task.ssps for task in assignment.tasks},
             {task: commit.offsets for task, commit in commits.items()},
@@ -114,16 +114,16 @@ class ContainerUnderTest:
         )
         self.skipped = starting.skipped
         check_outputs(assignment.config, name, system)
-        spec = setup.runner_spec(assignment, system, home)
+        spec = start.runner_spec(assignment, system, home)
         lineage = f"{assignment.container_id}-{assignment.epoch}{opening}"
-        positions = setup.store_positions(spec, system, commits)
+        positions = start.store_positions(spec, system, commits)
         self._commits = BatchCommits(spec, target, lineage, resumed(commits, starting), positions)
         wanted = {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()}
-        self._options = setup.source_options(assignment, home, wanted, by_task=True)
+        self._options = start.source_options(assignment, home, wanted, by_task=True)
         self._plan = LocalPlan(self._options, ends, clock)
         self._batch = _Batch(0, self._plan.initial())
         self._workers = TaskWorkers(spec, _access(system, clock))
-        self._tidy = setup.housekeeping(assignment, system, clock)
+        self._tidy = start.housekeeping(assignment, system, clock)
         self._shut_down: set[int] = set()
         self.all_shut_down = False
 

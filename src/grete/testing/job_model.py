@@ -8,6 +8,7 @@ from grete.assembly.renamed_tasks import renamed_tasks
 from grete.assembly.replaced_inputs import Commits
 from grete.config.stores import changelog_stream, store_names
 from grete.config.streams import all_input_streams, commit_system, task_inputs
+from grete.container.assignment import AssignedTask, Assignment
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Remembered, calculate
 from grete.errors import ConfigError
@@ -17,9 +18,8 @@ from grete.metadata.locality import LocalityManager
 from grete.model.ids import JobId, SystemStream, TaskName
 from grete.model.job import JobModel, TaskMode
 from grete.model.startpoint import PendingStart
-from grete.spark.assignment import AssignedTask, Assignment
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 from grete.systems.outputs import create_outputs
 
 

@@ -16,8 +16,8 @@ from grete.keyed_log.base import KeyedLog
 from grete.model.ids import SystemStream, TaskName
 from grete.model.job import JobModel
 from grete.serdes import store_serdes, stream_serdes
-from grete.systems.local import LocalSystem
-from grete.systems.local_access import LocalAccess
+from grete.systems.local.access import LocalAccess
+from grete.systems.local.system import LocalSystem
 from grete.testing.job_model import job_of
 
 

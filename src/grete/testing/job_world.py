@@ -7,7 +7,7 @@ from typing import Any
 
 from grete.model.ids import SystemStream
 from grete.serdes import stream_serdes
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 from grete.testing.clock import ManualClock
 from grete.testing.job_container import BlockedEnds
 from grete.testing.job_results import JobResults, stream_name

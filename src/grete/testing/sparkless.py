@@ -25,19 +25,19 @@ from grete.api import StreamTask
 from grete.assembly import RunOptions, run_job
 from grete.assembly.home import parse_job
 from grete.clock import SystemClock
+from grete.container import start
+from grete.container.assignment import Assignment
+from grete.container.control import Control, Ended
+from grete.container.main_loop import ContainerLife, OnBatch
+from grete.container.offset_publisher import open_follower
+from grete.container.skipped import tell_skipped
+from grete.container.standby import follow
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.errors import GreteError
 from grete.exit_report import run_and_tell
-from grete.spark import setup
-from grete.spark.assignment import Assignment
-from grete.spark.container_life import ContainerLife, OnBatch
-from grete.spark.control import Control, Ended
-from grete.spark.group_shadow import open_follower
-from grete.spark.skipped import tell_skipped
-from grete.spark.standby import follow
-from grete.spark.task_worker import check_application
 from grete.systems.factory import open_system
+from grete.tasks.runtime import check_application
 from grete.testing.job_container import BlockedEnds, ContainerUnderTest
 
 _IDLE_S = 0.05
@@ -63,7 +63,7 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
     check_application(assignment.config, "task.class", StreamTask)
     clock = SystemClock()
     with ExitStack() as stack:
-        name = setup.single_system(assignment)
+        name = start.single_system(assignment)
         system = open_system(assignment.config, name, home, clock)
         stack.callback(system.close)
         container = ContainerUnderTest(

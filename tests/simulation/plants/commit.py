@@ -6,17 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from grete.errors import InDoubt, LogError
-from grete.spark.batch_commits import BatchCommits, BatchOutcome
-from grete.spark.task_runner import TaskRun
-from grete.systems import local
 from grete.systems.base import CommitGroup
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem, system
+from grete.tasks.commit.driver import BatchCommits, BatchOutcome
+from grete.tasks.runner import TaskRun
 from grete.testing.simulator.plants import Plant, Replaced
 from grete.testing.simulator.stores import ProcessSystem
 
 
 def _fence_not_checked(replaced: Replaced) -> None:
-    replaced(local, "check_fences", lambda connection, fences: None)
+    replaced(system, "check_fences", lambda connection, fences: None)
 
 
 def _fence_not_raised(replaced: Replaced) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from grete.checkpoint.applied_startpoints import Applied
+from grete.container import rewind
 from grete.metadata import startpoint_hand_over as hand_over
-from grete.spark import rewind
-from grete.spark.local_plan import LocalPlan
+from grete.tasks.read_plan import LocalPlan
 from grete.testing.simulator.plants import Plant, Replaced
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from grete.spark.store_file import StoreFile
-from grete.spark.task_store import TaskStore
-from grete.spark.task_worker import TaskWorker
+from grete.tasks.runtime import TaskWorker
+from grete.tasks.stores.file import StoreFile
+from grete.tasks.stores.store import TaskStore
 from grete.testing.simulator.plants import Plant, Replaced
 
 
@@ -57,7 +57,7 @@ def _write_through(replaced: Replaced) -> None:
     set_pending = StoreFile.set_pending
 
     def at_once(self: StoreFile, token: str, position: int, changes: bytes) -> None:
-        from grete.systems.local_segments import unpack_changes
+        from grete.systems.records import unpack_changes
 
         set_pending(self, token, position, changes)
         with self._transaction():

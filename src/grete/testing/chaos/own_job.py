@@ -18,7 +18,7 @@ from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import read_state
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem, Message
+from grete.systems.local.system import LocalSystem, Message
 
 JOB = "chaos"
 KEYS = 50

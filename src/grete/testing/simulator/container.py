@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from grete.container.assignment import Assignment, parse_assignment
+from grete.container.control import Control
 from grete.errors import CoordinatorUnavailable, Fenced
 from grete.launch.base import ContainerStart
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.job_state import read_state
 from grete.metadata.locality import LocalityManager
 from grete.model.ending import ExitCode
-from grete.spark.assignment import Assignment, parse_assignment
-from grete.spark.control import Control
 from grete.testing.simulator.query import QueryRun
 from grete.testing.simulator.scheduler import Call, Ended, Process, Script, Server, Sleep
 from grete.testing.simulator.stores import ProcessLog, ProcessSystem

@@ -17,7 +17,7 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.keyed_log.base import Record
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 from grete.testing.simulator.application import OUTPUT
 
 INPUT = "in"

@@ -14,21 +14,21 @@ import orjson
 from grete.checkpoint.offset_manager import resumed, starting_offsets
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock
+from grete.container import start
+from grete.container.assignment import Assignment
+from grete.container.rewind import apply_startpoints
 from grete.model.ids import TaskName
-from grete.spark import setup
-from grete.spark.assignment import Assignment
-from grete.spark.batch_commits import BatchCommits, sort_out
 from grete.spark.lineage import Continue, LineageInfo, decide_lineage
 from grete.spark.lineage_files import LineageDirectory
-from grete.spark.local_plan import LocalPlan, SourceOptions, range_rows, task_groups
-from grete.spark.rewind import apply_startpoints
-from grete.spark.spark_log import SparkProgress, read_batch_end
-from grete.spark.task_rows import rows_of
-from grete.spark.task_runner import run_tasks
-from grete.spark.task_worker import TaskWorkers
-from grete.systems.local import LocalSystem
-from grete.systems.local_access import LocalAccess
+from grete.spark.offset_log import SparkProgress, read_batch_end
+from grete.systems.local.access import LocalAccess
+from grete.systems.local.system import LocalSystem
 from grete.systems.outputs import check_outputs
+from grete.tasks.commit.driver import BatchCommits, sort_out
+from grete.tasks.ranges import rows_of
+from grete.tasks.read_plan import LocalPlan, SourceOptions, range_rows, task_groups
+from grete.tasks.runner import run_tasks
+from grete.tasks.runtime import TaskWorkers
 from grete.testing.simulator.scheduler import Sleep
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class QueryRun:
         container, assignment, system = self._container, self._assignment, self._system
         commits = yield from self._take_tasks()
         yield Sleep()
-        target = setup.commit_target(assignment, system, self._clock)
+        target = start.commit_target(assignment, system, self._clock)
         self._system.tasks = [task.name for task in assignment.tasks if task.pending.startpoints]
         commits = apply_startpoints(assignment, system, target, commits)
         yield Sleep()
@@ -79,10 +79,10 @@ class QueryRun:
         check_outputs(assignment.config, "local", system)
         lineage = self._choose_lineage({str(ssp): int(o) for ssp, o in starting.by_ssp.items()})
         yield Sleep()
-        spec = setup.runner_spec(assignment, system, container.home)
-        positions = setup.store_positions(spec, system, commits)
+        spec = start.runner_spec(assignment, system, container.home)
+        positions = start.store_positions(spec, system, commits)
         batches = BatchCommits(spec, target, lineage.id, resumed(commits, starting), positions)
-        options = setup.source_options(assignment, container.home, lineage.starting_offsets, by_task=True)
+        options = start.source_options(assignment, container.home, lineage.starting_offsets, by_task=True)
         self._workers = TaskWorkers(spec, _SharedAccess(self._world.system, self._clock))
         return (yield from self._batches(lineage, batches, options))
 
@@ -96,7 +96,7 @@ class QueryRun:
         if not self._world.is_fenced(self._container):
             for task in self._assignment.tasks:
                 self._world.ledger.takes(task.name, self._container.incarnation)
-        return setup.committed(self._assignment, self._system)
+        return start.committed(self._assignment, self._system)
 
     def _batches(self, lineage: LineageInfo, batches: BatchCommits, options: SourceOptions) -> Any:
         assert self._lineages is not None

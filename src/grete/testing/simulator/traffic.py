@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from grete.errors import InDoubt, LogError
 from grete.keyed_log.base import Entry
-from grete.systems.local import Message
+from grete.systems.local.system import Message
 from grete.testing.simulator.application import STORE
 from grete.testing.simulator.ledger import INPUT
 from grete.testing.simulator.scheduler import Killed, Script, Sleep

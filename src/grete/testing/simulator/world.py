@@ -15,7 +15,7 @@ from grete.keyed_log.memory import MemoryKeyedLog
 from grete.model.ids import ContainerId
 from grete.sqlite_file.fences import seen_epoch
 from grete.systems.base import StreamSpec
-from grete.systems.local import LocalSystem
+from grete.systems.local.system import LocalSystem
 from grete.testing.simulator.application import OUTPUT, STORE
 from grete.testing.simulator.conduct import JOB, Conduct
 from grete.testing.simulator.container import ContainerProgram

@@ -1,0 +1,1 @@
+"""One container without an engine: assignment, start, heartbeat, rewinds, standby copies."""

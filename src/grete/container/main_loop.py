@@ -1,0 +1,231 @@
+"""A container's life: told what to run by its coordinator, interrupted for barriers and new words, and its end.
+
+It is told over HTTP (never by reading the coordinator stream), writes its locality there, and processes until
+drained, stopped or fenced. A coordinator that dies changes nothing: processing goes on, the fence of each commit
+decides who may write, and the next coordinator is found through the coordinator stream.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from grete.checkpoint.offset_manager import may_skip
+from grete.config.validate import is_loopback
+from grete.container.assignment import Assignment, parse_assignment
+from grete.container.control import Control, Ended
+from grete.container.heartbeat import ContainerProgress, Heartbeat, Reactions
+from grete.container.locality import write_locality
+from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetsRemoved, WireError
+from grete.failpoints import failpoint
+from grete.http_client import JobCoordinatorClient
+from grete.metadata.access import open_coordinator_stream
+from grete.metadata.job_state import read_state
+from grete.model.ending import ContainerEnd, ExitCode, exit_code, failure_of
+from grete.model.ids import JobId
+from grete.tasks.commit.driver import BatchOutcome
+
+_log = logging.getLogger("grete.container")
+
+_WAIT_S = 0.2
+_OUTAGE_PAUSE_S = (0.5, 5.0)
+"""Between attempts while a store does not answer, each of which waits for as long as that store's own time-out."""
+
+OnBatch = Callable[[int, BatchOutcome], None]
+"""Called after each batch with its id and what it did."""
+Work = Callable[[Assignment, Control, OnBatch], Ended]
+"""Runs one query until it is drained, interrupted, or shut down by a task."""
+
+
+class ContainerLife:
+    """Runs `work` for every assignment, from the first to the end."""
+
+    def __init__(self, environment: Mapping[str, str], stop: threading.Event, work: Work) -> None:
+        self._work = work
+        self._environment = environment
+        self._id = environment["SAMZA_CONTAINER_ID"]
+        self._epoch = int(environment["GRETE_CONTAINER_EPOCH"])
+        self._home = Path(environment.get("GRETE_HOME", ".grete")).resolve()
+        self._coordinator_config: dict[str, str] = json.loads(environment["SAMZA_COORDINATOR_SYSTEM_CONFIG"])
+        self._stop = stop
+        self._control = Control(stop)
+        self._control.on_at_work = lambda: self._report(state="running")
+        self._job: JobId | None = None
+        self._folder: Path | None = None
+        self._found: tuple[str, int] | None = None
+        reactions = Reactions(
+            self._control.on_told,
+            _end_process_when_fenced(environment),
+            self._stop.set,
+            self._find_coordinator,
+        )
+        client = JobCoordinatorClient(
+            environment["COORDINATOR_URL"], Path(environment["GRETE_COORDINATOR_TOKEN_FILE"])
+        )
+        self._heartbeat = Heartbeat(client, self._id, self._epoch, reactions)
+        self._progress = ContainerProgress()
+        self._outage_pause_s = _OUTAGE_PAUSE_S[0]
+        self._is_outage = False
+
+    def run(self) -> ContainerEnd:
+        """See `grete.spark.container.run_container`."""
+        self._heartbeat.start()
+        try:
+            assignment = self._assignment()
+            write_locality(assignment, self._coordinator_config, self._home)
+            failpoint("container.locality-written")
+            ended = self._process(assignment)
+            while ended is Ended.INTERRUPTED and not self._control.is_stopping:
+                self._wait_at_barrier()
+                if not self._control.is_stopping:
+                    ended = self._process(self._assignment())
+            self._report(state="stopped" if self._control.is_stopping else "drained")
+            return ContainerEnd(ExitCode.STOPPED if ended is Ended.INTERRUPTED else ExitCode.OK)
+        except GreteError as error:
+            _log.error("container %s: %s", self._id, error)
+            self._report(state="failed", message=str(error)[:2000])
+            return ContainerEnd(exit_code(error), failure_of(error))
+        finally:
+            self._heartbeat.close()
+
+    def _assignment(self) -> Assignment:
+        """What to run, from whichever coordinator answers: one that is gone has a successor."""
+        is_told = False
+        while True:
+            try:
+                document = self._heartbeat.client.get(f"/api/v1/containers/{self._id}")
+                break
+            except CoordinatorUnavailable:
+                if self._job is None or self._control.is_stopping:
+                    raise
+                if not is_told:
+                    _log.warning("waiting for a coordinator")
+                is_told = True
+                self._control.wait(_WAIT_S)
+        assignment = parse_assignment(document)
+        if assignment.epoch != self._epoch:
+            raise Fenced(assignment.fence.scope, epoch=self._epoch, seen=assignment.epoch)
+        self._job = assignment.job
+        self._folder = assignment.state_directory(self._home).parent.resolve()
+        self._heartbeat.orphan_s = _orphan_s(assignment.config)
+        self._control.running(assignment.serial)
+        self._report(state="starting", serial=assignment.serial, paused=0, message="")
+        return assignment
+
+    def _process(self, assignment: Assignment) -> Ended:
+        """Work; what a store that does not answer interrupts goes on when it does, however long that takes (G15).
+
+        So does what retention has overtaken, where the job skips that: the next start does, and tells of it.
+
+        Ending the process would cost Spark's start at each attempt, and the container would be given up after some.
+        """
+        try:
+            return self._work(assignment, self._control, self._on_batch)
+        except GreteError as error:
+            is_skipped = isinstance(error, OffsetsRemoved) and may_skip(assignment.config)
+            if not (error.may_pass or is_skipped):
+                raise
+            # the first time of an outage, which is over with the next batch: it may last for days
+            level = logging.DEBUG if self._is_outage else logging.WARNING
+            _log.log(level, "container %s waits, and begins anew until it can go on: %s", self._id, error)
+            self._is_outage = True
+            self._report(state="waiting", message=str(error)[:2000])
+            self._control.wait(self._outage_pause_s)
+            self._outage_pause_s = min(2 * self._outage_pause_s, _OUTAGE_PAUSE_S[1])
+            return Ended.INTERRUPTED
+
+    def _on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
+        before = self._progress
+        self._outage_pause_s = _OUTAGE_PAUSE_S[0]
+        if self._is_outage:
+            _log.warning("container %s goes on", self._id)
+            self._is_outage = False
+        self._report(
+            state="running",
+            batch_id=batch_id,
+            records=before.records + outcome.records,
+            commits=before.commits + 1,
+            dead_letters=before.dead_letters + outcome.dead_letters,
+            commit_seconds=before.commit_seconds + outcome.commit_s,
+            last_commit_seconds=outcome.commit_s,
+        )
+
+    def _wait_at_barrier(self) -> None:
+        """The query has ended and everything of it is committed: say so, and wait until told to run."""
+        while (barrier := self._control.barrier) and not self._control.is_stopping:
+            self._report(state="paused", paused=barrier)
+            self._heartbeat.send()  # others wait for it
+            self._control.wait(_WAIT_S)
+
+    def _report(self, **changed: Any) -> None:
+        self._progress = replace(self._progress, **changed)
+        self._heartbeat.report(self._progress)
+
+    def _find_coordinator(self) -> JobCoordinatorClient | None:
+        """A coordinator that has taken over writes its address into the coordinator stream.
+
+        With job.http.port it may be the address of the one before; its token is another all the same. One whose
+        token is not there (it has ended, or begins) is none yet, and is looked for again.
+        """
+        if self._job is None:
+            return None
+        try:
+            with open_coordinator_stream(self._coordinator_config, self._job, self._home) as stream:
+                state = read_state(stream)
+        except GreteError as error:
+            if error.may_pass:
+                raise
+            _log.warning("the coordinator stream can not be read: %s", error)
+            return None
+        if state is None or not state.url or (state.url, state.epoch) == self._found:
+            return None
+        try:
+            client = self._client_at(state.url, Path(state.token_file))
+        except (OSError, WireError) as error:
+            _log.debug("the coordinator at %.200r can not be asked: %s", state.url, error)
+            return None
+        _log.info("the coordinator is at %s now", state.url)
+        self._found = (state.url, state.epoch)
+        return client
+
+    def _client_at(self, url: str, token_file: Path) -> JobCoordinatorClient:
+        """A client of whoever the stream says leads: others may write there, so it has to be of this machine and job.
+
+        Raises:
+            OSError: the token's file cannot be read.
+            WireError: the address is none of this machine's, or the file is not in the job's folder.
+        """
+        try:
+            host = urlsplit(url).hostname or ""
+        except ValueError as error:
+            raise WireError(f"no address: {error}") from error
+        if not is_loopback(host):
+            raise WireError("it is not on this machine")
+        if token_file.resolve().parent != self._folder:
+            raise WireError(f"its token is not in {self._folder}")
+        return JobCoordinatorClient(url, token_file)
+
+
+def _orphan_s(config: Mapping[str, str]) -> float:
+    """How long a container goes on without a coordinator, in Samza's two keys; -1 for ever."""
+    if config.get("job.container.heartbeat.monitor.enabled", "true").lower() != "true":
+        return -1.0
+    retries = int(config.get("yarn.container.heartbeat.retry.count", "5"))
+    return retries * int(config.get("yarn.container.heartbeat.retry-sleep-duration.ms", "10000")) / 1000
+
+
+def _end_process_when_fenced(environment: Mapping[str, str]) -> Callable[[], None]:
+    """What to do when the coordinator knows a newer incarnation: end at once, whatever Spark is doing."""
+
+    def end() -> None:
+        if environment.get("GRETE_CONTAINER_IN_PROCESS") != "1":
+            os._exit(ExitCode.FENCED)
+
+    return end

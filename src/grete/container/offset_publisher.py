@@ -1,0 +1,168 @@
+"""Lets a consumer group follow a container's commits, for tools that show the lag of consumer groups.
+
+A shadow: written by a thread of its own after what it tells is committed, and read by nobody here. So a group that is
+behind, refused or gone costs a job nothing: neither a record nor the time of a batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Protocol
+
+from grete.clock import Clock
+from grete.config.consumer_group import consumer_group
+from grete.config.streams import broadcast_inputs
+from grete.container.assignment import Assignment
+from grete.container.group_offsets import GroupProgress, NextOffsets
+from grete.errors import Fenced, GreteError
+from grete.model.ids import ContainerId, SystemStreamPartition
+from grete.systems.base import GroupOffsets, System
+
+_log = logging.getLogger("grete.container")
+_LAST_TIME_S = 12.0
+"""A write gives up after about as long."""
+_TELLS_OF_ALL = ContainerId("0")
+"""Every container reads all broadcast partitions, at its own pace: one has to speak, and this one there always is."""
+
+
+class Follower(Protocol):
+    """Hears of every batch that is committed. A context: leaving it, for whatever reason, is the container's end."""
+
+    def follow(self, next_offsets: NextOffsets, shut_down: Iterable[int] = ()) -> None:
+        """A batch is committed that ends at these offsets, by the text of each SSP. Returns at once.
+
+        `shut_down` are the tasks, by their index, that take part in no later batch.
+        """
+
+    def __enter__(self) -> Follower: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class NoFollower:
+    """For a job without a consumer group."""
+
+    def follow(self, next_offsets: NextOffsets, shut_down: Iterable[int] = ()) -> None:
+        """See Follower."""
+
+    def __enter__(self) -> Follower:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def open_follower(assignment: Assignment, system: System, clock: Clock, starting: NextOffsets) -> Follower:
+    """Who tells the job's consumer group how far the container is, beginning with where it starts."""
+    group, shown = consumer_group(assignment.config), _shown(assignment, starting)
+    if group is None or not shown:
+        return NoFollower()
+    progress = GroupProgress([[str(ssp) for ssp in task.ssps] for task in assignment.tasks], shown)
+    return GroupShadow(lambda: system.group_offsets(group, assignment.fence), progress, clock)
+
+
+def _shown(assignment: Assignment, starting: NextOffsets) -> dict[str, int]:
+    """The container's own SSPs; a broadcast one is every container's, and the first speaks for all."""
+    is_told_of = assignment.container_id == _TELLS_OF_ALL
+    left_out = () if is_told_of else broadcast_inputs(assignment.config)
+    return {str(ssp): starting[str(ssp)] for ssp in assignment.ssps if ssp not in left_out}
+
+
+class GroupShadow:
+    """Writes what is due, at most once a second, and a last time at the end. `follow` comes from one thread."""
+
+    def __init__(
+        self, open_group: Callable[[], GroupOffsets | None], progress: GroupProgress, clock: Clock
+    ) -> None:
+        self._open_group = open_group
+        self._progress = progress
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._is_ending = self._is_given_up = False
+        self._thread = threading.Thread(target=self._run, name="grete-consumer-group", daemon=True)
+        self._thread.start()
+
+    def follow(self, next_offsets: NextOffsets, shut_down: Iterable[int] = ()) -> None:
+        """See Follower."""
+        with self._changed:
+            self._progress.move(next_offsets, shut_down)
+            self._changed.notify_all()
+
+    def __enter__(self) -> Follower:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write a last time, unless another container has taken over or the last write failed: nobody waits then."""
+        with self._changed:
+            self._is_ending = True
+            self._is_given_up = isinstance(error, Fenced) or self._progress.is_failing
+            self._changed.notify_all()
+            if self._is_given_up:
+                return
+        self._thread.join(_LAST_TIME_S)
+        with self._changed:
+            self._is_given_up = True
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        try:
+            group = self._open_group()
+        except GreteError as error:
+            _log.warning("the consumer group is not told of this container: %s", error)
+            return
+        if group is None:
+            _log.warning("the system of the inputs has no consumer groups, so none is told of this container")
+            return
+        try:
+            while offsets := self._next():
+                self._write(group, offsets)
+        except Fenced as error:
+            _log.info("the consumer group is told no more: %s", error)
+        finally:
+            group.close()
+
+    def _next(self) -> NextOffsets:
+        """Wait for what is due; nothing at the end, when there is nothing left or no time for it."""
+        with self._changed:
+            while not self._is_ending:
+                now_s = self._clock.monotonic_s()
+                if due := self._progress.due(now_s):
+                    return due
+                self._changed.wait(self._progress.pause_s(now_s))
+            return {} if self._is_given_up else self._progress.outstanding(self._clock.monotonic_s())
+
+    def _write(self, group: GroupOffsets, offsets: NextOffsets) -> None:
+        """Warns once in an outage, and says when it is over.
+
+        Raises:
+            Fenced: another container has taken over.
+        """
+        was_failing = self._progress.is_failing
+        try:
+            group.write({SystemStreamPartition.parse(ssp): offset for ssp, offset in offsets.items()})
+        except Fenced:
+            raise
+        except GreteError as error:
+            with self._changed:
+                self._progress.failed(offsets, self._clock.monotonic_s())
+                self._is_given_up = self._is_given_up or self._is_ending
+            if not was_failing:
+                _log.warning(
+                    "%s. The job goes on, and so do its checkpoints; tools that show the group's lag see too much of "
+                    "it until this works again, and it is tried again and again without another word",
+                    error,
+                )
+            return
+        with self._changed:
+            self._progress.written(offsets, self._clock.monotonic_s())
+        if was_failing:
+            _log.info("the consumer group follows the job again")

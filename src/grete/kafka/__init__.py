@@ -1,0 +1,1 @@
+"""The only way to a Kafka broker: connections, logins, topics, producers, errors."""

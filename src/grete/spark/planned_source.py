@@ -1,0 +1,126 @@
+"""The embedded system as a Spark streaming source. What it reads is decided in `grete.tasks.read_plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from grete.clock import Clock, SystemClock
+from grete.systems.base import System
+from grete.systems.factory import open_system
+from grete.tasks.read_plan import (
+    RECORD_LAYOUT,
+    LocalPlan,
+    SourceOptions,
+    TaskGroup,
+    read_records,
+    task_groups,
+)
+
+FORMAT = "grete_local"
+
+
+def read_stream(spark: SparkSession, options: SourceOptions) -> DataFrame:
+    """A streaming DataFrame over exactly these SSPs from exactly these offsets."""
+    spark.dataSource.register(LocalSource)
+    return spark.readStream.format(FORMAT).option("spec", options.to_json()).load()
+
+
+class LocalSource(DataSource):
+    """Spark's entry to the embedded system."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._spec = SourceOptions.from_json(options["spec"])
+
+    @classmethod
+    def name(cls) -> str:
+        """See DataSource."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """See DataSource."""
+        return RECORD_LAYOUT
+
+    def streamReader(self, schema: StructType) -> LocalReader:
+        """See DataSource."""
+        return LocalReader(self._spec)
+
+
+class TaskRanges(InputPartition):
+    """One Spark partition: tasks with their ranges."""
+
+    value: TaskGroup
+
+
+class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans on the driver, reads on the executors."""
+
+    def __init__(self, spec: SourceOptions) -> None:
+        self._spec = spec
+        self._opened: LocalPlan | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_opened": None}
+
+    # --- on the driver ---
+
+    @property
+    def _plan(self) -> LocalPlan:
+        if self._opened is None:
+            clock = SystemClock()
+            self._opened = LocalPlan(self._spec, self._open(clock), clock)
+        return self._opened
+
+    def _open(self, clock: Clock) -> System:
+        return open_system(self._spec.config, self._spec.system, Path(self._spec.home), clock)
+
+    def initialOffset(self) -> dict[str, Any]:
+        """See DataSourceStreamReader."""
+        return self._plan.initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """See DataSourceStreamReader."""
+        return ReadMaxRows(self._spec.max_records)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """See SupportsTriggerAvailableNow."""
+        self._plan.stop_at_the_end()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """See DataSourceStreamReader."""
+        rows = None if isinstance(limit, ReadAllAvailable) else self._spec.max_records
+        return self._plan.next(start, rows=rows)
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """See DataSourceStreamReader."""
+        return self._plan.end()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """See DataSourceStreamReader. Nothing for StreamTasks: the driver hands out what they read."""
+        if self._spec.tasks is not None:
+            return []
+        return [TaskRanges(group) for group in task_groups(self._spec, start, end).values()]
+
+    # --- on the executors ---
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """See DataSourceStreamReader."""
+        assert isinstance(partition, TaskRanges)
+        system = self._open(SystemClock())
+        try:
+            yield from read_records(self._spec, system, partition.value)
+        finally:
+            system.close()

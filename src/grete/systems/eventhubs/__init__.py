@@ -1,0 +1,1 @@
+"""Azure Event Hubs as a system of streams."""

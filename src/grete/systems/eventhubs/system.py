@@ -1,0 +1,324 @@
+"""Azure Event Hubs as a system, over its Kafka endpoint; what it cannot keep is kept by another system of the job.
+
+A hub has no transactions and no compaction. So checkpoints, changelogs and fences of a job that reads hubs live in
+the system that `task.checkpoint.system` names, and a commit has two steps: records for hubs are sent and
+acknowledged, then the other system commits everything else. A process that dies in between sends them again: at least
+once for outputs on hubs, exactly once for state. A fence keeps an older process out of the second step, and is looked
+at before the first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from grete.config.eventhubs import CHECKPOINTS, commits_beside
+from grete.config.stores import changelog_stream, store_names
+from grete.errors import ConfigError, StreamError, StreamNotFound
+from grete.kafka.client import KafkaConnection, describe, reason_of
+from grete.keyed_log.base import Fence, KeyedLog
+from grete.model.ids import JobId, SystemStream, SystemStreamPartition
+from grete.systems.base import (
+    CommitGroup,
+    Message,
+    PartitionOffsets,
+    SegmentWrite,
+    StreamSpec,
+    System,
+    SystemContext,
+)
+from grete.systems.eventhubs.group import HubGroupOffsets
+from grete.systems.eventhubs.hash import hub_partitioner
+from grete.systems.eventhubs.hubs import Hub, Hubs, create_command
+from grete.systems.eventhubs.sender import HubSender
+from grete.systems.factory import open_system
+from grete.systems.records import pack
+
+
+def open_eventhubs_system(context: SystemContext) -> EventHubsSystem:
+    """The hubs that `streams.<id>.eventhubs.*` names.
+
+    Raises:
+        MissingExtra: confluent-kafka is not installed.
+    """
+    return EventHubsSystem(context)
+
+
+class Routes:
+    """Which streams are no hubs: the job's changelogs, and what is named `system.stream` of the system beside."""
+
+    def __init__(self, config: Mapping[str, str], system: str) -> None:
+        job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
+        self._changelogs = {changelog_stream(store, job, config) for store in store_names(config)}
+        self._prefix = f"{commits_beside(config, system)}."
+
+    def beside(self, stream: str) -> str | None:
+        """The stream's name in the other system; None for a hub."""
+        if stream in self._changelogs:
+            return stream
+        return stream.removeprefix(self._prefix) if stream.startswith(self._prefix) else None
+
+
+def open_other(context: SystemContext) -> System:
+    """The system that keeps what Event Hubs cannot.
+
+    Raises:
+        ConfigError: none is named, or it is on Event Hubs as well.
+    """
+    return open_system(context.config, other_name(context), context.home, context.clock)
+
+
+def other_name(context: SystemContext) -> str:
+    """The name of the system that keeps what Event Hubs cannot.
+
+    Raises:
+        ConfigError: none is named, or it is on Event Hubs as well.
+    """
+    named = commits_beside(context.config, context.name)
+    if named is None:
+        given = context.config.get(CHECKPOINTS, "")
+        raise ConfigError(
+            f"{CHECKPOINTS}={given!r}: Event Hubs (system {context.name!r}) keeps no checkpoints and changelogs; "
+            f"name a Kafka system or local, the embedded one"
+        )
+    return named
+
+
+class EventHubsSystem(System):
+    """The hubs of a system, and beside them the job's own streams in another. Safe to use from several threads."""
+
+    def __init__(self, context: SystemContext) -> None:
+        self.name = context.name
+        self._context = context
+        self._routes = Routes(context.config, context.name)
+        self._hubs = Hubs(context.config, context.name, context.clock)
+        self._sender = HubSender(self._hubs, context.config, context.name, context.clock)
+        self._lock = threading.RLock()
+
+    @cached_property
+    def _other(self) -> System:
+        """Opened when it is needed: whoever only looks at hubs does not."""
+        return open_other(self._context)
+
+    @property
+    def has_gaps(self) -> bool:  # type: ignore[override] # it depends on where the changelogs are
+        """See System: of the job's own streams."""
+        return self._other.has_gaps
+
+    def checkpoint_log(self, name: str) -> KeyedLog:
+        """See System. In the other system."""
+        return self._other.checkpoint_log(name)
+
+    # --- SystemAdmin ---
+
+    def partition_count(self, stream: str) -> int:
+        """See SystemAdmin."""
+        beside = self._routes.beside(stream)
+        if beside is not None:
+            return self._other.partition_count(beside)
+        return self._hubs.of(stream).info().partitions
+
+    def stream_uid(self, stream: str) -> str:
+        """See System. A service that gives topics no ids has one for all: then nobody can tell."""
+        beside = self._routes.beside(stream)
+        if beside is not None:
+            return self._other.stream_uid(beside)
+        return self._hubs.of(stream).info().id
+
+    def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
+        """See SystemAdmin."""
+        beside = self._routes.beside(stream)
+        if beside is not None:
+            return self._other.offsets(beside)
+        hub = self._hubs.of(stream)
+        partitions = [TopicPartition(hub.topic, p) for p in range(hub.info().partitions)]
+        with self._asking(hub) as connection:
+            oldest = connection.known_offsets(
+                dict.fromkeys(partitions, OffsetSpec.earliest()), is_stable=True
+            )
+            upcoming = connection.ends(partitions, is_stable=True)
+        return {w.partition: _held(oldest[w], max(upcoming[w], oldest[w])) for w in partitions}
+
+    @contextmanager
+    def _asking(self, hub: Hub) -> Iterator[KafkaConnection]:
+        try:
+            yield hub.namespace.connection
+        except KafkaException as error:
+            raise StreamError(
+                f"asking for offsets of {hub.stream} in system {self.name!r}: {describe(reason_of(error))}"
+            ) from error
+
+    def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
+        """See SystemAdmin."""
+        return {ssp: str(int(offset) + 1) for ssp, offset in offsets.items()}
+
+    def compare(self, left: str, right: str) -> int:
+        """See SystemAdmin."""
+        return int(left) - int(right)
+
+    def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
+        """See SystemAdmin. By the time at which the service took a record."""
+        hub = self._hubs.of(ssp.stream)
+        if ssp.partition >= hub.info().partitions:
+            raise StreamNotFound(f"{ssp.system_stream} has no partition {ssp.partition}")
+        where = TopicPartition(hub.topic, ssp.partition)
+        with self._asking(hub) as connection:
+            return str(connection.offset_at(where, timestamp_ms))
+
+    def create_stream(self, spec: StreamSpec) -> None:
+        """See SystemAdmin. Only the job's own streams are created; a hub that is there with that shape is fine."""
+        beside = self._routes.beside(spec.stream)
+        if beside is not None:
+            self._other.create_stream(replace(spec, stream=beside))
+            return
+        self._require(spec, at_least=False)
+
+    def ensure_stream(self, spec: StreamSpec) -> None:
+        """See System. As `create_stream`."""
+        beside = self._routes.beside(spec.stream)
+        if beside is not None:
+            self._other.ensure_stream(replace(spec, stream=beside))
+            return
+        self._require(spec, at_least=True)
+
+    def _require(self, spec: StreamSpec, *, at_least: bool) -> None:
+        """A hub of this shape.
+
+        Raises:
+            StreamError: there is none, and here none is made.
+        """
+        if spec.compacted:
+            raise StreamError(
+                f"{spec.stream!r} cannot be kept on Event Hubs (system {self.name!r}): a changelog is compacted. "
+                f"Name it in task.checkpoint.system's system"
+            )
+        hub = self._hubs.of(spec.stream)
+        try:
+            found = hub.info().partitions
+        except StreamNotFound as error:
+            raise StreamError(
+                f"hub {hub.topic!r} of system {self.name!r} is not there, and grete makes none; make it with Azure's "
+                f"tools: {create_command(hub.topic, spec.partitions)}"
+            ) from error
+        if found < spec.partitions or (found > spec.partitions and not at_least):
+            raise StreamError(f"hub {hub.topic!r} has {found} partitions; asked for {spec.partitions}")
+
+    def add_partitions(self, stream: str, partitions: int) -> None:
+        """See SystemAdmin: refused."""
+        raise StreamError(
+            f"partitions of hub {stream!r} are added with Azure's tools, on its premium and dedicated tiers only: "
+            f"az eventhubs eventhub update --resource-group GROUP --namespace-name NAMESPACE --name {stream} "
+            f"--partition-count {partitions}"
+        )
+
+    def streams(self) -> Sequence[str]:
+        """See SystemAdmin. Of the namespaces that the configuration names."""
+        return self._hubs.names()
+
+    def read(
+        self, stream: str, partition: int, start: int, end: int | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See System."""
+        beside = self._routes.beside(stream)
+        if beside is not None:
+            yield from self._other.read(beside, partition, start, end)
+            return
+        hub = self._hubs.of(stream)
+        upcoming = int(self.offsets(stream)[partition].upcoming)
+        limit = upcoming if end is None else min(end, upcoming)
+        with self._lock:
+            for batch in hub.namespace.ranges.read(hub.topic, partition, start, limit):
+                yield int(batch.column(3)[0].as_py()), batch
+
+    def is_compacted(self, stream: str) -> bool:
+        """See System. No hub is."""
+        beside = self._routes.beside(stream)
+        if beside is not None:
+            return self._other.is_compacted(beside)
+        self._hubs.of(stream).info()
+        return False
+
+    def append(self, stream: str, messages: Iterable[Message]) -> int:
+        """See System, but for hubs: of several messages some may be there when an error is raised."""
+        beside = self._routes.beside(stream)
+        if beside is not None:
+            return self._other.append(beside, messages)
+        batch = list(messages)
+        choose = hub_partitioner(self._context.config, SystemStream(self.name, stream))
+        by_partition: dict[int, list[Message]] = {}
+        count = self.partition_count(stream)
+        for message in batch:
+            partition = message.partition
+            if partition is None:
+                partition = 0 if message.key is None else choose(message.key, count)
+            if not 0 <= partition < count:
+                raise StreamError(f"hub {stream!r} has partitions 0 to {count - 1}, not {partition}")
+            by_partition.setdefault(partition, []).append(message)
+        with self._lock:
+            self._sender.send(_segment(stream, *one) for one in by_partition.items())
+        return len(batch)
+
+    def intact_from(self, stream: str, partition: int) -> int:
+        """See System. Only the job's own streams are compacted."""
+        return self._other.intact_from(stream, partition)
+
+    def group_offsets(self, group: str, fence: Fence) -> HubGroupOffsets:
+        """See System. The fence is another system's and not looked at: who was succeeded may write once more."""
+        return HubGroupOffsets(self._hubs, self.name, group, self._context.clock)
+
+    def close(self) -> None:
+        """See SystemAdmin."""
+        self._hubs.close()
+        if "_other" in self.__dict__:
+            self._other.close()
+
+    # --- TransactionalStore ---
+
+    def raise_fence(self, fences: Iterable[Fence]) -> None:
+        """See TransactionalStore. In the other system."""
+        self._other.raise_fence(fences)
+
+    def keep_fence(self, fence: Fence) -> None:
+        """See System. In the other system."""
+        self._other.keep_fence(fence)
+
+    def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
+        """See TransactionalStore, but for records on hubs: they are visible first, and stay so when the rest fails.
+
+        Raises:
+            StreamError: a hub did not take a record; some may be there, and nothing else is.
+        """
+        routed = [(one, self._routes.beside(one.stream)) for one in group.segments]
+        sent = [one for one, beside in routed if beside is None]
+        kept = [
+            SegmentWrite(beside, one.partition, one.count, one.data)
+            for one, beside in routed
+            if beside is not None
+        ]
+        if sent:  # are we fenced already?
+            self._other.commit(replace(group, segments=(), checkpoint_entries=()))
+        with self._lock:
+            ends = self._sender.send(sent)
+        found = self._other.commit(replace(group, segments=kept))
+        for one, beside in routed:
+            if beside is not None:
+                ends[one.stream, one.partition] = found[beside, one.partition]
+        return ends
+
+
+def _segment(stream: str, partition: int, messages: Sequence[Message]) -> SegmentWrite:
+    data = pack([m.key for m in messages], [m.value for m in messages], [m.timestamp_ms for m in messages])
+    return SegmentWrite(stream, partition, len(messages), data)
+
+
+def _held(oldest: int, upcoming: int) -> PartitionOffsets:
+    if oldest >= upcoming:
+        return PartitionOffsets(None, None, str(upcoming))
+    return PartitionOffsets(str(oldest), str(upcoming - 1), str(upcoming))

@@ -1,0 +1,138 @@
+"""The fences of a Kafka system: who may still commit, said by the brokers.
+
+A log of its own, `__grete_fences`, holds each scope's epoch (as the keyed log on Kafka does: an offset of a group
+that nobody joins, written under a transactional id) and, as a record, how many transactional ids the scope has used.
+A container's epoch is raised in two steps: first it is durable there, then every id of the scope is opened. Whoever
+opens an id reads the epoch right afterwards and stops when it is higher than his own. So once `raise_fence` has
+returned, nobody of an older epoch commits: those who held an id are refused, and those who open one learn of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from confluent_kafka import Producer
+
+from grete.clock import Clock
+from grete.errors import Fenced, LogError, LogUnreachable
+from grete.kafka.client import KafkaClients
+from grete.kafka.producer import NotWritten, TransactionalProducer
+from grete.kafka.settings import KafkaLogSettings
+from grete.keyed_log.base import Entry, Fence
+from grete.keyed_log.kafka import KafkaKeyedLog
+from grete.keyed_log.kafka_epoch import ScopeEpoch, writer_id
+
+FENCES = "__grete_fences"
+DRIVER = "driver"
+"""The slot of the process that plans; the others are numbered."""
+_AT_ONCE = 8
+
+
+def transactional_id(scope: str, slot: str) -> str:
+    """The id of one slot of a scope."""
+    return f"grete-{scope}-{slot}"
+
+
+class FenceReader:
+    """What the brokers have of one scope. Cheap: one request each time."""
+
+    def __init__(self, scope: str, settings: KafkaLogSettings, clock: Clock) -> None:
+        self._scope = scope
+        self._epoch = ScopeEpoch(KafkaClients(FENCES, settings, clock), writer_id(FENCES, scope))
+
+    def check(self, epoch: int) -> None:
+        """Whether `epoch` is still the highest.
+
+        Raises:
+            Fenced: a higher one is stored.
+            LogError: none is stored, though it was raised once.
+            NotWritten: no answer.
+        """
+        stored = self._epoch.stored()
+        if stored is None:
+            raise LogError(
+                f"the epoch of {self._scope!r} is gone from the brokers (topic {FENCES} was deleted, or nobody has "
+                "raised it for longer than offsets.retention.minutes), so nobody can tell whether another process is "
+                f"above epoch {epoch}. This process must end; start it anew"
+            )
+        if stored > epoch:
+            raise Fenced(self._scope, epoch=epoch, seen=stored)
+
+    def stored(self) -> int | None:
+        """The epoch, None when there is none.
+
+        Raises:
+            NotWritten: no answer.
+        """
+        return self._epoch.stored()
+
+    def close(self) -> None:
+        """Release the consumer."""
+        self._epoch.close()
+
+
+class Fences:
+    """Raises epochs. The log is made when it is needed first."""
+
+    def __init__(self, settings: KafkaLogSettings, clock: Clock, slots: int) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._slots = slots
+        self._opened: KafkaKeyedLog | None = None
+
+    @property
+    def _log(self) -> KafkaKeyedLog:
+        if self._opened is None:
+            self._opened = KafkaKeyedLog(FENCES, self._settings, self._clock)
+        return self._opened
+
+    def raise_epoch(self, fence: Fence) -> None:
+        """Make the epoch durable; also says again to brokers that forget what a week nobody has said.
+
+        Raises:
+            Fenced: the scope is above it already.
+        """
+        self._log.raise_fence(fence)
+
+    def raise_fence(self, fence: Fence, make: Callable[[str], Producer]) -> None:
+        """Raise the epoch, then open every id that the scope has ever used. `make` makes a producer of an id.
+
+        Raises:
+            Fenced: the scope is above it already.
+            LogError: the brokers did not answer.
+        """
+        self.raise_epoch(fence)
+        slots = max(self._slots, self._recorded(fence.scope))
+        if slots > self._recorded(fence.scope):
+            self._log.append(
+                [Entry(fence.scope.encode(), json.dumps({"slots": slots}).encode())], fence=fence
+            )
+        ids = [transactional_id(fence.scope, slot) for slot in (DRIVER, *map(str, range(slots)))]
+        self._open(ids, make)
+
+    def _recorded(self, scope: str) -> int:
+        key, slots = scope.encode(), 0
+        for record in self._log.read():
+            if record.key == key and record.value is not None:
+                slots = max(slots, int(json.loads(record.value)["slots"]))
+        return slots
+
+    def _open(self, ids: Iterable[str], make: Callable[[str], Producer]) -> None:
+        deadline_s = self._clock.monotonic_s() + self._settings.timeout_s
+
+        def open_one(id_: str) -> None:
+            TransactionalProducer(lambda: make(id_), self._clock).open(deadline_s)
+
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="grete-fence") as pool:
+            try:
+                list(pool.map(open_one, ids))
+            except NotWritten as error:
+                kind = LogError if error.is_final else LogUnreachable
+                raise kind(f"the older processes could not be fenced: {error}") from error
+
+    def close(self) -> None:
+        """Release the log."""
+        if self._opened is not None:
+            self._opened.close()

@@ -1,0 +1,196 @@
+"""Reading exact ranges of topic partitions: committed records only, each with its offset, up to an end that is known.
+
+A range may end in offsets that no reader sees (transaction markers, aborted or compacted records), so it is over when
+the client stands at its end, not when the last record has come. A consumer stays at the end of what it read: the next
+range of a partition mostly begins there, and its records are fetched already.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from grete.clock import Clock
+from grete.errors import OffsetOutOfRange, OffsetsRemoved, StreamError, StreamNotFound, StreamUnreachable
+from grete.kafka.client import KafkaConnection, describe, is_temporary, reason_of
+from grete.systems.records import SPARSE_SCHEMA
+
+_CHUNK = 10_000
+"""Records at once: 1 µs each to fetch, and as many message objects in memory."""
+_POLL_S = 0.2
+_FIRST_POLL_S = 0.002
+_CONSUMERS = 8
+"""Partitions that stay assigned; a worker with more of them pays 4 ms for each range."""
+_SETTINGS = {
+    "enable.partition.eof": True,
+    "check.crcs": True,
+    "fetch.error.backoff.ms": 50,
+    "fetch.queue.backoff.ms": 2,  # by default a client whose queue is full does nothing for a second
+    "queued.min.messages": 100_000,
+    "queued.max.messages.kbytes": 16 * 1024,
+    "enable.sparse.connections": False,
+}
+_TUNABLE = {
+    "fetch.wait.max.ms": 100,
+    "max.partition.fetch.bytes": 1 << 20,  # 8 MB make the first record of a range wait for 60 ms, 1 MB for 4
+}
+_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_UNKNOWN = (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+
+Partition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Seat:
+    """A consumer and where it stands in its partition; `left` was fetched and is behind the last range's end."""
+
+    consumer: Consumer
+    position: int = -1
+    left: list[Message] = field(default_factory=list)
+
+
+class RangeReader:
+    """Reads ranges of one system's partitions. Used by one thread; an unfinished iterator ends with the next read."""
+
+    def __init__(self, connection: KafkaConnection, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._seats: OrderedDict[Partition, _Seat] = OrderedDict()
+
+    def read(self, stream: str, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The records with start <= offset < end, in order, as batches of SPARSE_SCHEMA; their offsets may have gaps.
+
+        Raises:
+            OffsetsRemoved: `start` is below the oldest offset; names what is lost.
+            OffsetOutOfRange: it is above the upcoming one.
+            StreamNotFound: no such partition.
+            StreamUnreachable: the brokers gave nothing for the whole timeout.
+        """
+        if start >= end:
+            return
+        seat = self._seat((stream, partition), start)
+        timeout_s = self._connection.timeout_s
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        while seat.position < end:
+            messages = seat.left or self._consume(seat, (stream, partition))
+            seat.left = []
+            if messages:
+                deadline_s = self._clock.monotonic_s() + timeout_s
+                yield from self._take(seat, messages, (stream, partition), end)
+            elif self._clock.monotonic_s() > deadline_s:
+                raise StreamUnreachable(
+                    f"{stream} partition {partition}: no record at offset {seat.position} or later in "
+                    f"{timeout_s:.0f} s, though the partition ends at {end} or later; are brokers up?"
+                )
+
+    def _seat(self, key: Partition, start: int) -> _Seat:
+        seat = self._seats.pop(key, None)
+        if seat is None and len(self._seats) >= _CONSUMERS:
+            seat = self._seats.popitem(last=False)[1]
+            seat.position = -1
+        if seat is None:
+            seat = _Seat(self._connection.new_consumer(f"reading {key[0]}", _SETTINGS, _TUNABLE))
+        self._seats[key] = seat
+        if seat.position != start:
+            seat.left = []
+            seat.consumer.assign([TopicPartition(*key, start)])
+            seat.position = start
+        return seat
+
+    def _consume(self, seat: _Seat, key: Partition) -> list[Message]:
+        try:
+            # the call waits until it has as many as asked for, so first take what is there
+            found = seat.consumer.consume(_CHUNK, _FIRST_POLL_S)
+            return found or seat.consumer.consume(1, _POLL_S)
+        except KafkaException as error:
+            raise StreamUnreachable(f"reading {key[0]}: {describe(reason_of(error))}") from error
+
+    def _take(
+        self, seat: _Seat, messages: list[Message], key: Partition, end: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Records below `end` as a batch; the others stay in the seat."""
+        last = messages[-1]
+        if last.error() is not None or (last.offset() or 0) >= end or any(m.error() for m in messages):
+            messages = self._sort_out(seat, messages, key, end)
+        elif messages:
+            seat.position = (last.offset() or 0) + 1
+        if messages:
+            yield _columns(messages)
+
+    def _sort_out(self, seat: _Seat, messages: list[Message], key: Partition, end: int) -> list[Message]:
+        taken = []
+        for place, message in enumerate(messages):
+            error, offset = message.error(), message.offset() or 0
+            if error is not None:
+                if error.code() != KafkaError._PARTITION_EOF:
+                    self._refuse(seat, error, key)
+                else:
+                    seat.position = max(seat.position, min(offset, end))
+            elif offset >= end:
+                seat.left = messages[place:]
+                seat.position = max(end, seat.position)
+                break
+            else:
+                taken.append(message)
+                seat.position = offset + 1
+        return taken
+
+    def _refuse(self, seat: _Seat, error: KafkaError, key: Partition) -> None:
+        position, seat.position = seat.position, -1
+        stream, partition = key
+        if error.code() in _GONE:
+            raise self._not_there(key, position)
+        if error.code() in _UNKNOWN:
+            raise StreamNotFound(f"there is no partition {partition} of {stream!r}: {error.str()}")
+        if error.fatal() or not is_temporary(error):
+            raise StreamError(f"reading {stream} partition {partition}: {describe(error)}")
+        seat.position = position  # the client goes on by itself
+
+    def _not_there(self, key: Partition, position: int) -> OffsetOutOfRange:
+        oldest, upcoming = self.range_of(key)
+        stream, partition = key
+        if position < oldest:
+            return OffsetsRemoved(
+                f"{stream} partition {partition} holds offsets {oldest} to before {upcoming}: those from {position} "
+                f"to before {oldest} are lost, its retention has deleted them"
+            )
+        return OffsetOutOfRange(
+            f"{stream} partition {partition} holds offsets {oldest} to before {upcoming}, and {position} was asked "
+            f"for: the topic was deleted and made anew, or lost records"
+        )
+
+    def range_of(self, key: Partition) -> tuple[int, int]:
+        """(oldest, upcoming) of a partition.
+
+        Raises:
+            StreamError: no answer.
+        """
+        where = TopicPartition(*key)
+        try:
+            oldest = self._connection.known_offsets({where: OffsetSpec.earliest()}, is_stable=True)[where]
+            upcoming = self._connection.ends([where], is_stable=True)[where]
+        except KafkaException as error:
+            raise StreamUnreachable(
+                f"asking for the ends of {key[0]}: {describe(reason_of(error))}"
+            ) from error
+        return oldest, upcoming
+
+    def close(self) -> None:
+        """Close the consumers."""
+        while self._seats:
+            self._seats.popitem()[1].consumer.close()
+
+
+def _columns(messages: list[Message]) -> pa.RecordBatch:
+    columns = [
+        pa.array([message.key() for message in messages], type=pa.binary()),
+        pa.array([message.value() for message in messages], type=pa.binary()),
+        pa.array([message.timestamp()[1] for message in messages], type=pa.int64()),
+        pa.array([message.offset() for message in messages], type=pa.int64()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SPARSE_SCHEMA)

@@ -1,0 +1,427 @@
+"""Kafka as a system: topics are streams, and a container's outputs, changelogs and checkpoints are one transaction.
+
+Offsets are the brokers', so there are gaps: markers, aborted and compacted records. Everything is read as committed,
+and `upcoming` is the end of what no open transaction holds back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from grete.clock import Clock
+from grete.config.commits import commit_groups, transaction_timeout_s
+from grete.errors import (
+    Fenced,
+    InDoubt,
+    LogError,
+    LogUnreachable,
+    StreamError,
+    StreamNotFound,
+    StreamUnreachable,
+)
+from grete.kafka.client import KafkaConnection, describe, is_temporary, reason_of
+from grete.kafka.producer import NotWritten, OutcomeUnknown
+from grete.kafka.settings import checkpoint_log_settings
+from grete.keyed_log.base import Fence
+from grete.keyed_log.kafka import KafkaKeyedLog
+from grete.model.ids import SystemStream, SystemStreamPartition
+from grete.systems.base import (
+    CommitGroup,
+    Message,
+    PartitionOffsets,
+    StreamSpec,
+    System,
+    SystemContext,
+    check_partitions,
+)
+from grete.systems.kafka.append import Appender
+from grete.systems.kafka.fence import DRIVER, FenceReader, Fences, transactional_id
+from grete.systems.kafka.group import FenceWatch, KafkaGroupOffsets
+from grete.systems.kafka.ranges import RangeReader
+from grete.systems.kafka.topics import StreamSettings, Topics
+from grete.systems.kafka.transaction import GroupTransactions, transaction_producer
+from grete.systems.partitioner import kafka_partitioner
+from grete.systems.records import unpack
+
+_REFRESH_S = 3_600.0
+_RETRY_S = 0.05
+
+
+def open_kafka_system(context: SystemContext) -> KafkaSystem:
+    """The brokers that `systems.<name>.producer.bootstrap.servers` names.
+
+    Raises:
+        ConfigError: no brokers, or settings that only Java can use.
+        LoginRefused: the brokers do not let us in.
+        LogError: no broker answers.
+        MissingExtra: confluent-kafka is not installed.
+    """
+    return KafkaSystem(context.config, context.name, context.clock)
+
+
+class KafkaSystem(System):
+    """The topics of a Kafka cluster. Safe to use from several threads, and by many processes at once."""
+
+    commits_on_executors = True
+    has_gaps = True
+
+    def __init__(self, config: Mapping[str, str], name: str, clock: Clock) -> None:
+        self.name = name
+        self._config = config
+        self._clock = clock
+        self._log_settings = checkpoint_log_settings(config, name)
+        self._settings = StreamSettings(config, name)
+        self._transaction_timeout_s = transaction_timeout_s(config)
+        self._connection = KafkaConnection(
+            self._log_settings.client,
+            self._log_settings.timeout_s,
+            clock,
+            self._log_settings.origin,
+            self._log_settings.tuning,
+        )
+        self._connection.await_login(f"opening system {name!r}")
+        self._topics = Topics(self._connection, name, clock)
+        self._fences = Fences(self._log_settings, clock, commit_groups(config))
+        self._lock = threading.RLock()
+        self._logs: dict[str, KafkaKeyedLog] = {}
+        self._writers: dict[Fence, GroupTransactions] = {}
+        self._readers: dict[str, FenceReader] = {}
+        self._raised: dict[Fence, float] = {}
+        self._ranges = RangeReader(self._connection, clock)
+        self._appender: Appender | None = None
+        self._uids: dict[str, str] = {}
+
+    def checkpoint_log(self, name: str) -> KafkaKeyedLog:
+        """See System. One object for each name, closed with the system."""
+        with self._lock:
+            if name not in self._logs:
+                self._logs[name] = KafkaKeyedLog(name, self._log_settings, self._clock)
+            return self._logs[name]
+
+    # --- SystemAdmin ---
+
+    def partition_count(self, stream: str) -> int:
+        """See SystemAdmin."""
+        return self._topics.get(stream).partitions
+
+    def stream_uid(self, stream: str) -> str:
+        """See System: the topic's id."""
+        return self._topics.get(stream).id
+
+    def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
+        """See SystemAdmin. `newest` is the offset before the upcoming one, as in Samza, though it may be a gap.
+
+        Raises:
+            StreamError: also when the topic was deleted and made anew since this object was first asked.
+        """
+        found = self._topics.get(stream)
+        self._check_same(stream, found.id)
+        partitions = [TopicPartition(stream, p) for p in range(found.partitions)]
+        with self._asking(stream):
+            oldest = self._connection.known_offsets(
+                dict.fromkeys(partitions, OffsetSpec.earliest()), is_stable=True
+            )
+            upcoming = self._connection.ends(partitions, is_stable=True)
+        return _by_partition(oldest, upcoming)
+
+    def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
+        """See SystemAdmin. Nobody answers for a partition without a leader."""
+        found = self._topics.get(stream)
+        self._check_same(stream, found.id)
+        partitions = [TopicPartition(stream, p) for p in range(found.partitions) if p not in found.leaderless]
+        oldest = self._list(stream, dict.fromkeys(partitions, OffsetSpec.earliest()))
+        known = [where for where in partitions if oldest[where] >= 0]
+        upcoming = self._list(stream, dict.fromkeys(known, OffsetSpec.latest()))
+        held = _by_partition(oldest, {where: end for where, end in upcoming.items() if end >= 0})
+        if len(held) < len(partitions):
+            self._connection.learn_leaders()  # for the next look
+        return {partition: held.get(partition) for partition in range(found.partitions)}
+
+    def _check_same(self, stream: str, uid: str) -> None:
+        with self._lock:
+            known = self._uids.setdefault(stream, uid)
+        if known != uid:
+            raise StreamError(
+                f"topic {stream} of system {self.name!r} was deleted and made anew (id {known}, now {uid}): offsets "
+                f"that were read belong to the old one. Stop the job and run it again: it says how to go on"
+            )
+
+    def _list(self, stream: str, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
+        if not wanted:
+            return {}
+        with self._asking(stream):
+            return self._connection.list_offsets(wanted, is_stable=True)
+
+    @contextmanager
+    def _asking(self, stream: str) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            kind = StreamUnreachable if is_temporary(reason_of(error)) else StreamError
+            raise kind(
+                f"asking for offsets of {stream} in system {self.name!r}: {describe(reason_of(error))}"
+            ) from error
+
+    def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
+        """See SystemAdmin. The next record may be later, but none is before."""
+        return {ssp: str(int(offset) + 1) for ssp, offset in offsets.items()}
+
+    def compare(self, left: str, right: str) -> int:
+        """See SystemAdmin."""
+        return int(left) - int(right)
+
+    def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
+        """See SystemAdmin. The broker's index answers."""
+        if ssp.partition >= self.partition_count(ssp.stream):
+            raise StreamNotFound(f"{ssp.system_stream} has no partition {ssp.partition}")
+        where = TopicPartition(ssp.stream, ssp.partition)
+        with self._asking(ssp.stream):
+            return str(self._connection.offset_at(where, timestamp_ms))
+
+    def create_stream(self, spec: StreamSpec) -> None:
+        """See SystemAdmin."""
+        if self._topics.find(spec.stream) is None and self._topics.create(
+            spec.stream, spec.partitions, self._settings.of(spec)
+        ):
+            return
+        found = self.partition_count(spec.stream)
+        if found != spec.partitions:
+            raise StreamError(
+                f"stream {spec.stream!r} exists with {found} partitions; asked for {spec.partitions}"
+            )
+        self._check_policy(spec)
+
+    def ensure_stream(self, spec: StreamSpec) -> None:
+        """See System."""
+        if self._topics.find(spec.stream) is None and self._topics.create(
+            spec.stream, spec.partitions, self._settings.of(spec)
+        ):
+            return
+        self._check_policy(spec)
+        if self.partition_count(spec.stream) < spec.partitions:
+            self._topics.grow(spec.stream, spec.partitions)
+
+    def _check_policy(self, spec: StreamSpec) -> None:
+        """A changelog whose records go by age loses state that nobody has changed for a week."""
+        if not spec.compacted or self._settings.may_be_deleted_by_age(spec.stream):
+            return
+        policy = self._topics.config(spec.stream).get("cleanup.policy", "")
+        if {word.strip() for word in policy.split(",")} != {"compact"}:
+            raise StreamError(
+                f"stream {spec.stream!r} exists with cleanup.policy={policy}, so state that nobody changes would be "
+                f"deleted by age. Set it to compact: kafka-configs --alter --entity-type topics --entity-name "
+                f"{spec.stream} --add-config cleanup.policy=compact"
+            )
+
+    def add_partitions(self, stream: str, partitions: int) -> None:
+        """See SystemAdmin."""
+        check_partitions(stream, partitions)
+        found = self.partition_count(stream)
+        if partitions < found:
+            raise StreamError(
+                f"stream {stream!r} has {found} partitions and cannot have {partitions}: Kafka takes none away. "
+                f"Create another stream with {partitions} partitions and copy the records"
+            )
+        if partitions > found:
+            self._topics.grow(stream, partitions)
+
+    def delete_stream(self, stream: str) -> None:
+        """See SystemAdmin."""
+        self._topics.delete(stream)
+
+    def streams(self) -> Sequence[str]:
+        """See SystemAdmin."""
+        return self._topics.names()
+
+    def read(
+        self, stream: str, partition: int, start: int, end: int | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """(offset of the first record, records with their offsets) for start <= offset < end, for few readers.
+
+        Raises:
+            OffsetOutOfRange: `start` is not in the partition; names what is lost.
+        """
+        upcoming = int(self.offsets(stream)[partition].upcoming)
+        with self._lock:
+            for batch in self._ranges.read(
+                stream, partition, start, upcoming if end is None else min(end, upcoming)
+            ):
+                yield int(batch.column(3)[0].as_py()), batch
+
+    def is_compacted(self, stream: str) -> bool:
+        """See System."""
+        return "compact" in self._topics.config(stream).get("cleanup.policy", "")
+
+    def append(self, stream: str, messages: Iterable[Message]) -> int:
+        """See System. Keys go where the partitioner of an output of this name puts them."""
+        batch = list(messages)
+        partitioner = kafka_partitioner(self._config, SystemStream(self.name, stream))
+        partitions = self.partition_count(stream)
+        with self._lock:
+            if self._appender is None:
+                self._appender = Appender(self._connection, self._clock, self._transaction_timeout_s)
+            self._appender.append(stream, partitions, batch, partitioner)
+        return len(batch)
+
+    def intact_from(self, stream: str, partition: int) -> int:
+        """See System. The cleaner leaves alone what is younger than `min.compaction.lag.ms`, and what it shadows."""
+        lag_ms = int(self._topics.config(stream).get("min.compaction.lag.ms", "0"))
+        ssp = SystemStreamPartition(self.name, stream, partition)
+        return int(self.offset_at(ssp, self._clock.wall_ms() - lag_ms))
+
+    def group_offsets(self, group: str, fence: Fence) -> KafkaGroupOffsets:
+        """See System. The fence is looked at before each write."""
+        watch = FenceReader(fence.scope, self._log_settings, self._clock)
+        return KafkaGroupOffsets(
+            self._connection, self.name, group, self._clock, FenceWatch(watch, fence.epoch)
+        )
+
+    def close(self) -> None:
+        """See SystemAdmin."""
+        with self._lock:
+            for log in self._logs.values():
+                log.close()
+            for reader in self._readers.values():
+                reader.close()
+            self._fences.close()
+            self._ranges.close()
+            self._writers.clear()
+
+    # --- TransactionalStore ---
+
+    def raise_fence(self, fences: Iterable[Fence]) -> None:
+        """See TransactionalStore. Afterwards no executor of a lower epoch commits, wherever it runs."""
+        for fence in fences:
+            self._fences.raise_fence(fence, self._producer)
+            with self._lock:
+                self._raised[fence] = self._clock.monotonic_s()
+
+    def keep_fence(self, fence: Fence) -> None:
+        """See System. Brokers forget what nobody says for a week; it is said every hour."""
+        with self._lock:
+            is_due = self._clock.monotonic_s() - self._raised.get(fence, float("-inf")) > _REFRESH_S
+        if is_due:
+            self._fences.raise_epoch(fence)
+            with self._lock:
+                self._raised[fence] = self._clock.monotonic_s()
+
+    def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
+        """See TransactionalStore. The first fence guards the transaction; others are checked just before it.
+
+        The end of a partition is the offset after its last record; the transaction's marker follows.
+        """
+        deadline_s = self._clock.monotonic_s() + self._log_settings.timeout_s
+        with self._lock:
+            self._check_fences(group.fences)
+            while True:
+                writer = self._writer(group.fences[0])
+                try:
+                    return self._commit(writer, group, deadline_s)
+                except NotWritten as refusal:
+                    writer.drop()
+                    if refusal.is_final or self._clock.monotonic_s() >= deadline_s:
+                        kind = LogError if refusal.is_final else LogUnreachable
+                        raise kind(f"nothing was committed in system {self.name!r}: {refusal}") from refusal
+                    self._clock.wait(threading.Event(), _RETRY_S)
+                except OutcomeUnknown as unknown:
+                    raise InDoubt(transactional_id(group.fences[0].scope, DRIVER), str(unknown)) from unknown
+
+    def _commit(
+        self, writer: GroupTransactions, group: CommitGroup, deadline_s: float
+    ) -> dict[tuple[str, int], int]:
+        batches = [(one.stream, one.partition, unpack(one.data)) for one in group.segments]
+        for batch in batches:
+            self._topics.get(batch[0])
+            writer.check_sizes(*batch)
+        if group.checkpoint_entries:
+            self.checkpoint_log(group.checkpoint_log)
+        writer.fits([stream for stream, _, _ in batches])
+        if not writer.is_open:
+            writer.open(deadline_s)
+        writer.begin()
+        try:
+            for batch in batches:
+                writer.send(*batch)
+            ends = dict(writer.settle(deadline_s))
+            writer.send_entries(group.checkpoint_log, group.checkpoint_entries, self._clock.wall_ms())
+            writer.settle(deadline_s)
+        except BaseException:
+            writer.abort(deadline_s)
+            raise
+        writer.commit(deadline_s)
+        return ends
+
+    def _check_fences(self, fences: Sequence[Fence]) -> None:
+        """Refuse what is stale before anything is raised, then raise what is new."""
+        known = {fence: self._reader(fence.scope) for fence in fences if fence not in self._raised}
+        for fence in fences:
+            stored = self._stored(fence.scope)
+            if stored is not None and stored > fence.epoch:
+                raise Fenced(fence.scope, epoch=fence.epoch, seen=stored)
+        self.raise_fence(known)
+
+    def _stored(self, scope: str) -> int | None:
+        try:
+            return self._reader(scope).stored()
+        except NotWritten as error:
+            raise LogUnreachable(f"asking for the epoch of {scope!r}: {error}") from error
+
+    def _reader(self, scope: str) -> FenceReader:
+        with self._lock:
+            if scope not in self._readers:
+                self._readers[scope] = FenceReader(scope, self._log_settings, self._clock)
+            return self._readers[scope]
+
+    def _writer(self, fence: Fence) -> GroupTransactions:
+        if fence not in self._writers:
+            for old in [one for one in self._writers if one.scope == fence.scope and one.epoch < fence.epoch]:
+                self._writers.pop(old).drop()  # a coordinator fences a container off many times in its life
+            self._writers[fence] = GroupTransactions(
+                self._connection,
+                transactional_id(fence.scope, DRIVER),
+                fence,
+                self._reader(fence.scope),
+                _Facts(self._limit),
+                self._clock,
+                self._transaction_timeout_s,
+            )
+        return self._writers[fence]
+
+    def _limit(self, stream: str) -> int:
+        return int(self._topics.config(stream)["max.message.bytes"])
+
+    def _producer(self, id_: str) -> Producer:
+        return transaction_producer(self._connection, id_, self._transaction_timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """See TopicFacts. What the driver left open of a partition, its next transaction there ends."""
+
+    largest: Callable[[str], int]
+
+    def partitions(self) -> Sequence[tuple[str, int]]:
+        """None: its transactions are single ones, between batches."""
+        return []
+
+
+def _by_partition(
+    oldest: Mapping[TopicPartition, int], upcoming: Mapping[TopicPartition, int]
+) -> dict[int, PartitionOffsets]:
+    return {
+        where.partition: _partition_offsets(oldest[where], max(end, oldest[where]))
+        for where, end in upcoming.items()
+    }
+
+
+def _partition_offsets(oldest: int, upcoming: int) -> PartitionOffsets:
+    if oldest >= upcoming:
+        return PartitionOffsets(None, None, str(upcoming))
+    return PartitionOffsets(str(oldest), str(upcoming - 1), str(upcoming))

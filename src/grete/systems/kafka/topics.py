@@ -1,0 +1,258 @@
+"""Topics as streams: how they are made, described and grown, and what the configuration says of each.
+
+Replication factors, changelog settings and their precedence are Samza's (KafkaConfig); a changelog is compacted and
+keeps its youngest changes from compaction for `min.compaction.lag.ms`, so that stores can be brought back to them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType
+
+from grete.clock import Clock
+from grete.config.numbers import at_least_one
+from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
+from grete.config.stream_config import StreamConfig
+from grete.errors import StreamError, StreamNotFound, StreamUnreachable
+from grete.kafka.client import (
+    KafkaConnection,
+    delete_topic,
+    describe,
+    done,
+    is_temporary,
+    reason_of,
+)
+from grete.model.ids import JobId, SystemStream
+from grete.systems.base import StreamSpec
+
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_ID)
+_NAME_REFUSED = (KafkaError.TOPIC_EXCEPTION, KafkaError._INVALID_ARG)
+_RETRY_S = 0.05
+_CHANGELOG_SEGMENT_BYTES = 536_870_912
+_DAY_MS = 24 * 3600 * 1000
+_TOPIC_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes", "max.message.bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as the brokers describe it. `id` changes when it is deleted and made anew.
+
+    `leaderless` are the partitions of which nothing can be read or written now.
+    """
+
+    id: str
+    partitions: int
+    leaderless: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """With what a topic is made. `copies_key` is the key that decides how many copies, for the error."""
+
+    copies: int
+    copies_key: str
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class StreamSettings:
+    """What a job's configuration says of the streams of one Kafka system."""
+
+    def __init__(self, config: Mapping[str, str], system: str) -> None:
+        self._config = config
+        self._system = system
+
+    def of(self, spec: StreamSpec) -> TopicSettings:
+        """How the stream is made.
+
+        Raises:
+            ConfigError: a replication factor that is no number.
+        """
+        store = self._store_behind(spec.stream)
+        if store is not None:
+            return self._changelog(store)
+        stream = StreamConfig(self._config, SystemStream(self._system, spec.stream))
+        found = {name: stream.text(name) for name in _TOPIC_SETTINGS}
+        config = {name: value for name, value in found.items() if value is not None}
+        if spec.compacted:
+            config["cleanup.policy"] = "compact"
+        key = f"systems.{self._system}.default.stream.replication.factor"
+        copies = stream.text("replication.factor")
+        return TopicSettings(at_least_one(key, copies or "3"), key, config)
+
+    def may_be_deleted_by_age(self, stream: str) -> bool:
+        """Whether the configuration itself wants a changelog's records deleted by age."""
+        store = self._store_behind(stream)
+        return store is not None and "delete" in self._changelog(store).config["cleanup.policy"]
+
+    def _store_behind(self, stream: str) -> str | None:
+        job = JobId(self._config.get("job.name", ""), self._config.get("job.id", "1"))
+        names = (
+            name for name in store_names(self._config) if changelog_stream(name, job, self._config) == stream
+        )
+        return next(names, None)
+
+    def _changelog(self, store: str) -> TopicSettings:
+        prefix = f"stores.{store}.changelog."
+        keys = (
+            f"{prefix}replication.factor",
+            "stores.default.changelog.replication.factor",
+            f"systems.{self._system}.default.stream.replication.factor",
+        )
+        copies = next((self._config[key] for key in keys if key in self._config), "3")
+        largest = self._config.get(
+            f"{prefix}max.message.bytes",
+            self._config.get(f"systems.{self._system}.default.stream.max.message.bytes", "1000012"),
+        )
+        own = f"{prefix}kafka."
+        config = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(_CHANGELOG_SEGMENT_BYTES),
+            "max.message.bytes": largest,
+            "delete.retention.ms": self._config.get(f"{prefix}delete.retention.ms", str(_DAY_MS)),
+            "min.compaction.lag.ms": str(compaction_lag_ms(store, self._config)),
+            **{key[len(own) :]: value for key, value in self._config.items() if key.startswith(own)},
+        }
+        return TopicSettings(at_least_one(keys[0], copies), keys[0], config)
+
+
+class Topics:
+    """The topics of a Kafka system."""
+
+    def __init__(self, connection: KafkaConnection, system: str, clock: Clock) -> None:
+        self._connection = connection
+        self._system = system
+        self._clock = clock
+
+    def names(self) -> list[str]:
+        """Every topic but the brokers' own, sorted.
+
+        Raises:
+            StreamError: no answer.
+        """
+        try:
+            found = self._connection.admin.list_topics(timeout=self._connection.timeout_s).topics
+        except KafkaException as error:
+            raise self._failed("listing the topics", error) from error
+        return sorted(name for name in found if name not in ("__consumer_offsets", "__transaction_state"))
+
+    def find(self, name: str) -> TopicInfo | None:
+        """The topic, None when it is not there. Tries again while brokers come back.
+
+        Raises:
+            StreamError: no answer in time, or the name is none.
+        """
+        wanted, admin = TopicCollection([name]), self._connection.admin
+        try:
+            found = self._connection.answer(
+                lambda wait_s: admin.describe_topics(wanted, request_timeout=wait_s)[name]
+            )
+        except KafkaException as error:
+            if reason_of(error).code() in (*_GONE, *_NAME_REFUSED):
+                return None
+            raise self._failed(f"describing {name}", error) from error
+        leaderless = frozenset(each.id for each in found.partitions if each.leader is None)
+        return TopicInfo(str(found.topic_id), len(found.partitions), leaderless)
+
+    def get(self, name: str) -> TopicInfo:
+        """The topic.
+
+        Raises:
+            StreamNotFound: no such topic.
+            StreamError: no answer.
+        """
+        found = self.find(name)
+        if found is None:
+            raise StreamNotFound(
+                f"there is no stream {name!r} in system {self._system!r}; create its topic, or name it in "
+                f"task.outputs when the job writes it"
+            )
+        return found
+
+    def config(self, name: str) -> dict[str, str]:
+        """The topic's configuration in force.
+
+        Raises:
+            StreamNotFound: no such topic.
+            StreamError: no answer, or not allowed.
+        """
+        resource, admin = ConfigResource(ResourceType.TOPIC, name), self._connection.admin
+        try:
+            entries = self._connection.answer(
+                lambda wait_s: admin.describe_configs([resource], request_timeout=wait_s)[resource]
+            )
+        except KafkaException as error:
+            if reason_of(error).code() in _GONE:
+                self.get(name)
+            raise self._failed(f"reading the configuration of {name}", error) from error
+        return {key: entry.value for key, entry in entries.items()}
+
+    def create(self, name: str, partitions: int, settings: TopicSettings) -> bool:
+        """Make the topic; False when it is there already. Either way, brokers know of it on return.
+
+        Raises:
+            StreamError: too few brokers for the copies, a name that is none, or no answer.
+        """
+        new = NewTopic(name, partitions, settings.copies, config=dict(settings.config))
+        try:
+            futures = self._connection.admin.create_topics([new], request_timeout=self._connection.timeout_s)
+            done(futures[name], self._connection.timeout_s + 1)
+        except KafkaException as error:
+            reason = reason_of(error)
+            if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                self._await(
+                    name, 1
+                )  # who has lost to another container may ask a broker that does not know yet
+                return False
+            if reason.code() == KafkaError.INVALID_REPLICATION_FACTOR:
+                raise StreamError(
+                    f"topic {name} cannot have {settings.copies} copies: {reason.str()} Start more brokers, or set "
+                    f"{settings.copies_key} to how many there are"
+                ) from error
+            raise self._failed(f"making {name}", error) from error
+        self._await(name, partitions)
+        return True
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Let the topic have `partitions` partitions, more than it has.
+
+        Raises:
+            StreamError: refused, or no answer.
+        """
+        wait_s = self._connection.timeout_s
+        try:
+            futures = self._connection.admin.create_partitions(
+                [NewPartitions(name, partitions)], request_timeout=wait_s
+            )
+            done(futures[name], wait_s + 1)
+        except KafkaException as error:
+            raise self._failed(f"adding partitions to {name}", error) from error
+        self._await(name, partitions)
+
+    def delete(self, name: str) -> None:
+        """Remove the topic.
+
+        Raises:
+            StreamNotFound: no such topic.
+            StreamError: refused, or no answer.
+        """
+        self.get(name)
+        try:
+            delete_topic(self._connection, name)
+        except KafkaException as error:
+            raise self._failed(f"deleting {name}", error) from error
+
+    def _await(self, name: str, partitions: int) -> None:
+        """A topic that was made is known to other brokers a moment later."""
+        deadline_s, never = self._clock.monotonic_s() + self._connection.timeout_s, threading.Event()
+        while (found := self.find(name)) is None or found.partitions < partitions:
+            if self._clock.monotonic_s() >= deadline_s:
+                raise StreamError(f"topic {name} was made and did not become readable in time")
+            self._clock.wait(never, _RETRY_S)
+
+    def _failed(self, doing: str, error: KafkaException) -> StreamError:
+        kind = StreamUnreachable if is_temporary(reason_of(error)) else StreamError
+        return kind(f"{doing} in system {self._system!r}: {describe(reason_of(error))}")

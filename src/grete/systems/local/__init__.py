@@ -1,0 +1,1 @@
+"""The embedded system: streams in SQLite files."""

@@ -1,0 +1,189 @@
+"""What a task sends, gathered by stream partition and packed for the commit."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from grete.config.eventhubs import name_within
+from grete.errors import StreamNotFound
+from grete.model.ids import SystemStream, SystemStreamPartition
+from grete.serdes import stream_serdes
+from grete.systems.access import Access
+from grete.systems.records import join, records
+from grete.tasks.faults import FILE_ERRORS, file_error
+
+_PARTITION_CACHE_LIMIT = 200_000
+_SETTLE = 1_000
+"""So many records become columns, which take half the memory of the objects."""
+
+
+class _Buffer:
+    """Records of one stream partition: the newest as lists, older ones as columns."""
+
+    __slots__ = ("keys", "settled", "timestamps_ms", "values")
+
+    def __init__(self) -> None:
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps_ms: list[int] = []
+        self.settled: list[pa.RecordBatch] = []
+
+    def settle(self, at_least: int) -> None:
+        """Turn the lists into columns when they are that long."""
+        if len(self.keys) >= at_least:
+            self.settled.append(records(self.keys, self.values, self.timestamps_ms))
+            self.cut(0)
+
+    def cut(self, length: int) -> None:
+        """Take back what the lists hold beyond `length`."""
+        for column in (self.keys, self.values, self.timestamps_ms):
+            del column[length:]
+
+
+class _Output:
+    """One output stream as one task sees it."""
+
+    def __init__(self, stream: SystemStream, name: str, config: Mapping[str, str], access: Access) -> None:
+        """`name` is what the container's system calls the stream."""
+        self.name = name
+        serdes = stream_serdes(stream, config)
+        self.key_to_bytes = serdes.key.to_bytes
+        self.message_to_bytes = serdes.message.to_bytes
+        self.partitions = access.partition_count(name)
+        self.largest = access.largest_record(name)
+        self.buffers: dict[int, _Buffer] = {}
+        self._partitioner = access.partitioner(stream)
+        self.buffer_of: dict[bytes | None, _Buffer] = {}
+        """By key; remembered, because hashing in Python costs more than the rest of a send."""
+
+    def find(self, key: bytes | None, task_index: int) -> _Buffer:
+        """The buffer of a key's partition, of the task's own one for None; remembered from now on."""
+        if len(self.buffer_of) >= _PARTITION_CACHE_LIMIT:
+            self.buffer_of.clear()
+        partition = task_index % self.partitions if key is None else self._partitioner(key, self.partitions)
+        buffer = self.buffer_of[key] = self.buffer(partition)
+        return buffer
+
+    def buffer(self, partition: int) -> _Buffer:
+        """The partition's buffer, made now when it is new."""
+        found = self.buffers.get(partition)
+        if found is None:
+            found = self.buffers[partition] = _Buffer()
+        return found
+
+
+class Collector:
+    """Implements `grete.MessageCollector` for one task. Used by one thread."""
+
+    def __init__(
+        self,
+        config: Mapping[str, str],
+        default_system: str,
+        task_index: int,
+        access: Access,
+    ) -> None:
+        self._config = config
+        self._system = default_system
+        self._task_index = task_index
+        self._access = access
+        self._outputs: dict[str, _Output] = {}
+        self._marks: list[tuple[_Buffer, int]] | None = None
+        self.is_serializing = False
+        self.timestamp_ms = 0
+
+    def send(
+        self,
+        stream: str,
+        message: Any,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """See grete.MessageCollector."""
+        output = self._outputs.get(stream)
+        if output is None:
+            output = self._open(stream)
+        self.is_serializing = True  # and stays so when a serde refuses
+        key_bytes = output.key_to_bytes(key)
+        value = output.message_to_bytes(message)
+        self.is_serializing = False
+        if value is not None and len(value) > output.largest:
+            raise ValueError(
+                f"a message of {len(value)} bytes is larger than {stream} takes, which is {output.largest} for key "
+                f"and value; make it smaller, or raise max.message.bytes of the stream (and of its readers)"
+            )
+        if partition is None:
+            buffer = output.buffer_of.get(key_bytes)
+            if buffer is None:
+                buffer = output.find(key_bytes, self._task_index)
+        elif 0 <= partition < output.partitions:
+            buffer = output.buffer(partition)
+        else:
+            raise ValueError(f"{stream} has partitions 0 to {output.partitions - 1}, not {partition}")
+        if self._marks is not None:
+            self._marks.append((buffer, len(buffer.keys)))
+        buffer.keys.append(key_bytes)
+        buffer.values.append(value)
+        buffer.timestamps_ms.append(self.timestamp_ms if timestamp_ms is None else timestamp_ms)
+
+    def _open(self, stream: str) -> _Output:
+        parsed = SystemStream.parse(stream)
+        name = name_within(self._config, self._system, parsed)
+        if name is None:
+            raise StreamNotFound(
+                f"cannot send to {stream}: this job's tasks write to system {self._system!r} only, since outputs, "
+                f"state and checkpoints commit in one transaction of it"
+            )
+        try:
+            output = self._outputs[stream] = _Output(parsed, name, self._config, self._access)
+        except FILE_ERRORS as error:
+            raise file_error(f"the files of stream {stream}", error) from error
+        return output
+
+    def begin_message(self) -> None:
+        """From here on `undo_message` can take back what is sent."""
+        self.is_serializing = False
+        self._marks = []
+
+    def undo_message(self) -> None:
+        """Take back what was sent since `begin_message`."""
+        for buffer, length in reversed(self._marks or []):
+            buffer.cut(length)
+        self._marks = None
+
+    def settle(self) -> None:
+        """Between messages, now and then: what was sent is final, and is kept in less memory."""
+        self._marks = None
+        for output in self._outputs.values():
+            for buffer in output.buffers.values():
+                buffer.settle(_SETTLE)
+
+    def take(self) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+        """Every (stream, partition, records) gathered; the collector is empty afterwards."""
+        for output in self._outputs.values():
+            for partition, buffer in sorted(output.buffers.items()):
+                buffer.settle(1)
+                settled, buffer.settled = buffer.settled, []
+                if settled:
+                    yield output.name, partition, join(settled)
+
+
+def dead_letter(
+    task: str, ssp: SystemStreamPartition, offset: int, key: bytes | None, value: bytes | None, error: str
+) -> bytes:
+    """The record written for a message that could not be processed: everything to repair and replay it."""
+    document = {
+        "task": task,
+        "ssp": str(ssp),
+        "offset": str(offset),
+        "error": error,
+        "key_base64": None if key is None else base64.b64encode(key).decode(),
+        "value_base64": None if value is None else base64.b64encode(value).decode(),
+    }
+    return orjson.dumps(document)

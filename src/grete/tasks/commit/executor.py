@@ -1,0 +1,280 @@
+"""Commits the share of a batch that one Spark partition processed, in one transaction of the executor that ran it.
+
+The share has a *slot*, its Spark partition's number, and with it a transactional id of the container. Whoever opens
+the id ends the transaction of whoever had it, then reads the scope's epoch, then the end of the checkpoint log:
+
+- a higher epoch means that another container has taken over, and nothing is written;
+- a companion record of this batch means that an earlier attempt has committed it, so its report is made of that.
+
+Both stay true as long as no request of ours is refused, since nobody has opened the id in between. So an attempt
+that Spark gave up, ran twice, or took for lost can neither commit a batch a second time nor after its successor.
+An id is kept from batch to batch by the worker that used it last, as the driver knows from the reports.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from grete.checkpoint.task_commit import TaskCommit, commit_entries, companion_of
+from grete.clock import Clock
+from grete.errors import InDoubt, LogError, LogUnreachable, ProcessingError, WireError
+from grete.failpoints import failpoint
+from grete.keyed_log.base import Record
+from grete.model.ids import TaskName
+from grete.systems.group import GroupAccess, NotWritten, OutcomeUnknown, RecordTooLarge, Transactions
+from grete.tasks.results import TaskResult
+from grete.tasks.spec import BatchPlan, CommitSpec, RunnerSpec, TaskProgress, TaskReport
+
+_log = logging.getLogger("grete.container")
+_PATIENCE_S = 120.0
+"""Brokers may restart, and somebody's transaction may have to time out, before a share can be committed."""
+_PAUSES_S = (0.05, 2.0)
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A transactional id that this worker uses, and the last batch that it committed through it."""
+
+    transactions: Transactions
+    committed: tuple[str, int] = ("", -1)
+
+
+class ExecutorCommits:
+    """The slots that one Python worker has used. Used by one thread."""
+
+    def __init__(
+        self, spec: RunnerSpec, commit: CommitSpec, access: GroupAccess, clock: Clock, worker: str
+    ) -> None:
+        self._spec = spec
+        self._commit = commit
+        self._access = access
+        self._clock = clock
+        self._worker = worker
+        self._streams = [
+            commit.checkpoint_log,
+            *commit.outputs,
+            *(one.changelog_stream for one in spec.stores),
+        ]
+        self._slots: dict[int, _Slot] = {}
+
+    def begin(
+        self, plan: BatchPlan, slot: int, tasks: Collection[int], *, is_repeated: bool
+    ) -> list[TaskReport]:
+        """What of the share's tasks is committed already; called before they run.
+
+        Raises:
+            Fenced: another container has taken over.
+            LogError: the brokers did not answer.
+        """
+        held = self._held(slot)
+        is_ours = plan.slot_workers.get(slot) == self._worker and held.committed != (
+            plan.lineage,
+            plan.batch_id,
+        )
+        if not is_ours:
+            held.transactions.drop()
+        if not is_repeated:
+            return []
+        deadline_s = self._clock.monotonic_s() + _PATIENCE_S
+        pause_s = _PAUSES_S[0]
+        while True:
+            try:
+                found = self._open(held, plan, deadline_s)
+                return [self._signed(report, slot) for task, report in found.items() if task in tasks]
+            except NotWritten as refusal:
+                pause_s = self._wait(refusal, deadline_s, pause_s)
+
+    def finish(self, plan: BatchPlan, slot: int, results: Sequence[TaskResult]) -> list[TaskReport]:
+        """Commit what the tasks made, unless somebody has; durable on return.
+
+        Raises:
+            Fenced: another container has taken over; nothing was written.
+            InDoubt: the outcome is unknown; whoever tries again finds out.
+            ProcessingError: a record is larger than its topic takes; nothing was written.
+            LogError: nothing was written.
+        """
+        if not results:
+            return []
+        held = self._held(slot)
+        streams = [stream for result in results for stream, _, _ in result.outputs]
+        streams += [change.stream for result in results for change in result.changes]
+        held.transactions.fits(sorted(set(streams)))
+        for result in results:
+            self._check_sizes(held.transactions, result)
+        started_s = self._clock.monotonic_s()
+        reports = self._finish(held, plan, slot, results)
+        commit_s = self._clock.monotonic_s() - started_s
+        held.committed = (plan.lineage, plan.batch_id)
+        return [replace(report, commit_s=commit_s) for report in reports]
+
+    def _finish(
+        self, held: _Slot, plan: BatchPlan, slot: int, results: Sequence[TaskResult]
+    ) -> list[TaskReport]:
+        deadline_s = self._clock.monotonic_s() + _PATIENCE_S
+        pause_s, doubt = _PAUSES_S[0], None
+        done: list[TaskReport] = []
+        while True:
+            try:
+                if not held.transactions.is_open:
+                    found = self._open(held, plan, deadline_s)
+                    doubt = None
+                    done += [found[one.report.task] for one in results if one.report.task in found]
+                    results = [one for one in results if one.report.task not in found]
+                written = self._write(held, plan, results, deadline_s) if results else []
+                return [self._signed(report, slot) for report in [*done, *written]]
+            except OutcomeUnknown as unknown:
+                doubt = unknown
+                _log.warning("a share of the batch may be committed, looking whether it is: %s", unknown)
+                held.transactions.drop()
+                if self._clock.monotonic_s() >= deadline_s:
+                    raise self._in_doubt(plan, doubt) from unknown
+            except NotWritten as refusal:
+                held.transactions.drop()
+                if doubt is not None and self._clock.monotonic_s() >= deadline_s:
+                    raise self._in_doubt(plan, doubt) from refusal
+                pause_s = self._wait(refusal, deadline_s, pause_s)
+
+    def _in_doubt(self, plan: BatchPlan, cause: OutcomeUnknown) -> InDoubt:
+        return InDoubt(f"{self._commit.fence.scope} batch {plan.batch_id}", str(cause))
+
+    def _signed(self, report: TaskReport, slot: int) -> TaskReport:
+        return replace(report, slot=slot, worker=self._worker)
+
+    def _wait(self, refusal: NotWritten, deadline_s: float, pause_s: float) -> float:
+        if refusal.is_final or self._clock.monotonic_s() >= deadline_s:
+            kind = LogError if refusal.is_final else LogUnreachable
+            raise kind(f"nothing of this share of the batch was committed: {refusal}") from refusal
+        _log.warning("a share of the batch is not committed yet, trying again: %s", refusal)
+        self._clock.wait(threading.Event(), pause_s)
+        return min(2 * pause_s, _PAUSES_S[1])
+
+    def _held(self, slot: int) -> _Slot:
+        if slot not in self._slots:
+            self._slots[slot] = _Slot(self._access.group(self._commit.fence, slot, self._streams))
+        return self._slots[slot]
+
+    # --- looking ---
+
+    def _open(self, held: _Slot, plan: BatchPlan, deadline_s: float) -> dict[int, TaskReport]:
+        """Take the id over, and see what of the batch is committed by now. Of other slots' tasks, too."""
+        held.transactions.open(deadline_s)
+        records = self._access.settled_records(self._commit.checkpoint_log, plan.log_end)
+        return self._committed(plan, records)
+
+    def _committed(self, plan: BatchPlan, records: Iterable[Record]) -> dict[int, TaskReport]:
+        indexes = {task.name: task.index for task in self._spec.tasks}
+        found: dict[int, TaskReport] = {}
+        for record in records:
+            task, commit = _companion(record)
+            if commit is None or task not in indexes:
+                continue
+            if commit.lineage == plan.lineage and commit.batch_id >= plan.batch_id:
+                found[indexes[task]] = self._report(indexes[task], commit, record.offset)
+        return found
+
+    def _report(self, index: int, commit: TaskCommit, offset: int) -> TaskReport:
+        indexes = {ssp: number for number, ssp in enumerate(self._spec.ssps)}
+        return TaskReport(
+            task=index,
+            token=commit.token,
+            records=0,
+            last_offsets={indexes[ssp]: int(last) for ssp, last in commit.offsets.items() if ssp in indexes},
+            changes={},
+            positions=commit.store_positions,
+            committed_at=offset,
+        )
+
+    # --- writing ---
+
+    def _check_sizes(self, transactions: Transactions, result: TaskResult) -> None:
+        name = self._spec.tasks[result.report.task].name
+        partition = self._spec.tasks[result.report.task].changelog_partition
+        batches = [*result.outputs, *((one.stream, partition, one.records) for one in result.changes)]
+        for stream, at, records in batches:
+            try:
+                transactions.check_sizes(stream, at, records)
+            except RecordTooLarge as error:
+                raise ProcessingError(
+                    f"task {name!r}: {error}. Its key begins with {_head(records, error.row)!r}. Nothing of "
+                    f"this share of the batch was committed"
+                ) from error
+
+    def _write(
+        self, held: _Slot, plan: BatchPlan, results: Sequence[TaskResult], deadline_s: float
+    ) -> list[TaskReport]:
+        transactions = held.transactions
+        failpoint("executor.before-produce")
+        transactions.begin()
+        try:
+            for result in results:
+                self._send(transactions, result)
+            ends = dict(transactions.settle(deadline_s))
+            failpoint("executor.flushed")
+            reports = [self._positioned(result, ends) for result in results]
+            commits = {
+                self._name(report): self._task_commit(plan, report, result.progress)
+                for report, result in zip(reports, results, strict=True)
+            }
+            entries = commit_entries(commits, grouper=self._commit.grouper)
+            transactions.send_entries(self._commit.checkpoint_log, entries, self._access.now_ms())
+            last = transactions.settle(deadline_s)[self._commit.checkpoint_log, 0] - 1
+            failpoint("executor.before-commit")
+        except BaseException:
+            transactions.abort(deadline_s)
+            raise
+        transactions.commit(deadline_s)
+        failpoint("executor.committed")
+        return [replace(report, committed_at=last) for report in reports]
+
+    def _name(self, report: TaskReport) -> TaskName:
+        return self._spec.tasks[report.task].name
+
+    def _send(self, transactions: Transactions, result: TaskResult) -> None:
+        for stream, partition, records in result.outputs:
+            transactions.send(stream, partition, records)
+        for change in result.changes:
+            transactions.send(change.stream, self._changelog_partition(result), change.records)
+
+    def _changelog_partition(self, result: TaskResult) -> int:
+        return self._spec.tasks[result.report.task].changelog_partition
+
+    def _positioned(self, result: TaskResult, ends: Mapping[tuple[str, int], int]) -> TaskReport:
+        """The report with where the changelogs end now; the stores' files keep the changes up to there."""
+        partition = self._changelog_partition(result)
+        positions = dict(result.progress.store_positions)
+        for change in result.changes:
+            positions[change.store] = ends[change.stream, partition]
+            change.keep(result.report.token, positions[change.store])
+        return replace(result.report, positions=positions)
+
+    def _task_commit(self, plan: BatchPlan, report: TaskReport, progress: TaskProgress) -> TaskCommit:
+        offsets = {**progress.last_offsets, **report.last_offsets}
+        return TaskCommit(
+            offsets={self._spec.ssps[index]: str(offset) for index, offset in offsets.items()},
+            lineage=plan.lineage,
+            batch_id=plan.batch_id,
+            token=report.token,
+            store_positions=report.positions,
+        )
+
+    def close(self) -> None:
+        """Let every id go."""
+        for held in self._slots.values():
+            held.transactions.drop()
+
+
+def _companion(record: Record) -> tuple[TaskName | None, TaskCommit | None]:
+    try:
+        return companion_of(record)
+    except WireError:
+        return None, None  # a checkpoint, or somebody else's record
+
+
+def _head(records: pa.RecordBatch, row: int) -> bytes:
+    key = records.column(0)[row].as_py()
+    return b"" if key is None else bytes(key[:40])

@@ -1,0 +1,39 @@
+"""What an attempt at a task's share of a batch made, before it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from grete.tasks.spec import TaskProgress, TaskReport
+from grete.tasks.stores.file import StoreFile
+
+Output = tuple[str, int, pa.RecordBatch]
+"""(stream, partition, records)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreChange:
+    """What a batch changed in one store, as columns and packed."""
+
+    store: str
+    stream: str
+    records: pa.RecordBatch
+    data: bytes
+    file: StoreFile
+
+    def keep(self, token: str, position: int) -> None:
+        """Keep it pending in the store's file; `position` is where the changelog ends once it is committed."""
+        self.file.set_pending(token, position, self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What one attempt made, not visible to anybody yet. `report` has no positions so far."""
+
+    report: TaskReport
+    progress: TaskProgress
+    outputs: Sequence[Output]
+    changes: Sequence[StoreChange]

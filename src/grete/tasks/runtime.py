@@ -1,0 +1,299 @@
+"""A task inside a Python worker process: instance, stores and collector, kept between batches while still true.
+
+Spark reuses Python workers but promises nothing about which worker gets which task. What a worker keeps of a task
+is valid only when the attempt that left it so is the one that was committed; the attempt's token tells.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+
+from grete.api import StreamTask
+from grete.clock import SystemClock
+from grete.config.application_config import ApplicationConfig
+from grete.errors import ApplicationError, ConfigError
+from grete.failpoints import failpoint
+from grete.model.ids import SystemStreamPartition, TaskName
+from grete.serdes import StreamSerdes, store_serdes, stream_serdes
+from grete.systems.access import Access
+from grete.systems.factory import open_access
+from grete.systems.group import GroupAccess
+from grete.systems.records import records
+from grete.tasks.collector import Collector
+from grete.tasks.commit.executor import ExecutorCommits
+from grete.tasks.results import StoreChange
+from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
+from grete.tasks.stores.file import Change, ReadChanges, StoreFile
+from grete.tasks.stores.paths import store_identity, store_path
+from grete.tasks.stores.store import TaskStore
+from grete.tasks.stores.warm_copy import take_over
+
+_OPEN_TASKS_LIMIT = 256
+"""Tasks kept open per worker; each costs a file handle per store."""
+
+
+class TaskControl:
+    """Implements `grete.TaskCoordinator`; the runner reads the wishes at the end of the batch."""
+
+    def __init__(self) -> None:
+        self.shutdown_task = False
+        self.shutdown_all = False
+
+    def commit(self) -> None:
+        """See TaskCoordinator: every batch commits at its end, so nothing is to do."""
+
+    def shutdown(self, *, all_tasks: bool = False) -> None:
+        """See TaskCoordinator."""
+        self.shutdown_task = True
+        self.shutdown_all = self.shutdown_all or all_tasks
+
+
+class Context:
+    """Implements `grete.TaskContext`."""
+
+    def __init__(self, spec: RunnerSpec, task: TaskSpec, stores: dict[str, TaskStore]) -> None:
+        self._spec = spec
+        self._task = task
+        self._stores = stores
+
+    @property
+    def task_name(self) -> TaskName:
+        """See TaskContext."""
+        return self._task.name
+
+    @property
+    def system_stream_partitions(self) -> Sequence[SystemStreamPartition]:
+        """See TaskContext."""
+        return [self._spec.ssps[index] for index in self._task.ssps]
+
+    @property
+    def config(self) -> ApplicationConfig:
+        """See TaskContext."""
+        return ApplicationConfig(self._spec.config)
+
+    def store(self, name: str) -> TaskStore:
+        """See TaskContext."""
+        try:
+            return self._stores[name]
+        except KeyError:
+            known = ", ".join(sorted(self._stores)) or "none"
+            raise ConfigError(
+                f"the job has no store {name!r} (configured: {known}); set stores.{name}.factory"
+            ) from None
+
+
+class TaskWorker:
+    """One task's instance with its stores."""
+
+    def __init__(self, spec: RunnerSpec, task: TaskSpec, access: Access) -> None:
+        self.task = task
+        self._access = access
+        self._spec = spec
+        self._store_specs = {store.name: store for store in spec.stores}
+        self.token = ""
+        self.control = TaskControl()
+        self.collector = Collector(spec.config, spec.default_system, task.index, access)
+        self.serdes: dict[int, StreamSerdes] = {
+            index: stream_serdes(spec.ssps[index].system_stream, spec.config) for index in task.ssps
+        }
+        self.stores = {store.name: self._open_store(store) for store in spec.stores}
+        self.instance: StreamTask | None = None
+
+    def _open_store(self, store: StoreSpec) -> TaskStore:
+        path, identity = self._place(self._spec.store_directory, store)
+        copies = [self._place(directory, store)[0] for directory in self._spec.standby_directories]
+        file = StoreFile(
+            path, identity, refill=lambda: take_over(path, identity, copies), now_ms=self._access.now_ms
+        )
+        return TaskStore(file, store_serdes(store.name, self._spec.config))
+
+    def _place(self, directory: str, store: StoreSpec) -> tuple[Path, str]:
+        return (
+            store_path(Path(directory), self.task.name, store.name),
+            store_identity(store, self.task.changelog_partition),
+        )
+
+    def begin_batch(self, progress: TaskProgress) -> StreamTask:
+        """Make stores and instance stand at exactly the committed state, and return the instance."""
+        continues = self.instance is not None and self.token == progress.token
+        for name, store in self.stores.items():
+            changes = self._reader_of_changes(self._store_specs[name].changelog_stream, store.file)
+            store.file.settle(
+                progress.store_positions.get(name, 0), progress.token, changes, self._access.unpack
+            )
+            store.begin_batch(continues=continues)
+        failpoint("task.before-init")
+        if self.instance is None or not continues:
+            self.control = TaskControl()
+            self.instance = load_task(self._spec)
+            self.instance.init(Context(self._spec, self.task, self.stores))
+            failpoint("task.after-init")
+        self.token = ""  # until this attempt has ended well, nothing in memory can be trusted
+        return self.instance
+
+    def _reader_of_changes(self, stream: str, file: StoreFile) -> ReadChanges:
+        def changes(start: int, end: int) -> Iterator[Change]:
+            partition = self.task.changelog_partition
+            return self._access.changes(stream, partition, start, end, copied_ms=file.copied_ms)
+
+        return changes
+
+    def begin_message(self) -> None:
+        """From here on `undo_message` can take back what the task does."""
+        self.collector.begin_message()
+        for store in self.stores.values():
+            store.begin_message()
+
+    def undo_message(self) -> None:
+        """Take back outputs and store changes since `begin_message`."""
+        self.collector.undo_message()
+        for store in self.stores.values():
+            store.undo_message()
+
+    def pack(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps_ms: Sequence[int]
+    ) -> bytes:
+        """Records in the form in which the system stores them."""
+        return self._access.pack(keys, values, timestamps_ms)
+
+    def write(self, records: pa.RecordBatch) -> bytes:
+        """Records that are columns already, in the form in which the system stores them."""
+        return self._access.write(records)
+
+    def partition_count(self, stream: str) -> int:
+        """How many partitions a stream of the job's system has."""
+        return self._access.partition_count(stream)
+
+    def store_changes(self) -> Iterator[StoreChange]:
+        """What changed in each store that did."""
+        now_ms = self._access.now_ms()
+        for name, store in self.stores.items():
+            changes = store.changes()
+            if changes:
+                made = records(list(changes), list(changes.values()), [now_ms] * len(changes))
+                stream = self._store_specs[name].changelog_stream
+                yield StoreChange(name, stream, made, self._access.write(made), store.file)
+
+    def close(self) -> None:
+        """Let the instance close and release the files."""
+        instance, self.instance = self.instance, None
+        try:
+            if instance is not None:
+                instance.close()
+        finally:
+            for store in self.stores.values():
+                store.file.close()
+
+
+class TaskWorkers:
+    """The tasks this Python worker has open, the least recently used closed first."""
+
+    def __init__(self, spec: RunnerSpec, access: Access | None = None) -> None:
+        if spec.application_path and spec.application_path not in sys.path:
+            sys.path.insert(0, spec.application_path)
+        self.spec = spec
+        self.id = uuid.uuid4().hex
+        self.access = access or open_access(spec.config, spec.default_system, Path(spec.home), SystemClock())
+        self._open: OrderedDict[int, TaskWorker] = OrderedDict()
+        self._commits: ExecutorCommits | None = None
+        self._limit = _OPEN_TASKS_LIMIT
+
+    @property
+    def commits(self) -> ExecutorCommits:
+        """What commits for this worker's tasks, on systems where executors do."""
+        if self._commits is None:
+            assert self.spec.commit is not None, "the driver commits"
+            access = cast("GroupAccess", self.access)  # the system said that executors commit
+            self._commits = ExecutorCommits(self.spec, self.spec.commit, access, SystemClock(), self.id)
+        return self._commits
+
+    def worker(self, index: int) -> TaskWorker:
+        """The task's worker, opened when necessary."""
+        worker = self._open.pop(index, None)
+        if worker is None:
+            while len(self._open) >= self._limit:
+                self._open.popitem(last=False)[1].close()
+            worker = TaskWorker(self.spec, self.spec.tasks[index], self.access)
+        self._open[index] = worker
+        return worker
+
+    def make_room(self, tasks: int) -> None:
+        """So many tasks are to be open at the same time, since they are committed together."""
+        self._limit = max(_OPEN_TASKS_LIMIT, tasks)
+
+    def drop(self, index: int) -> None:
+        """Forget a task whose attempt failed; the next attempt opens it afresh."""
+        worker = self._open.pop(index, None)
+        if worker is not None:
+            worker.instance = (
+                None  # it failed in the middle of a message: closing it properly is not promised
+            )
+            worker.close()
+
+    def close(self) -> None:
+        """Close every task."""
+        while self._open:
+            self._open.popitem()[1].close()
+        if self._commits is not None:
+            self._commits.close()
+        self.access.close()
+
+
+def load_task(spec: RunnerSpec) -> StreamTask:
+    """A new instance of `task.class`.
+
+    Raises:
+        ConfigError: it cannot be imported or is not a StreamTask.
+    """
+    loaded = load_class(spec.task_class, "task.class")
+    made = loaded()
+    if not isinstance(made, StreamTask):
+        raise ConfigError(f"task.class: {spec.task_class!r} is not a grete.StreamTask")
+    return made
+
+
+def load_class(path: str, key: str) -> Any:
+    """The class that `key` names as `module:Class` or `module.Class`.
+
+    Raises:
+        ConfigError: naming what could not be found.
+        ApplicationError: the module fails while it is imported.
+    """
+    module_name, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
+    if not module_name or not attribute:
+        raise ConfigError(f"{key}: write it as module:Class, got {path!r}")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{key}: no module {error.name!r} for {path!r}; put its folder into job.application.path"
+        ) from error
+    except Exception as error:
+        raise ApplicationError(f"{key}: {module_name!r} cannot be imported: {error!r}") from error
+    try:
+        return getattr(module, attribute)
+    except AttributeError as error:
+        raise ConfigError(f"{key}: module {module_name!r} has no {attribute!r}") from error
+
+
+def check_application(config: Mapping[str, str], key: str, kind: type) -> None:
+    """Find out, before anything is started for it, whether the application can be loaded.
+
+    Raises:
+        ConfigError: it cannot be found, or is not of that kind.
+        ApplicationError: its module fails while it is imported.
+    """
+    path = config.get("job.application.path")
+    if path and path not in sys.path:
+        sys.path.insert(0, path)
+    found = load_class(config[key], key)
+    if isinstance(found, type) and not issubclass(found, kind):
+        raise ConfigError(f"{key}: {config[key]!r} is not a grete.{kind.__name__}")

@@ -1,0 +1,1 @@
+"""Stores of tasks: files on disk, their serialized view, warm copies, rewinding."""

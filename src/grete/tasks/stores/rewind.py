@@ -1,0 +1,118 @@
+"""Bringing a store back: changelog records that undo what came after a point.
+
+A changelog only grows, so a store goes back by new records: each key that changed after the point gets the value it
+had there, or a tombstone. They are appended in the transaction of the checkpoint that they belong to. Every copy of
+the store catches up with them as with any other change, and compaction stays safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from grete.errors import JobError, OffsetOutOfRange
+from grete.systems.base import SegmentWrite, System
+
+_SEGMENT_RECORDS = 50_000
+Change = tuple[bytes, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    """One partition of a store's changelog."""
+
+    system: System
+    stream: str
+    partition: int
+
+    @property
+    def end(self) -> int:
+        """The next offset to be written."""
+        return int(self.system.offsets(self.stream)[self.partition].upcoming)
+
+    def changes(self, start: int, end: int) -> Iterator[Change]:
+        """Records with start <= offset < end, in order."""
+        for _, batch in self.system.read(self.stream, self.partition, start, end):
+            yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+
+    def check_whole(self, position: int) -> None:
+        """Whether every record below `position` is still there: only then is the state at it known.
+
+        Raises:
+            JobError: compaction or retention has removed some; says how many.
+        """
+        if position == 0:
+            return  # no state: nothing has to be there to know it
+        horizon = self.system.intact_from(self.stream, self.partition)
+        if position >= horizon:
+            return  # what compaction drops below its horizon makes no difference from there on
+        try:
+            batches = self.system.read(self.stream, self.partition, 0, position)
+            found = sum(batch.num_rows for _, batch in batches)
+        except OffsetOutOfRange as error:
+            raise JobError(f"the changelog does not go back to its start: {error}") from error
+        if found == position:
+            return  # nothing is missing, so nothing was removed
+        removed = (
+            f"some of the records that make up the state at offset {position} may have been removed by compaction"
+            if self.system.has_gaps  # a transaction's mark takes an offset, too
+            else f"{position - found} of the {position} records that make up the state were removed by compaction"
+        )
+        raise JobError(
+            f"changelog {self.stream} partition {self.partition}: {removed}; it can be brought back to where it was "
+            f"at offset {horizon} or later, or to nothing"
+        )
+
+    def back_to_nothing(self) -> dict[bytes, bytes | None]:
+        """Changes that delete every key there is."""
+        oldest = self.system.offsets(self.stream)[self.partition].oldest
+        if oldest is None:
+            return {}
+        living: dict[bytes, bytes | None] = {}
+        for key, value in self.changes(int(oldest), self.end):
+            if value is None:
+                living.pop(key, None)
+            else:
+                living[key] = None
+        return living
+
+    def back_to(self, position: int) -> dict[bytes, bytes | None]:
+        """Changes that bring the state of now to what it was at `position`. Memory: the keys that changed since.
+
+        Raises:
+            JobError: see `check_whole`; or the changelog is shorter than that.
+        """
+        if position > self.end:
+            raise JobError(
+                f"changelog {self.stream} partition {self.partition} ends at {self.end}, before {position}"
+            )
+        if position == 0:
+            return self.back_to_nothing()
+        self.check_whole(position)
+        return self.undone_after(position)
+
+    def undone_after(self, position: int) -> dict[bytes, bytes | None]:
+        """As `back_to`, taking what is there below `position` for all there was."""
+        is_living: dict[bytes, bool] = {}
+        for key, value in self.changes(position, self.end):
+            is_living[key] = value is not None
+        if not is_living:
+            return {}
+        oldest = self.system.offsets(self.stream)[self.partition].oldest
+        then: dict[bytes, bytes | None] = {}
+        for key, value in self.changes(position if oldest is None else min(position, int(oldest)), position):
+            if key in is_living:
+                then[key] = value
+        return {
+            key: then.get(key) for key, living in is_living.items() if living or then.get(key) is not None
+        }
+
+    def segments(self, changes: dict[bytes, bytes | None], now_ms: int) -> Iterable[SegmentWrite]:
+        """The changes as records to append."""
+        from grete.systems.records import pack
+
+        keys = list(changes)
+        for start in range(0, len(keys), _SEGMENT_RECORDS):
+            part = keys[start : start + _SEGMENT_RECORDS]
+            data = pack(part, [changes[key] for key in part], [now_ms] * len(part))
+            yield SegmentWrite(self.stream, self.partition, len(part), data)

@@ -1,0 +1,48 @@
+"""What tasks log in Spark's Python workers: also to the job's log stream, where one is configured.
+
+A worker is killed without a word when Spark ends or has no use for it. So what was logged is written when a share of
+a batch is done, while the driver commits it, and nobody waits for that. After a failure Spark ends the worker at
+once: then the worker waits, for a moment, since what it said last is what everybody will want to read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from grete.diagnostics.log_handler import StreamLogHandler, log_handler
+from grete.tasks.spec import RunnerSpec
+
+_FAILED_TIMEOUT_S = 2.0
+_handler: StreamLogHandler | None = None
+
+
+def attach_logs(spec: RunnerSpec) -> None:
+    """Let this process log for a container, no longer for another one."""
+    global _handler  # one Python worker serves one container at a time, as for its tasks
+    root = logging.getLogger()
+    if _handler is not None:
+        root.removeHandler(_handler)
+        _handler.close()
+        _handler = None
+    if spec.telling is None or spec.telling.logs is None:
+        return
+    if not root.handlers:
+        # a root logger with a handler no longer prints by itself: the container's log file would miss what it had
+        logging.basicConfig(level=os.environ.get("GRETE_LOG_LEVEL", "INFO"), stream=sys.stderr)
+    _handler = log_handler(spec.telling, spec.config)
+    if _handler is not None:
+        root.addHandler(_handler)
+
+
+def flush_logs() -> None:
+    """Wait until what was logged is written, at most two seconds."""
+    if _handler is not None:
+        _handler.flush_to_stream(_FAILED_TIMEOUT_S)
+
+
+def hurry_logs() -> None:
+    """Let what was logged be written soon."""
+    if _handler is not None:
+        _handler.hurry()
