@@ -15,7 +15,7 @@ from grete.config.current import in_current_words
 from grete.config.key import ChangeClass, Key
 from grete.config.key_tables import coordinator, eventhubs, job, samza, streams, task
 from grete.config.keys import KEYS
-from grete.config.stream_config import StreamConfig
+from grete.config.settings.streams import StreamSettings
 from grete.config.validate import check
 from grete.config.values import value_of
 from grete.model.ids import SystemStream
@@ -62,12 +62,12 @@ def test_a_choice_is_used_as_the_table_writes_it_or_refused(key: Key[object], ch
 def test_settings_of_streams_are_choices_too(text: str) -> None:
     stream = SystemStream("local", "in")
     for key in ("streams.in.samza.offset.default", "systems.local.samza.offset.default"):
-        assert StreamConfig({key: text}, stream).offset_default == "oldest"
-    assert StreamConfig({"streams.in.samza.partitioner": "KAFKA"}, stream).partitioner == "kafka"
+        assert StreamSettings({key: text}, stream).offset_default == "oldest"
+    assert StreamSettings({"streams.in.samza.partitioner": "KAFKA"}, stream).partitioner == "kafka"
 
 
 def test_nobody_reads_a_choice_as_the_text_that_somebody_wrote() -> None:
-    """A key of choices is read with `value_of` or `StreamConfig`: as a text, another case would be another value."""
+    """A choice is read through `Settings`: as a text, another case would be another value."""
     texts = {key.name for key in CHOICES}
     tables = (coordinator, eventhubs, job, samza, streams, task)
     variables = {name for table in tables for name, one in vars(table).items() if one in CHOICES}

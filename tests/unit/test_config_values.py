@@ -18,8 +18,8 @@ from grete.config.document import document
 from grete.config.java_regex import compile_java
 from grete.config.java_values import double_text, parse_double
 from grete.config.key_tables import coordinator, job, task
+from grete.config.settings.streams import StreamSettings
 from grete.config.stores import changelog_system, store_names
-from grete.config.stream_config import StreamConfig
 from grete.config.streams import system_stream_from_name_or_id
 from grete.config.values import Config
 from grete.errors import ConfigError
@@ -167,12 +167,12 @@ def test_java_regexes_that_mean_something_else_are_refused(refused: str) -> None
     ],
 )
 def test_the_default_offset_is_the_streams_before_the_systems(config: dict[str, str], expected: str) -> None:
-    assert StreamConfig(config, STREAM).offset_default == expected
+    assert StreamSettings(config, STREAM).offset_default == expected
 
 
 def test_a_default_offset_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="none of oldest, newest, upcoming"):
-        _ = StreamConfig({"systems.k.samza.offset.default": "first"}, STREAM).offset_default
+        _ = StreamSettings({"systems.k.samza.offset.default": "first"}, STREAM).offset_default
 
 
 def test_a_stream_id_is_found_by_its_system_and_physical_name() -> None:
@@ -183,7 +183,7 @@ def test_a_stream_id_is_found_by_its_system_and_physical_name() -> None:
         "streams.in.samza.system": "other",
         "streams.in.samza.key.serde": "string",
     }
-    assert StreamConfig(config, STREAM).text("samza.key.serde") == "json"
+    assert StreamSettings(config, STREAM).text("samza.key.serde") == "json"
     assert system_stream_from_name_or_id(config, "orders") == STREAM
     assert system_stream_from_name_or_id(config, "k.a.b") == SystemStream("k", "a.b")
     with pytest.raises(ConfigError, match=r"set streams\.none\.samza\.system"):
@@ -195,7 +195,7 @@ def test_two_ids_of_one_stream_are_refused() -> None:
         f"streams.{i}.samza.{k}": v for i in "ab" for k, v in {"system": "k", "physical.name": "in"}.items()
     }
     with pytest.raises(ConfigError, match="all mapped to"):
-        StreamConfig(config, STREAM).text("samza.key.serde")
+        StreamSettings(config, STREAM).text("samza.key.serde")
 
 
 def test_a_broadcast_range_has_a_limit() -> None:

@@ -9,7 +9,7 @@ import pytest
 from grete import StreamTask
 from grete.checkpoint.lag import measure_lag
 from grete.checkpoint.offset_manager import starting_offsets
-from grete.config.stream_config import StreamConfig
+from grete.config.settings.streams import StreamSettings
 from grete.config.validate import check
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
@@ -79,36 +79,36 @@ def test_bootstrap_and_partitions_are_found_by_id_by_name_and_as_the_systems_def
             place + "samza.partitions": "7",
             place + "retention.ms": "5",
         }
-        said = StreamConfig(config, STREAM)
+        said = StreamSettings(config, STREAM)
         assert (said.is_bootstrap, said.partitions, said.retention_ms) == (True, 7, 5), place
 
 
 def test_an_id_without_a_system_speaks_of_the_stream_that_it_is_mapped_to() -> None:
     config = {"streams.orders.samza.physical.name": "id-in", "streams.orders.samza.offset.default": "oldest"}
-    assert StreamConfig(config, STREAM).offset_default == "oldest"
-    assert StreamConfig(config, SystemStream("local", "orders")).offset_default == "upcoming"
+    assert StreamSettings(config, STREAM).offset_default == "oldest"
+    assert StreamSettings(config, SystemStream("local", "orders")).offset_default == "upcoming"
     elsewhere = {**config, "job.default.system": "kafka"}
-    assert StreamConfig(elsewhere, STREAM).offset_default == "upcoming"
+    assert StreamSettings(elsewhere, STREAM).offset_default == "upcoming"
 
 
 def test_a_name_with_dots_is_its_own_id() -> None:
     dotted = SystemStream("local", "orders.eu")
-    assert StreamConfig({"streams.orders.eu.samza.bootstrap": "true"}, dotted).is_bootstrap
-    assert StreamConfig({"systems.local.streams.orders.eu.samza.bootstrap": "true"}, dotted).is_bootstrap
+    assert StreamSettings({"streams.orders.eu.samza.bootstrap": "true"}, dotted).is_bootstrap
+    assert StreamSettings({"systems.local.streams.orders.eu.samza.bootstrap": "true"}, dotted).is_bootstrap
 
 
 def test_the_key_that_people_are_told_to_set_is_one_that_counts() -> None:
     taken = {"streams.id-in.samza.physical.name": "other"}
     for config in ({}, BY_ID, taken, {"job.default.system": "kafka"}):
-        key = StreamConfig(config, STREAM).key("samza.reset.offset")
-        assert StreamConfig({**config, key: "true"}, STREAM).is_reset, key
-    assert StreamConfig(BY_ID, STREAM).key("samza.bootstrap") == "streams.orders.samza.bootstrap"
+        key = StreamSettings(config, STREAM).key("samza.reset.offset")
+        assert StreamSettings({**config, key: "true"}, STREAM).is_reset, key
+    assert StreamSettings(BY_ID, STREAM).key("samza.bootstrap") == "streams.orders.samza.bootstrap"
 
 
 def test_a_wrong_value_is_told_with_the_key_that_says_it() -> None:
     key = "systems.local.default.stream.samza.offset.default"
     with pytest.raises(ConfigError, match=rf"{key}='first' of local\.id-in: it is none of oldest"):
-        _ = StreamConfig({key: "first"}, STREAM).offset_default
+        _ = StreamSettings({key: "first"}, STREAM).offset_default
 
 
 def test_wrong_values_under_a_systems_defaults_and_two_ids_of_one_stream_are_problems() -> None:

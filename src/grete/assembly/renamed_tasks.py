@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from grete.assembly.replaced_inputs import AskedStarts, Commits
 from grete.config.key_tables.job import SSP_GROUPER
-from grete.config.stream_config import StreamConfig
+from grete.config.settings.streams import StreamSettings
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
@@ -46,7 +46,7 @@ def renamed_tasks(
         ssp
         for ssp, tasks in sorted(moved.items())
         if not tasks & read.get(ssp, tasks)
-        and not StreamConfig(model.config, ssp.system_stream).is_reset
+        and not StreamSettings(model.config, ssp.system_stream).is_reset
         and not asked.cover(ssp, tasks)
     ]
     if lost:
@@ -74,7 +74,7 @@ def _problem(
         named.append(f"{ssp} was read up to {commits[was].offsets[ssp]} by {was!r} and comes to {now!r}")
     more = f", and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
     streams = sorted({ssp.system_stream for ssp in lost})
-    resets = [f"{StreamConfig(config, one).key('samza.reset.offset')}=true" for one in streams[:_NAMED]]
+    resets = [f"{StreamSettings(config, one).key('samza.reset.offset')}=true" for one in streams[:_NAMED]]
     return (
         f"{'; '.join(named)}{more}: a checkpoint is a task's, so the new one would not go on there but begin at its "
         f"offset default, and records would be left out or processed again. Another {SSP_GROUPER.name} does this: "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from grete.checkpoint.task_commit import TaskCommit
-from grete.config.stream_config import StreamConfig
+from grete.config.settings.streams import StreamSettings
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.input_streams import read_input_uids
 from grete.metadata.startpoints import (
@@ -42,7 +42,7 @@ def replaced_inputs(
         return
     commits = read_commits()
     for one in changed:
-        settings = StreamConfig(config, one)
+        settings = StreamSettings(config, one)
         stale = [] if settings.is_reset else list(_without_startpoint(stream, one, commits, now_ms))
         if stale:
             yield (

@@ -25,8 +25,8 @@ from grete.checkpoint.rewind_target import BatchTarget, RewindTarget
 from grete.checkpoint.startpoint_offsets import resolve
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.key_tables.job import LINEAGE_STATE
+from grete.config.settings.streams import StreamSettings
 from grete.config.stores import changelog_stream, store_names
-from grete.config.stream_config import StreamConfig
 from grete.config.streams import commit_system
 from grete.config.values import value_of
 from grete.errors import JobError
@@ -209,7 +209,7 @@ class _Planner:
         return int(
             offsets.upcoming
             if is_empty
-            else default_start(ssp, offsets, StreamConfig(self._config, ssp.system_stream))
+            else default_start(ssp, offsets, StreamSettings(self._config, ssp.system_stream))
         )
 
     def _resolved(self, ssp: SystemStreamPartition, startpoint: Startpoint) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grete.checkpoint.offset_manager import added_partitions
-from grete.config.stream_config import StreamConfig
+from grete.config.settings.streams import StreamSettings
 from grete.config.streams import all_input_streams, broadcast_inputs, task_inputs
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
@@ -119,7 +119,7 @@ def measure_lag(
     reads counts whole, as it will be read.
     """
     streams = measured_streams(config)
-    defaults = {stream: StreamConfig(config, stream).offset_default for stream in streams}
+    defaults = {stream: StreamSettings(config, stream).offset_default for stream in streams}
     readers = _by_ssp(tasks)
     processed = _by_ssp(checkpoints)
     added = {task: added_partitions(ssps, checkpoints.get(task, {}), config) for task, ssps in tasks.items()}

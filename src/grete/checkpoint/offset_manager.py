@@ -15,7 +15,7 @@ from typing import Protocol
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.key_tables.task import LOST_OFFSETS_POLICY
-from grete.config.stream_config import StreamConfig
+from grete.config.settings.streams import StreamSettings
 from grete.config.streams import broadcast_inputs
 from grete.config.values import value_of
 from grete.errors import ConfigError, OffsetOutOfRange, OffsetsRemoved, StreamError, StreamUnreachable
@@ -81,7 +81,7 @@ def starting_offsets(
         StreamUnreachable: nobody answers for a partition of which there is no checkpoint.
     """
     known: dict[SystemStream, Mapping[int, PartitionOffsets | None]] = {}
-    streams: dict[SystemStream, StreamConfig] = {}
+    streams: dict[SystemStream, StreamSettings] = {}
     by_task: dict[TaskName, dict[SystemStreamPartition, str]] = {}
     skipped: list[Skipped] = []
     for task, ssps in tasks.items():
@@ -90,7 +90,7 @@ def starting_offsets(
         added = added_partitions(ssps, checkpoint, config)
         for ssp in ssps:
             offsets = _offsets_of(ssp, known, admins)
-            stream = streams.setdefault(ssp.system_stream, StreamConfig(config, ssp.system_stream))
+            stream = streams.setdefault(ssp.system_stream, StreamSettings(config, ssp.system_stream))
             is_reset = stream.is_reset
             last = None if is_reset else checkpoint.get(ssp)
             if last is not None:
@@ -166,7 +166,7 @@ def added_partitions(
     return new.difference(broadcast_inputs(config)) if new else new
 
 
-def default_start(ssp: SystemStreamPartition, offsets: PartitionOffsets, stream: StreamConfig) -> str:
+def default_start(ssp: SystemStreamPartition, offsets: PartitionOffsets, stream: StreamSettings) -> str:
     """Where an SSP without checkpoint starts, falling back to upcoming with a warning when it is empty (S2-90).
 
     Raises:
@@ -186,7 +186,7 @@ def _after(
     last: str,
     offsets: PartitionOffsets | None,
     admin: OffsetAdmin,
-    stream: StreamConfig,
+    stream: StreamSettings,
 ) -> str | Skipped:
     next_offset = admin.offsets_after({ssp: last})[ssp]
     if offsets is None:
@@ -202,7 +202,7 @@ def _after(
             f"{LOST_OFFSETS_POLICY.name}=skip for every time",
         )
     except OffsetsRemoved:
-        if not may_skip(stream.config):
+        if not may_skip(stream.raw):
             raise
         return Skipped(task, ssp, next_offset, _oldest(offsets))
     return next_offset

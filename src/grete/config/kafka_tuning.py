@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from grete.config import aliases
+from grete.config.choices import Compression
 from grete.config.key import Type, bounded, one_of
 from grete.config.redact import redact_value
 from grete.config.streams import system_names
@@ -36,7 +37,7 @@ _BOTH: _Settings = {
     "send.buffer.bytes": ("socket.send.buffer.bytes", bounded("a number of bytes", -1, 100_000_000)),
     "receive.buffer.bytes": ("socket.receive.buffer.bytes", bounded("a number of bytes", -1, 100_000_000)),
 }
-_COMPRESSION = one_of("none", "gzip", "snappy", "lz4", "zstd")
+_COMPRESSION = one_of(Compression)
 _FOLLOWED: Mapping[str, _Settings] = {
     "producer": {
         **_BOTH,

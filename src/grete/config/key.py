@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from grete.config import java_values
 
-T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -36,11 +36,11 @@ class ChangeClass(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Type(Generic[T]):
+class Type(Generic[T_co]):
     """A value's type: its name for people, and a reader that raises ValueError saying what is wrong."""
 
     name: str
-    read: Callable[[str], T]
+    read: Callable[[str], T_co]
     choices: tuple[str, ...] = ()
     """The words that the value is one of, where it is one of a few."""
 
@@ -127,16 +127,16 @@ CLASS = Type("a class, module:Class", _class_path)
 CHECKPOINT_VERSIONS = Type("checkpoint versions", _versions)
 
 
-def one_of(*choices: str) -> Type[str]:
-    """One of a few words, in lower or upper case; reads as written in `choices`."""
+def one_of(choices: type[E]) -> Type[E]:
+    """One of a few words, in lower or upper case; reads as the enum writes it."""
 
-    def read(value: str) -> str:
+    def read(value: str) -> E:
         for choice in choices:
             if value.lower() == choice.lower():
                 return choice
         raise ValueError(f"it is none of {', '.join(choices)}")
 
-    return Type("one of " + ", ".join(choices), read, choices)
+    return Type("one of " + ", ".join(choices), read, tuple(choice.value for choice in choices))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import NoReturn, TypeVar, overload
 
 from grete.config import java_values
 from grete.config.java_regex import compile_java
-from grete.config.keys import Key
+from grete.config.key import Key
 from grete.config.redact import MASK, redact, redact_value
 from grete.errors import ConfigError
 
@@ -125,16 +125,25 @@ class Config(Mapping[str, str]):
         Raises:
             ConfigError: not set and without a default, or not of the key's type.
         """
-        found = self.optional(key, *names)
-        if found is None:
-            raise ConfigError(
-                f"Missing required config: {key.named(*names)}. Set it: {key.doc[0].lower()}{key.doc[1:]}"
-            )
-        return found
+        return required_value_of(self._map, key, *names)
 
     def optional(self, key: Key[T], *names: str) -> T | None:
         """As `value`, but None where nothing is set and the table has no default."""
         return value_of(self._map, key, *names)
+
+
+def required_value_of(config: Mapping[str, str], key: Key[T], *names: str) -> T:
+    """As `value_of`, for a key that has a default or has to be set.
+
+    Raises:
+        ConfigError: not set and without a default, or not of the key's type.
+    """
+    found = value_of(config, key, *names)
+    if found is None:
+        raise ConfigError(
+            f"Missing required config: {key.named(*names)}. Set it: {key.doc[0].lower()}{key.doc[1:]}"
+        )
+    return found
 
 
 def value_of(config: Mapping[str, str], key: Key[T], *names: str) -> T | None:

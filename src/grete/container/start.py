@@ -16,8 +16,8 @@ from grete.config.commits import commit_groups
 from grete.config.eventhubs import keys_of_system, name_within
 from grete.config.outputs import declared_outputs
 from grete.config.poison import dead_letter_stream, poison_policy
+from grete.config.settings.streams import StreamSettings
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
-from grete.config.stream_config import StreamConfig
 from grete.config.streams import EMBEDDED_SYSTEM, broadcast_inputs, system_kind
 from grete.container.assignment import Assignment
 from grete.diagnostics.streams import container_name, telling_of
@@ -193,8 +193,8 @@ def housekeeper(assignment: Assignment, system: LocalSystem, clock: Clock) -> Ho
     others = [
         StreamPolicy(
             stream,
-            retention_ms=StreamConfig(config, SystemStream(name, stream)).retention_ms,
-            retention_bytes=StreamConfig(config, SystemStream(name, stream)).retention_bytes,
+            retention_ms=StreamSettings(config, SystemStream(name, stream)).retention_ms,
+            retention_bytes=StreamSettings(config, SystemStream(name, stream)).retention_bytes,
         )
         for stream in sorted(read | written)
     ]
@@ -257,7 +257,9 @@ def source_options(
         max_bytes=max_bytes(config),
         tick_ms=max(0, window_ms) if by_task else 0,
         bootstrap=tuple(
-            sorted({str(s.system_stream) for s in ssps if StreamConfig(config, s.system_stream).is_bootstrap})
+            sorted(
+                {str(s.system_stream) for s in ssps if StreamSettings(config, s.system_stream).is_bootstrap}
+            )
         ),
         later=_later(assignment) if by_task and commits_there else {},
     )

@@ -15,7 +15,7 @@ import orjson
 
 from grete.api import Serde
 from grete.config.redact import Redactor
-from grete.config.stream_config import StreamConfig
+from grete.config.settings.streams import StreamSettings
 from grete.diagnostics.background_writer import BackgroundWriter
 from grete.diagnostics.log_event import log_event
 from grete.diagnostics.streams import Telling, open_sink, redactor_of
@@ -103,7 +103,7 @@ def log_handler(telling: Telling, config: Mapping[str, str]) -> StreamLogHandler
 
 def _serde(stream: SystemStream, config: Mapping[str, str]) -> Serde | None:
     """The stream's own serde, else JSON (S2-122)."""
-    named = StreamConfig(config, stream).text("samza.msg.serde")
+    named = StreamSettings(config, stream).text("samza.msg.serde")
     if named is None or named == "json":
         return None
     serde = load_serde(named, config, used_by=f"the msg.serde of {stream}")

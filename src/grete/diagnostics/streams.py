@@ -11,7 +11,7 @@ from grete.config.key_tables import job as job_keys
 from grete.config.key_tables import task as task_keys
 from grete.config.redact import Redactor
 from grete.config.secrets import references, resolve_secrets
-from grete.config.stream_config import StreamConfig
+from grete.config.settings.streams import StreamSettings
 from grete.config.streams import system_kind
 from grete.diagnostics.background_writer import Sink
 from grete.errors import ConfigError, MissingExtra
@@ -93,7 +93,7 @@ def telling_of(config: Mapping[str, str], job: JobId, container: str, home: Path
 
 def _target(config: Mapping[str, str], stream: SystemStream, home: Path, *, partitions: int = 1) -> Target:
     directory = config.get(f"systems.{stream.system}.path", str(home / "local"))
-    said = StreamConfig(config, stream)
+    said = StreamSettings(config, stream)
     for_ever = -1 if said.retention_ms is None else said.retention_ms
     retention = RETENTION_MS if said.find("retention.ms") is None else for_ever
     kafka = None

@@ -15,8 +15,8 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
 from grete.config.completed import is_kafka
+from grete.config.settings.streams import StreamSettings
 from grete.config.stores import changelog_stream, store_names
-from grete.config.stream_config import StreamConfig
 from grete.config.streams import all_input_streams, coordinator_system
 from grete.container.samza_state import RESTORE_ALL, check_known, restored_to
 from grete.coordinator.job_model import Calculated, Remembered, calculate
@@ -224,9 +224,7 @@ def _start(
     config: Mapping[str, str], task: TaskName, ssp: SystemStreamPartition, offset: str | None, ends: Ends
 ) -> Notes:
     if offset is None:
-        says = (
-            f"no checkpoint: {task} starts there at {StreamConfig(config, ssp.system_stream).offset_default}"
-        )
+        says = f"no checkpoint: {task} starts there at {StreamSettings(config, ssp.system_stream).offset_default}"
         yield Note(Section.CHECKPOINTS, str(ssp), Outcome.AS_IS, says)
         return
     end = ends[ssp.system_stream][ssp.partition]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from grete.api import Serde
 from grete.config import aliases
 from grete.config.application_config import ApplicationConfig
-from grete.config.stream_config import StreamConfig
+from grete.config.settings.streams import StreamSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes.avro import AvroSerde
@@ -72,7 +72,7 @@ def _load_class(path: str, name: str, config: Mapping[str, str]) -> Serde:
 
 def stream_serdes(stream: SystemStream, config: Mapping[str, str]) -> StreamSerdes:
     """Serdes of a stream: its own settings before its system's; bytes when nothing is said."""
-    settings = StreamConfig(config, stream)
+    settings = StreamSettings(config, stream)
     return StreamSerdes(
         key=_serde(settings.key_serde, config, stream), message=_serde(settings.msg_serde, config, stream)
     )

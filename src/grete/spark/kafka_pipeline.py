@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from grete.checkpoint.output_commits import LineageCommits, OutputCommits
 from grete.config.key_tables import streams
-from grete.config.stream_config import StreamConfig
+from grete.config.settings.streams import StreamSettings
 from grete.config.streams import system_kind
 from grete.container import start
 from grete.container.assignment import Assignment
@@ -39,7 +39,7 @@ def read(spark: SparkSession, assignment: Assignment, lineage: LineageInfo) -> D
         {
             str(ssp.system_stream)
             for ssp in assignment.ssps
-            if StreamConfig(config, ssp.system_stream).is_bootstrap
+            if StreamSettings(config, ssp.system_stream).is_bootstrap
         }
     )
     starting = {SystemStreamPartition.parse(ssp): offset for ssp, offset in lineage.starting_offsets.items()}

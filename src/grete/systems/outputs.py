@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from grete.config.eventhubs import name_within
 from grete.config.outputs import declared_outputs
-from grete.config.stream_config import StreamConfig
+from grete.config.settings.streams import StreamSettings
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
 from grete.systems.base import StreamSpec, System
@@ -31,7 +31,7 @@ def create_outputs(
         try:
             system.partition_count(known_as)
         except StreamNotFound:
-            system.create_stream(StreamSpec(known_as, StreamConfig(config, stream).partitions or largest))
+            system.create_stream(StreamSpec(known_as, StreamSettings(config, stream).partitions or largest))
 
 
 def check_outputs(config: Mapping[str, str], name: str, system: System) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from grete.api import Serde
-from grete.config.stream_config import StreamConfig
+from grete.config.settings.streams import StreamSettings
 from grete.model.ids import SystemStream
 from grete.serdes import stream_serdes
 from grete.serdes.builtin import IntegerSerde, LongSerde, StringSerde
@@ -84,7 +84,7 @@ def kafka_partitioner(config: Mapping[str, str], stream: SystemStream) -> Partit
     Raises:
         ConfigError: another name.
     """
-    settings = StreamConfig(config, stream)
+    settings = StreamSettings(config, stream)
     return (
         partition_of
         if settings.partitioner == "kafka"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from grete.config.choices import HubPartitioning
 from grete.config.key import BOOLEAN, INTEGER, LIST, TEXT, ChangeClass, Key, one_of
 
 _CONTAINER, _SET_ONCE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE
 _HUBS, _STREAM, _SENSITIVE = "systems.%s.eventhubs", "streams.%s.eventhubs", "sensitive.streams.%s.eventhubs"
 _OVER_KAFKA = "the Kafka endpoint is used"
-HASHING, ROUND_ROBIN, KEY_IS_PARTITION = "EVENT_HUB_HASHING", "ROUND_ROBIN", "PARTITION_KEY_AS_PARTITION"
 
 STREAMS = Key(
     "systems.%s.stream.list",
@@ -46,8 +46,8 @@ SAS_TOKEN = Key(
 )
 PARTITION_METHOD = Key(
     f"{_HUBS}.partition.method",
-    one_of(HASHING, ROUND_ROBIN, KEY_IS_PARTITION),
-    HASHING,
+    one_of(HubPartitioning),
+    HubPartitioning.HASHING,
     _CONTAINER,
     "Which partition a record goes to: by Event Hubs' own hash of the key, any, or the one that the key numbers.",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grete.config import aliases
+from grete.config.choices import ApplicationMode, HttpAuthentication, Launcher, LineageState
 from grete.config.key import (
     BOOLEAN,
     CLASS,
@@ -46,7 +47,7 @@ APP_ID = Key(
 )
 APP_MODE = Key(
     "app.mode",
-    one_of("STREAM", "BATCH"),
+    one_of(ApplicationMode),
     "STREAM",
     _CONTAINER,
     "Samza's mode.",
@@ -79,7 +80,7 @@ FACTORY = Key(
 )
 LAUNCHER = Key(
     "job.launcher",
-    one_of("process", "thread"),
+    one_of(Launcher),
     "process",
     _CONTAINER,
     "How containers are started: each in a process of its own, or as threads of the coordinator.",
@@ -109,7 +110,7 @@ STATE_DIR = Key(
 )
 LINEAGE_STATE = Key(
     "job.lineage.state",
-    one_of("keep", "discard"),
+    one_of(LineageState),
     "keep",
     _QUERY,
     "Whether a DataFrame pipeline's Spark state may be given up when its lineage cannot go on.",
@@ -125,7 +126,7 @@ HTTP_PORT = Key(
 )
 HTTP_AUTH = Key(
     "job.http.auth",
-    one_of("token", "none"),
+    one_of(HttpAuthentication),
     "token",
     _CONTAINER,
     "Whether requests to the coordinator need its bearer token.",

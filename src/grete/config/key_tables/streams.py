@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from grete.config import aliases
+from grete.config.choices import OffsetDefault, PartitionerChoice
 from grete.config.key import BOOLEAN, COUNT, INTEGER, MILLISECONDS, TEXT, ChangeClass, Key, one_of
 
 _CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
 _QUERY = ChangeClass.RESTART_QUERY
-_OFFSET = one_of("oldest", "newest", "upcoming")
+_OFFSET = one_of(OffsetDefault)
 _LEGACY = "systems.%s.streams.%s"
 _DEFAULTS = "systems.%s.default.stream"
 
@@ -123,7 +124,7 @@ STREAM_KEY_SERDE = Key(
 )
 STREAM_PARTITIONER = Key(
     "streams.%s.samza.partitioner",
-    one_of("samza", "kafka"),
+    one_of(PartitionerChoice),
     "samza",
     _QUERY,
     "What chooses the partition of a key that a task sends to Kafka: Samza's `hashCode` of strings, integers and "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grete.config import aliases
+from grete.config.choices import LostOffsets, PoisonAction
 from grete.config.key import (
     BOOLEAN,
     BYTES,
@@ -81,7 +82,7 @@ SHUTDOWN = Key(
 )
 POISON_POLICY = Key(
     "task.poison.policy",
-    one_of("fail", "dead-letter"),
+    one_of(PoisonAction),
     "fail",
     _QUERY,
     "What happens with a message that cannot be processed: the container fails, or the message is put aside.",
@@ -112,7 +113,7 @@ IGNORED_EXCEPTIONS = Key(
 )
 LOST_OFFSETS_POLICY = Key(
     "task.lost-offsets.policy",
-    one_of("stop", "skip"),
+    one_of(LostOffsets),
     "stop",
     _QUERY,
     "What happens when retention has removed messages that were not processed: the job stops and names them, or goes "

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Mapping
 
 from grete.api import Serde
+from grete.config.choices import HubPartitioning
 from grete.config.key_tables import eventhubs as keys
 from grete.config.values import value_of
 from grete.errors import ConfigError
@@ -36,10 +37,10 @@ def hub_partitioner(config: Mapping[str, str], stream: SystemStream) -> Partitio
     """
     method = value_of(config, keys.PARTITION_METHOD, stream.system)
     serde = stream_serdes(stream, config).key
-    if method == keys.ROUND_ROBIN:
+    if method == HubPartitioning.ROUND_ROBIN:
         turn = itertools.count()
         return lambda _key, partitions: next(turn) % partitions
-    if method == keys.HASHING:
+    if method == HubPartitioning.HASHING:
         text = _key_text(serde)
         return lambda key, partitions: partition_of_key(text(key), partitions)
     if not isinstance(serde, IntegerSerde):

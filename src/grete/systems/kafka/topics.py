@@ -15,8 +15,8 @@ from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, Resou
 
 from grete.clock import Clock
 from grete.config.numbers import at_least_one
+from grete.config.settings import Settings
 from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
-from grete.config.stream_config import StreamConfig
 from grete.errors import StreamError, StreamNotFound, StreamUnreachable
 from grete.kafka.client import (
     KafkaConnection,
@@ -74,7 +74,7 @@ class StreamSettings:
         store = self._store_behind(spec.stream)
         if store is not None:
             return self._changelog(store)
-        stream = StreamConfig(self._config, SystemStream(self._system, spec.stream))
+        stream = Settings.of(self._config).stream(SystemStream(self._system, spec.stream))
         found = {name: stream.text(name) for name in _TOPIC_SETTINGS}
         config = {name: value for name, value in found.items() if value is not None}
         if spec.compacted:

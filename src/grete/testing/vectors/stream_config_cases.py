@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from grete.config.stream_config import StreamConfig
+from grete.config.settings.streams import StreamSettings
 from grete.model.ids import SystemStream
 from grete.testing.vectors.registry import Case, checker, has_fields, same
 
 
 @checker("stream_config", knows=has_fields("config", "stream", "result"))
 def check_stream_config(case: Case) -> None:
-    """One configuration, and all that StreamConfig says of the stream."""
-    stream = StreamConfig(case["config"], SystemStream.parse(case["stream"]))
+    """One configuration, and all that Samza says of the stream."""
+    stream = StreamSettings(case["config"], SystemStream.parse(case["stream"]))
     ours = {
         "offset.default": stream.offset_default,
         "reset.offset": stream.is_reset,

@@ -1,20 +1,21 @@
-"""What a configuration says of one stream, whichever of its names the keys have (Samza's StreamConfig).
+"""Settings of a stream, whichever of its names the keys have (Samza's StreamConfig).
 
 A property such as `samza.bootstrap` may be set, from the first that counts to the last, as `streams.<id>.…`,
 `systems.<system>.streams.<name>.…` and `systems.<system>.default.stream.…`; offset default and serdes also as
-`systems.<system>.samza.…`. Whoever asks about a stream asks here.
+`systems.<system>.samza.…`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from grete.config.choices import OffsetDefault, PartitionerChoice
 from grete.config.key import Key
 from grete.config.key_tables import streams as keys
 from grete.config.redact import redact_value
+from grete.config.settings.section import Section
 from grete.config.streams import may_be_id, stream_id_of
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
@@ -24,93 +25,93 @@ _OFFSET_DEFAULT = "samza.offset.default"
 
 
 @dataclass(frozen=True)
-class StreamConfig:
-    """The settings of one stream, read when they are asked for.
+class StreamSettings(Section):
+    """The settings of one stream, each read when it is first asked for.
 
     Raises:
-        ConfigError: from a setting that is of another form than its key's, naming the key that says it; from each of
+        ConfigError: from a setting that is of another form than its key's, naming the key that sets it; from each of
             them when several ids are mapped to the stream.
     """
 
-    config: Mapping[str, str]
     stream: SystemStream
 
-    @property
-    def offset_default(self) -> str:
-        """Where to start without a checkpoint: `oldest`, `newest` or `upcoming`, which is the default (S2-89)."""
-        return self._value(keys.STREAM_OFFSET, self._with_system(_OFFSET_DEFAULT)) or "upcoming"
+    @cached_property
+    def offset_default(self) -> OffsetDefault:
+        """Where to start without a checkpoint, `upcoming` by default."""
+        found = self._value(keys.STREAM_OFFSET, self._with_system(_OFFSET_DEFAULT))
+        return found or OffsetDefault.UPCOMING
 
-    @property
+    @cached_property
     def is_reset(self) -> bool:
         """Whether the checkpoint is ignored at each start."""
         return bool(self._read(keys.STREAM_RESET))
 
-    @property
+    @cached_property
     def is_bootstrap(self) -> bool:
         """Whether the stream is read to its end before the others."""
         return bool(self._read(keys.STREAM_BOOTSTRAP))
 
-    @property
+    @cached_property
     def partitions(self) -> int | None:
         """With how many partitions the stream is created, when it says so itself."""
         return self._read(keys.STREAM_PARTITIONS)
 
-    @property
-    def partitioner(self) -> str:
-        """What chooses the partition of a key that is sent to Kafka: `samza` or `kafka`."""
-        return self._read(keys.STREAM_PARTITIONER) or "samza"
+    @cached_property
+    def partitioner(self) -> PartitionerChoice:
+        """How the partition of a key that is sent to Kafka is computed."""
+        return self._read(keys.STREAM_PARTITIONER) or PartitionerChoice.SAMZA
 
-    @property
+    @cached_property
     def retention_ms(self) -> int | None:
         """How long the embedded system keeps records; None for ever."""
         return _limit(self._read(keys.STREAM_RETENTION_MS))
 
-    @property
+    @cached_property
     def retention_bytes(self) -> int | None:
         """How much of each partition the embedded system keeps; None everything."""
         return _limit(self._read(keys.STREAM_RETENTION_BYTES))
 
-    @property
+    @cached_property
     def key_serde(self) -> tuple[str, str] | None:
-        """(key, name) of what says the serde of the stream's keys; None is bytes."""
+        """(key, name) of the serde of the stream's keys; None is bytes."""
         return self._with_system("samza.key.serde")
 
-    @property
+    @cached_property
     def msg_serde(self) -> tuple[str, str] | None:
-        """(key, name) of what says the serde of the stream's messages; None is bytes."""
+        """(key, name) of the serde of the stream's messages; None is bytes."""
         return self._with_system("samza.msg.serde")
 
     def text(self, name: str) -> str | None:
-        """A property as it is written, None when nobody says it."""
+        """A property as it is written, None when it is not set."""
         found = self.find(name)
         return None if found is None else found[1]
 
     def find(self, name: str) -> tuple[str, str] | None:
         """The key and value that count for a property, such as `retention.ms`.
 
-        A blank value hides those of the places after it, and says nothing itself.
+        A blank value hides those of the places after it, and counts as not set.
         """
-        written = next((scope + name for scope in self._scopes if scope + name in self.config), None)
+        written = next((scope + name for scope in self._scopes if scope + name in self.raw), None)
         return self._said(written) if written else None
 
     def _with_system(self, name: str) -> tuple[str, str] | None:
-        """As `find`, else what is said of all streams of the system."""
+        """As `find`, else the value for all streams of the system."""
         system = f"systems.{self.stream.system}."
         return self.find(name) or self._said(f"{system}default.stream.{name}") or self._said(system + name)
 
     def _said(self, key: str) -> tuple[str, str] | None:
-        value = self.config.get(key, "")
+        value = self.raw.get(key, "")
         return (key, value) if value.strip() else None
 
     def key(self, name: str) -> str:
         """The key to set for a property of this stream alone: by its id when it has one."""
-        id_ = self._id or (self.stream.stream if may_be_id(self.config, self.stream) else None)
+        id_ = self._id or (self.stream.stream if may_be_id(self.raw, self.stream) else None)
         place = f"streams.{id_}" if id_ else f"systems.{self.stream.system}.streams.{self.stream.stream}"
         return f"{place}.{name}"
 
     @cached_property
     def _id(self) -> str | None:
-        return stream_id_of(self.config, self.stream)
+        return stream_id_of(self.raw, self.stream)
 
     @cached_property
     def _scopes(self) -> tuple[str, ...]:

@@ -1,0 +1,82 @@
+"""Words that a configuration chooses from: keys of these types are read into them, in lower or upper case."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class OffsetDefault(StrEnum):
+    """Where a stream without a checkpoint starts (S2-89)."""
+
+    OLDEST = "oldest"
+    NEWEST = "newest"
+    UPCOMING = "upcoming"
+
+
+class PartitionerChoice(StrEnum):
+    """How the partition of a key that is sent to Kafka is computed."""
+
+    SAMZA = "samza"
+    """Java's `hashCode` of strings, integers and longs."""
+    KAFKA = "kafka"
+    """murmur2 of the serialized key."""
+
+
+class PoisonAction(StrEnum):
+    """The treatment of a message that cannot be processed."""
+
+    FAIL = "fail"
+    DEAD_LETTER = "dead-letter"
+
+
+class LostOffsets(StrEnum):
+    """The treatment of offsets that retention removed before they were processed."""
+
+    STOP = "stop"
+    SKIP = "skip"
+
+
+class ApplicationMode(StrEnum):
+    """Samza's mode of an application; it has no effect here."""
+
+    STREAM = "STREAM"
+    BATCH = "BATCH"
+
+
+class Launcher(StrEnum):
+    """How containers are started."""
+
+    PROCESS = "process"
+    THREAD = "thread"
+
+
+class LineageState(StrEnum):
+    """The treatment of a DataFrame pipeline's Spark state when its lineage cannot go on."""
+
+    KEEP = "keep"
+    DISCARD = "discard"
+
+
+class HttpAuthentication(StrEnum):
+    """What requests to the coordinator need."""
+
+    TOKEN = "token"  # noqa: S105 - a choice, no secret
+    NONE = "none"
+
+
+class HubPartitioning(StrEnum):
+    """How the partition of a record that is sent to Event Hubs is chosen."""
+
+    HASHING = "EVENT_HUB_HASHING"
+    ROUND_ROBIN = "ROUND_ROBIN"
+    KEY_IS_PARTITION = "PARTITION_KEY_AS_PARTITION"
+
+
+class Compression(StrEnum):
+    """Codecs of Kafka's producers."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
