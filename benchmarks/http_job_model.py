@@ -68,10 +68,10 @@ async def _read(port: int, etag: str) -> None:
 
 def _measure(tasks: int) -> dict[str, object]:
     """Serve the model of so many tasks and let the readers read it, whole and unchanged (304)."""
-    from grete.assembly.view import View
     from grete.clock import SystemClock
     from grete.coordinator.job_model import Remembered, calculate
     from grete.coordinator.metadata_manager import MetadataMetrics
+    from grete.coordinator.view import View
     from grete.keyed_log.memory import MemoryKeyedLog
     from grete.metadata.coordinator_stream import CoordinatorStream
     from grete.model.ids import JobId, SystemStream

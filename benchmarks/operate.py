@@ -17,10 +17,11 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from grete.assembly import RunOptions, open_job, run_job
-from grete.assembly.home import parse_job
+from grete.assembly import RunOptions, run_job
 from grete.clock import SystemClock
+from grete.metadata.home import parse_job
 from grete.model.ids import JobId
+from grete.operations import open_job
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 

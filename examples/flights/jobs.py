@@ -12,12 +12,12 @@ from typing import Any
 
 from places import Place
 
-from grete.assembly import open_job
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
 from grete.cli.progress import Progress
 from grete.errors import HeldByOther
 from grete.model.ids import JobId
+from grete.operations import open_job
 
 JOBS = ("inherited-delays", "carriers")
 _POLL_S = 0.5

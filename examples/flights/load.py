@@ -22,8 +22,8 @@ from pathlib import Path
 
 import orjson
 
-from grete.assembly import grete_home
 from grete.clock import SystemClock
+from grete.metadata.home import grete_home
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.systems.partitioner import partition_of

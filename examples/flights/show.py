@@ -9,9 +9,9 @@ from pathlib import Path
 from figures import carriers, delays
 from places import Place
 
-from grete.assembly import JobHandle, open_job
 from grete.cli.output import print_table
 from grete.model.ids import JobId
+from grete.operations import JobHandle, open_job
 
 
 def show_figures(place: Place) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from grete.assembly import open_job
 from grete.metadata.launches import read_launches
 from grete.model.ids import JobId
+from grete.operations import open_job
 from grete.testing.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(300)]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly import open_job
 from grete.clock import SystemClock
 from grete.model.ids import JobId
+from grete.operations import open_job
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 

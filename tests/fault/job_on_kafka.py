@@ -26,11 +26,11 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from grete.assembly import open_job
 from grete.clock import SystemClock
 from grete.errors import GreteError, JobError, StreamUnreachable
 from grete.metadata.history import HistoryRow
 from grete.model.ids import JobId
+from grete.operations import open_job
 from grete.systems.base import StreamSpec, System
 from grete.systems.factory import open_system
 from grete.testing.kafka_broker import KafkaCluster

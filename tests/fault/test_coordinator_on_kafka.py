@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly import open_job
 from grete.clock import SystemClock
 from grete.errors import JobError
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import StopRequest, write_stop_request
 from grete.model.ids import JobId
+from grete.operations import open_job
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster

@@ -16,10 +16,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.consumer_group import group_lag
 
-from grete.assembly import open_job
 from grete.clock import SystemClock
 from grete.config.load import load
 from grete.model.ids import JobId
+from grete.operations import open_job
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.testing.kafka_broker import KafkaCluster

@@ -16,11 +16,11 @@ import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from grete.assembly import open_job
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.errors import StreamError
 from grete.model.ids import JobId, SystemStreamPartition
+from grete.operations import open_job
 from grete.systems.base import SystemContext
 from grete.systems.kafka.system import KafkaSystem, open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster

@@ -9,7 +9,7 @@ import apsw
 import pytest
 from tests.fault.job_on_kafka import Job, job_on
 
-from grete.assembly import open_job
+from grete.operations import open_job
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
 

@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
-from grete.assembly import open_job
-from grete.assembly.job_handle import JobHandle
 from grete.clock import SystemClock
 from grete.errors import CoordinatorUnavailable
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.launches import read_launches
 from grete.model.ids import JobId
+from grete.operations import open_job
+from grete.operations.job_handle import JobHandle
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.testing.kafka_broker import free_ports
@@ -74,7 +74,7 @@ os._exit(code)
 RUNNER = """
 import sys
 from grete.assembly import RunOptions, run_job
-from grete.assembly.home import parse_job
+from grete.metadata.home import parse_job
 from grete.errors import GreteError
 container, *config = sys.argv[1:]
 options = (RunOptions(config_paths=config, container_command=(sys.executable, container)) if config

@@ -11,11 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from grete.assembly import open_job
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.metadata.launches import read_launches
 from grete.model.ids import JobId
+from grete.operations import open_job
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster

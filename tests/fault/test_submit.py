@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly import open_job
 from grete.clock import SystemClock
 from grete.failpoints import POINTS
 from grete.metadata.config_history import config_history
 from grete.model.ids import JobId
+from grete.operations import open_job
 from grete.server.serve import bind
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
@@ -53,7 +53,7 @@ RUNNER = """
 import sys
 from grete.assembly import RunOptions, run_job
 from grete.errors import GreteError
-from grete.assembly.home import parse_job
+from grete.metadata.home import parse_job
 container, take_over, *config = sys.argv[1:]
 paths = [path for path in config if not path.startswith("job:")]
 jobs = [parse_job(path[4:]) for path in config if path.startswith("job:")]

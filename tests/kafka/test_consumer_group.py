@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka import Producer
 from tests.consumer_group import group_lag, group_offsets, joined
 
-from grete.assembly import open_job
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.errors import Fenced, GreteError, StreamError
 from grete.model.fence import Fence
 from grete.model.ids import JobId, SystemStreamPartition
+from grete.operations import open_job
 from grete.systems.base import Message, StreamSpec, SystemContext
 from grete.systems.kafka.system import KafkaSystem, open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster

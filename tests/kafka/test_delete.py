@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from grete.assembly import open_job
 from grete.checkpoint.names import checkpoint_log_name
 from grete.cli.main import main
 from grete.config.stores import changelog_stream
 from grete.metadata.job_index import remember_submitted
 from grete.model.ids import JobId
+from grete.operations import open_job
 from grete.systems.base import StreamSpec
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually

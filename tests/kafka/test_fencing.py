@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly.fencing import fence_off
 from grete.checkpoint.names import checkpoint_log_name, grouper_of
 from grete.checkpoint.output_commits import Attempt, LineageCommits, OutputCommits, Stamp, Verdict
 from grete.clock import SystemClock
+from grete.coordinator.fencing import fence_off
 from grete.errors import Fenced
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId

@@ -14,8 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import grete
-from grete.assembly import open_job
-from grete.assembly.rewind import RewindRequest, execute_rewind, plan_rewind
 from grete.checkpoint.rewind_target import BatchTarget
 from grete.clock import SystemClock
 from grete.keyed_log.sqlite import SqliteKeyedLog
@@ -23,6 +21,8 @@ from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId
 from grete.model.startpoint import StateChoice
+from grete.operations import open_job
+from grete.operations.rewind import RewindRequest, execute_rewind, plan_rewind
 from grete.sqlite_file import open_file
 from grete.testing.job import JobUnderTest
 

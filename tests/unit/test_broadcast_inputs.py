@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import grete
-from grete.assembly.plan import Plan, Planner
 from grete.checkpoint.lag import measured_streams
+from grete.coordinator.plan import Plan, Planner
 from grete.errors import ConfigError, StreamNotFound
 from grete.grouping.ssp import KEY
 from grete.keyed_log.memory import MemoryKeyedLog

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly import open_job
 from grete.cli.main import main
 from grete.model.ids import JobId, SystemStreamPartition
+from grete.operations import open_job
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.tasks.collector import dead_letter

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly import open_job
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.cli.main import main
@@ -15,6 +14,7 @@ from grete.config.stores import changelog_stream
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import JobState, write_state
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
+from grete.operations import open_job
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 

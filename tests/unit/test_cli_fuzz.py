@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly.job_handle import open_job
 from grete.cli.main import main
 from grete.keyed_log.base import Entry
 from grete.metadata.history import History
 from grete.model.ids import JobId
+from grete.operations.job_handle import open_job
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly import open_job
 from grete.cli.main import main
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Remembered, calculate
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.job_index import claim_stream
 from grete.model.ids import JobId, SystemStream
+from grete.operations import open_job
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 

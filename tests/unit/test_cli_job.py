@@ -12,9 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly import JobHandle, open_job
-from grete.assembly.home import parse_job
-from grete.assembly.job_handle import job_scope
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.cli.main import main
@@ -29,6 +26,7 @@ from grete.metadata.assignments import TaskAssignments
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.history import History
+from grete.metadata.home import parse_job
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import (
     STATE,
@@ -42,6 +40,8 @@ from grete.metadata.launches import LaunchRecord, write_launch
 from grete.model.fence import container_epoch, container_fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_PARTITION
+from grete.operations import JobHandle, open_job
+from grete.operations.job_handle import job_scope
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 
@@ -285,10 +285,10 @@ def test_two_who_set_different_keys_at_the_same_moment_both_get_what_they_set(
     with opened() as one, opened() as other:
 
         def validate_while_the_other_writes(new: dict[str, str]) -> None:
-            monkeypatch.setattr("grete.assembly.job_handle.validate", validate)
+            monkeypatch.setattr("grete.operations.job_handle.validate", validate)
             other.set_config({"task.window.ms": "70"}, reason="theirs")
 
-        monkeypatch.setattr("grete.assembly.job_handle.validate", validate_while_the_other_writes)
+        monkeypatch.setattr("grete.operations.job_handle.validate", validate_while_the_other_writes)
         one.set_config({"task.commit.ms": "5000", "shop.token": None}, reason="ours")
     assert config()["task.window.ms"] == "70"
     assert config()["task.commit.ms"] == "5000"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly import open_job
 from grete.cli.main import main
 from grete.model.ids import JobId
+from grete.operations import open_job
 from grete.testing.waiting import eventually
 
 Output = pytest.CaptureFixture[str]

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from grete.assembly import open_job
 from grete.checkpoint.names import grouper_of
 from grete.checkpoint.task_commit import read_commits
 from grete.cli.main import main
@@ -23,6 +22,7 @@ from grete.keyed_log.sqlite import SqliteKeyedLog
 from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
+from grete.operations import open_job
 from grete.sqlite_file import open_file
 from grete.testing import counting
 from grete.testing.job import JobUnderTest

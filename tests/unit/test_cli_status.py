@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly import JobHandle, open_job
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.coordination.base import Holder
@@ -20,6 +19,7 @@ from grete.coordinator.standing import RESTARTING, STARTING
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import JobState, write_state
 from grete.model.ids import JobId
+from grete.operations import JobHandle, open_job
 from grete.systems.local.system import LocalSystem
 
 JOB = JobId("orders")

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly.job_handle import JobHandle, open_job
-from grete.assembly.plan import Planner
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.config.validate import validate
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
+from grete.coordinator.plan import Planner
 from grete.errors import JobError
 from grete.keyed_log.base import Entry
 from grete.metadata.container_requests import read_container_requests
@@ -33,6 +32,7 @@ from grete.metadata.job_state import (
 from grete.metadata.launches import LAUNCH, read_launches
 from grete.model.ids import JobId
 from grete.model.messages import SET_CHECKPOINT, SET_MIGRATION_INFO, VALUE_FIELDS
+from grete.operations.job_handle import JobHandle, open_job
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 

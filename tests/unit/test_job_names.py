@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly import RunOptions, open_job, run_job
-from grete.assembly.job_handle import job_scope
+from grete.assembly import RunOptions, run_job
 from grete.assembly.job_names import OldNames
 from grete.cli.main import main
 from grete.clock import SystemClock
@@ -22,6 +21,8 @@ from grete.metadata.job_index import claim_stream
 from grete.metadata.launches import LaunchRecord, write_launch
 from grete.model.fence import Fence, container_fence
 from grete.model.ids import ContainerId, JobId
+from grete.operations import open_job
+from grete.operations.job_handle import job_scope
 from grete.sqlite_file import open_file
 from grete.systems.local.system import LocalSystem
 

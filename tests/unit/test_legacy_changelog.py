@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly.plan import Planner
 from grete.checkpoint.legacy_changelog import legacy_mapping
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import SystemClock
+from grete.coordinator.plan import Planner
 from grete.errors import JobError
 from grete.keyed_log.base import Entry
 from grete.keyed_log.memory import MemoryKeyedLog

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grete.assembly.heartbeats import Heartbeats
-from grete.assembly.lag import RecentLag
-from grete.assembly.metrics import MetricFacts, job_metrics
-from grete.assembly.view import View
 from grete.checkpoint.lag import JobLag, SspLag
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
+from grete.coordinator.heartbeats import Heartbeats
 from grete.coordinator.job_model import Remembered, calculate
+from grete.coordinator.lag import RecentLag
 from grete.coordinator.metadata_manager import MetadataMetrics
+from grete.coordinator.metrics import MetricFacts, job_metrics
 from grete.coordinator.state import Container, Failures, RetryPolicy, State
+from grete.coordinator.view import View
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History

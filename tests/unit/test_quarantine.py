@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly.job_handle import open_job
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.errors import StreamError
@@ -19,6 +18,7 @@ from grete.metadata.config_history import config_generations
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.input_streams import read_input_uids
 from grete.model.ids import JobId, SystemStream
+from grete.operations.job_handle import open_job
 from grete.systems.base import MOST_PARTITIONS, StreamSpec
 from grete.systems.local.system import LocalSystem
 
@@ -157,8 +157,8 @@ def test_commands_work_beside_a_key_that_is_no_text(job: str, capsys: Output) ->
 
 
 def test_a_task_whose_changelog_partition_nobody_can_tell_is_refused_with_the_way_out() -> None:
-    from grete.assembly.plan import _lost_partitions
     from grete.coordinator.job_model import Remembered, calculate
+    from grete.coordinator.plan import _lost_partitions
 
     made = calculate({"task.inputs": "local.in"}, {SystemStream("local", "in"): 1}, Remembered())
     (problem,) = _lost_partitions({"Partition 0": "x", "Partition 9": "y"}, made)  # type: ignore[dict-item]

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from grete.assembly.coordinated import Surroundings
-from grete.assembly.plan import Planner
-from grete.assembly.view import View
 from grete.checkpoint.names import checkpoint_log_name, grouper_of
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.config.key_tables.job import SSP_GROUPER
+from grete.coordinator.coordinated import Surroundings
 from grete.coordinator.events import ContainerRequested, Event, ModelChanged, StopRequested
 from grete.coordinator.metadata_manager import MetadataMetrics
+from grete.coordinator.plan import Planner
 from grete.coordinator.state import ContainerSpec, RetryPolicy, State
+from grete.coordinator.view import View
 from grete.errors import ConfigError, StreamUnreachable
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.change_authors import changed_since_the_last_start

@@ -9,23 +9,21 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from grete.assembly.coordinated import CoordinatedJob, Surroundings, retry_policy, shutdown_s
 from grete.assembly.failure import failure
-from grete.assembly.home import grete_home
-from grete.assembly.job_handle import job_scope
-from grete.assembly.plan import Plan, Planner
 from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions, Submission
-from grete.assembly.view import View
 from grete.clock import SystemClock
 from grete.config.folders import state_directory
 from grete.config.key_tables.job import HTTP_AUTH, HTTP_HOST, HTTP_PORT, LAUNCHER
 from grete.config.values import value_of
 from grete.coordination.base import Leadership
+from grete.coordinator.coordinated import CoordinatedJob, Surroundings, retry_policy, shutdown_s
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
+from grete.coordinator.plan import Plan, Planner
 from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import Phase, State
+from grete.coordinator.view import View
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import JOB_COORDINATOR
 from grete.errors import GreteError, LeadershipLost
@@ -36,8 +34,10 @@ from grete.launch.process import ProcessLauncher
 from grete.launch.thread import ThreadLauncher
 from grete.metadata.change_authors import changed_since_the_last_start, described
 from grete.metadata.history import History, unchanged_attempts
+from grete.metadata.home import grete_home
 from grete.metadata.job_state import JobState, read_state, write_state
 from grete.model.ids import JobId
+from grete.operations.job_handle import job_scope
 from grete.server.serve import HttpServer, TokenFiles, bind, bind_beside, write_tokens
 
 _log = logging.getLogger("grete.coordinator")

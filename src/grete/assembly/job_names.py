@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
-from grete.assembly.home import jobs
 from grete.clock import Clock
 from grete.config.changes import effective
 from grete.config.folders import standby_folder, state_folder
@@ -22,6 +21,7 @@ from grete.coordination.base import Coordination
 from grete.errors import Fenced, HeldByOther, JobError, LogNotFound
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
+from grete.metadata.home import jobs
 from grete.metadata.job_index import where_submitted
 from grete.metadata.launches import read_launches
 from grete.model.fence import Fence

@@ -10,7 +10,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grete.assembly.job_handle import job_scope, lease_ttl_s, no_such_job
 from grete.assembly.job_names import OldNames, refuse_shared_changelogs
 from grete.clock import Clock
 from grete.config.current import in_current_words, with_autosizing_results
@@ -32,6 +31,7 @@ from grete.metadata.job_index import claim_stream, remember_submitted, shared_st
 from grete.metadata.job_state import recorded_epoch
 from grete.model.fence import container_scopes, leadership_of
 from grete.model.ids import JobId
+from grete.operations.job_handle import job_scope, lease_ttl_s, no_such_job
 from grete.sqlite_file import open_file
 from grete.systems.factory import open_system
 

@@ -18,9 +18,9 @@ from grete.model.startpoint import StateChoice
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grete.assembly import JobHandle
-    from grete.assembly.checkpoint_overwrite import OffsetChange
-    from grete.assembly.rewind import RewindPlan
+    from grete.operations import JobHandle
+    from grete.operations.checkpoint_overwrite import OffsetChange
+    from grete.operations.rewind import RewindPlan
 
 _EXPLAINED = (
     "oldest, upcoming, offset:N (the next to be read), timestamp:TIME (ISO 8601, in UTC without a zone, "
@@ -168,7 +168,7 @@ def _given_offsets(options: argparse.Namespace) -> Checkpoints:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from grete.assembly.checkpoint_overwrite import compare
+    from grete.operations.checkpoint_overwrite import compare
 
     new = _given_offsets(options)
     with opened_job(options) as handle:
@@ -197,7 +197,7 @@ def _print_changes(changes: Sequence[OffsetChange]) -> None:
 
 
 def _overwrite(options: argparse.Namespace) -> int:
-    from grete.assembly.checkpoint_overwrite import overwrite, plan_overwrite
+    from grete.operations.checkpoint_overwrite import overwrite, plan_overwrite
 
     new = _given_offsets(options)
     with opened_job(options) as handle:
@@ -215,7 +215,7 @@ def _overwrite(options: argparse.Namespace) -> int:
 
 
 def _warn_of_startpoints(handle: JobHandle, *, live: bool) -> None:
-    from grete.assembly.startpoints import list_startpoints
+    from grete.operations.startpoints import list_startpoints
 
     pending = [asked for asked in list_startpoints(handle) if asked.status in ("waiting", "handed over")]
     if pending and not live:
@@ -228,8 +228,8 @@ def _say(*, executed: bool) -> None:
 
 
 def _rewind(options: argparse.Namespace) -> int:
-    from grete.assembly.rewind import RewindRequest, execute_rewind, plan_rewind
     from grete.checkpoint.rewind_target import parse_target
+    from grete.operations.rewind import RewindRequest, execute_rewind, plan_rewind
 
     request = RewindRequest(
         parse_target(options.to),

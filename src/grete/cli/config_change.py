@@ -12,8 +12,8 @@ from grete.cli.output import print_json, printable
 from grete.errors import ConfigError
 
 if TYPE_CHECKING:
-    from grete.assembly import JobHandle
     from grete.metadata.coordinator_stream import ConfigChange
+    from grete.operations import JobHandle
 
 _OURS = ("job.", "task.", "app.", "cluster-manager.", "systems.", "streams.", "stores.", "serializers.")
 

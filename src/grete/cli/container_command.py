@@ -72,7 +72,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _request(options: argparse.Namespace) -> int:
-    from grete.assembly.orphans import end_orphans, orphans
+    from grete.operations.orphans import end_orphans, orphans
 
     with opened_job(options) as handle:
         container = ContainerId(options.container)

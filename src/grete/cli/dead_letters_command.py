@@ -20,7 +20,7 @@ from grete.errors import ConfigError, JobError
 from grete.model.ids import SystemStream, SystemStreamPartition
 
 if TYPE_CHECKING:
-    from grete.assembly import JobHandle
+    from grete.operations import JobHandle
     from grete.systems.base import Message, System
 
 _PLACE = re.compile(r"(\d{1,9}):(\d{1,18})")

@@ -122,7 +122,7 @@ def loopback() -> Finding:
 
 def home() -> Finding:
     """GRETE_HOME: on a local file system, writable, with space."""
-    from grete.assembly import grete_home
+    from grete.metadata.home import grete_home
     from grete.sqlite_file import open_file
 
     path = grete_home()
@@ -183,9 +183,9 @@ def _inputs(config: Mapping[str, str], away: Collection[str]) -> Iterator[Findin
 
     Systems in `away` are known not to answer, and not asked again.
     """
-    from grete.assembly import grete_home
     from grete.clock import SystemClock
     from grete.config.streams import all_input_streams
+    from grete.metadata.home import grete_home
     from grete.systems.factory import open_system
 
     inputs = all_input_streams(config)

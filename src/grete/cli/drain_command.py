@@ -17,7 +17,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Ask the job to consume what is there and to end; wait until it has. The job goes on if the wait is over."""
-    from grete.assembly.orphans import orphans
+    from grete.operations.orphans import orphans
 
     with opened_job(options) as handle:
         if orphans(handle):

@@ -11,7 +11,7 @@ from grete.cli.output import print_json, printable
 from grete.errors import JobError
 
 if TYPE_CHECKING:
-    from grete.assembly import JobHandle
+    from grete.operations import JobHandle
 
 _POLL_S = 0.1
 

@@ -10,7 +10,7 @@ from grete.cli.output import print_json
 from grete.errors import HeldByOther, JobNotFound
 
 if TYPE_CHECKING:
-    from grete.assembly.deletion import Belongings
+    from grete.operations.deletion import Belongings
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _delete(options: argparse.Namespace) -> int:
-    from grete.assembly import deletion
+    from grete.operations import deletion
 
     try:
         with opened_job(options) as handle:
@@ -45,7 +45,8 @@ def _forget(options: argparse.Namespace) -> int:
     Raises:
         JobNotFound: there is not even that.
     """
-    from grete.assembly import deletion, grete_home, jobs
+    from grete.metadata.home import grete_home, jobs
+    from grete.operations import deletion
 
     job = named_job(options, given_config(options))
     if job not in jobs(grete_home()):

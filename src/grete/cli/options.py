@@ -12,8 +12,8 @@ from grete.cli.output import printable
 from grete.errors import ConfigError
 
 if TYPE_CHECKING:
-    from grete.assembly import JobHandle
     from grete.model.ids import JobId
+    from grete.operations import JobHandle
 
 _LONGEST_S = 86_400
 _LOADER_PATH = "job.config.loader.properties.path="
@@ -88,8 +88,7 @@ def named_job(options: argparse.Namespace, config: Mapping[str, str]) -> JobId:
     Raises:
         ConfigError: none named and there is not exactly one.
     """
-    from grete.assembly import grete_home, jobs
-    from grete.assembly.home import parse_job
+    from grete.metadata.home import grete_home, jobs, parse_job
     from grete.model.ids import JobId
 
     if config:
@@ -111,7 +110,7 @@ def opened_job(options: argparse.Namespace) -> Iterator[JobHandle]:
         ConfigError: see `named_job`.
         JobError: there is no such job.
     """
-    from grete.assembly import open_job
+    from grete.operations import open_job
 
     config = given_config(options)
     with open_job(named_job(options, config), config) as handle:

@@ -9,7 +9,7 @@ from grete.errors import ConfigError, WireError
 from grete.model.ids import SystemStreamPartition
 
 if TYPE_CHECKING:
-    from grete.assembly import JobHandle
+    from grete.operations import JobHandle
 
 
 def add_write_options(parser: argparse.ArgumentParser, *, dry_run: bool = True) -> None:

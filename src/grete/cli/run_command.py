@@ -17,7 +17,7 @@ from grete.errors import ConfigError
 from grete.model.ids import JobId
 
 if TYPE_CHECKING:
-    from grete.assembly.view import View
+    from grete.coordinator.view import View
 
 _EVERY_S = 0.5
 
@@ -39,9 +39,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the job in the foreground until it ends."""
     from grete.assembly import RunOptions, run_job
-    from grete.assembly.home import parse_job
     from grete.config.load import parse_overrides
     from grete.coordinator.metadata_manager import STARTS
+    from grete.metadata.home import parse_job
 
     logging.basicConfig(
         level=log_level(debug=options.debug),

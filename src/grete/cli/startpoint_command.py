@@ -33,8 +33,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _set(options: argparse.Namespace) -> int:
-    from grete.assembly.startpoints import write_startpoints
     from grete.checkpoint.rewind_target import startpoint_target
+    from grete.operations.startpoints import write_startpoints
 
     startpoint = startpoint_target(options.to)
     where = ssp(options.ssp), None if options.task is None else TaskName(options.task)
@@ -63,7 +63,7 @@ def _set(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from grete.assembly.startpoints import list_startpoints
+    from grete.operations.startpoints import list_startpoints
 
     with opened_job(options) as handle:
         found = list_startpoints(handle)
@@ -102,7 +102,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _delete(options: argparse.Namespace) -> int:
-    from grete.assembly.startpoints import delete_startpoints
+    from grete.operations.startpoints import delete_startpoints
 
     if bool(options.ssp) == options.all or (options.task and options.all):
         raise ConfigError("say which: --ssp SYSTEM.STREAM.PARTITION, with --task TASK or without, or --all")

@@ -15,10 +15,10 @@ from grete.metadata.history import rests_in_words
 from grete.metadata.quarantine import SHOWN
 
 if TYPE_CHECKING:
-    from grete.assembly import JobHandle
     from grete.coordination.base import Holder
     from grete.metadata.job_state import JobState
     from grete.model.ids import JobId
+    from grete.operations import JobHandle
 
 _UNKNOWN_LAG: dict[str, Any] = {"total": None, "tasks": {}, "partitions": [], "missing": []}
 _MOST_BEHIND = 20
@@ -35,7 +35,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show one job, or all of them."""
-    from grete.assembly import grete_home, jobs
+    from grete.metadata.home import grete_home, jobs
 
     if options.job or options.config:
         with opened_job(options) as handle:
@@ -69,7 +69,7 @@ def _rows_of_all(jobs: list[JobId]) -> list[dict[str, Any]]:
 
 
 def _look(job: JobId, rows: dict[JobId, dict[str, Any]]) -> None:
-    from grete.assembly import open_job
+    from grete.operations import open_job
 
     try:
         with open_job(job) as handle:
@@ -112,7 +112,7 @@ def _row(handle: JobHandle) -> dict[str, Any]:
 
 def _standing_row(handle: JobHandle) -> dict[str, Any]:
     """All but the lag, which is asked of other systems."""
-    from grete.assembly.orphans import orphans, running_here
+    from grete.operations.orphans import orphans, running_here
 
     state, holder = _standing(handle)
     running, silent_s = holder is not None, _silent_s(handle, holder)
@@ -157,7 +157,7 @@ def _shown(row: dict[str, Any], column: str) -> Any:
 
 def _silent_s(handle: JobHandle, holder: Holder | None) -> int | None:
     """For how long nothing was heard of the coordinator, when that is more than its lease; by its clock and ours."""
-    from grete.assembly.job_handle import lease_ttl_s
+    from grete.operations.job_handle import lease_ttl_s
 
     if holder is None or holder.heard_ms is None:
         return None

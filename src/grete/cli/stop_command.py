@@ -20,7 +20,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Ask the job to stop at a batch boundary and wait until it has; end what a dead coordinator has left."""
-    from grete.assembly.orphans import end_orphans, orphans
+    from grete.operations.orphans import end_orphans, orphans
 
     with opened_job(options) as handle:
         left = orphans(handle)

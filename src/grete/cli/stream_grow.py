@@ -25,9 +25,9 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         StreamError: fewer than there are, or refused for the sake of a job.
     """
-    from grete.assembly import grete_home
-    from grete.assembly.growth import readers_after_growth
     from grete.config.streams import system_place
+    from grete.metadata.home import grete_home
+    from grete.operations.growth import readers_after_growth
 
     name, home = parse_stream(options.stream), grete_home()
     with opened_system(options, name.system) as system:

@@ -36,9 +36,9 @@ def opened_system(
     Raises:
         StreamNotFound: nothing was ever stored there.
     """
-    from grete.assembly import grete_home
     from grete.clock import SystemClock
     from grete.config.streams import system_directory, system_kind
+    from grete.metadata.home import grete_home
     from grete.systems.factory import open_system
     from grete.systems.local.system import FILE_NAME
 
@@ -58,7 +58,7 @@ def opened_system(
 
 def options_config(options: argparse.Namespace) -> Mapping[str, str]:
     """The configuration that the options name, empty when they name none."""
-    from grete.assembly import open_job
+    from grete.operations import open_job
 
     config = given_config(options)
     if config or not options.job:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from grete.assembly.renamed_tasks import renamed_tasks
-from grete.assembly.replaced_inputs import Commits
 from grete.config.stores import changelog_stream, store_names
 from grete.config.streams import all_input_streams, commit_system, task_inputs
 from grete.container.assignment import AssignedTask, Assignment
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Remembered, calculate
+from grete.coordinator.renamed_tasks import renamed_tasks
+from grete.coordinator.replaced_inputs import Commits
 from grete.errors import ConfigError
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream

@@ -23,7 +23,6 @@ from pathlib import Path
 
 from grete.api import StreamTask
 from grete.assembly import RunOptions, run_job
-from grete.assembly.home import parse_job
 from grete.clock import SystemClock
 from grete.container import start
 from grete.container.assignment import Assignment
@@ -36,6 +35,7 @@ from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.errors import GreteError
 from grete.exit_report import run_and_tell
+from grete.metadata.home import parse_job
 from grete.systems.factory import open_system
 from grete.tasks.runtime import check_application
 from grete.testing.job_container import BlockedEnds, ContainerUnderTest

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from grete.assembly.coordinated import CoordinatedJob
 from grete.coordinator import decide as deciding
 from grete.coordinator import loop, reconfigure
+from grete.coordinator.coordinated import CoordinatedJob
 from grete.coordinator.events import Kill, Launch
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.state import Container, State

@@ -21,12 +21,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from grete.assembly import open_job
-from grete.assembly.home import parse_job
-from grete.assembly.job_handle import JobHandle
 from grete.clock import SystemClock
 from grete.errors import GreteError
+from grete.metadata.home import parse_job
 from grete.model.ids import JobId
+from grete.operations import open_job
+from grete.operations.job_handle import JobHandle
 from grete.testing.chaos.components import (
     Component,
     below_containers,

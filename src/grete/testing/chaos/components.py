@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from grete.assembly.job_handle import JobHandle
 from grete.launch.processes import parse_name
 from grete.metadata.launches import read_launches
+from grete.operations.job_handle import JobHandle
 
 FindPids = Callable[[], Sequence[int]]
 

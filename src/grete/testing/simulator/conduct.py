@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grete.assembly.plan import Plan
 from grete.coordination.base import Leadership
+from grete.coordinator.plan import Plan
 from grete.coordinator.state import FINAL
 from grete.model.ids import JobId
 from grete.testing.simulator.ledger import Violation

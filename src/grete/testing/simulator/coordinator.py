@@ -11,20 +11,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grete.assembly.coordinated import CoordinatedJob, Surroundings, retry_policy
-from grete.assembly.job_handle import job_scope
-from grete.assembly.plan import Plan, Planner
-from grete.assembly.view import View
 from grete.config.validate import validate
 from grete.coordination.base import Leadership
 from grete.coordination.memory import MemoryCoordination
 from grete.coordinator.board import Directive, Told
+from grete.coordinator.coordinated import CoordinatedJob, Surroundings, retry_policy
 from grete.coordinator.events import Event, ModelChanged, Tick
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.coordinator.monitors.watch import Monitors
+from grete.coordinator.plan import Plan, Planner
 from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import FINAL, ContainerSpec, State
+from grete.coordinator.view import View
 from grete.errors import ConfigError, HeldByOther, JobError
 from grete.keyed_log.base import Fence
 from grete.metadata.config_in_force import ConfigInForce
@@ -33,6 +32,7 @@ from grete.metadata.history import History
 from grete.metadata.job_state import JobState, read_state, write_state
 from grete.metadata.launches import LaunchRecord, read_launches
 from grete.model.ids import ContainerId
+from grete.operations.job_handle import job_scope
 from grete.testing.simulator.conduct import JOB
 from grete.testing.simulator.launcher import SimulatedLauncher
 from grete.testing.simulator.ledger import Violation

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from grete.assembly.job_handle import job_scope
 from grete.config.validate import check
 from grete.coordination.memory import MemoryCoordination
 from grete.errors import GreteError
@@ -25,6 +24,7 @@ from grete.metadata.startpoints import (
 )
 from grete.model.ids import ContainerId
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
+from grete.operations.job_handle import job_scope
 from grete.testing.simulator.application import STORE
 from grete.testing.simulator.conduct import JOB
 from grete.testing.simulator.faults import OPERATOR_KINDS

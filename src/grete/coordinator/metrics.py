@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from grete.assembly.heartbeats import Heard
 from grete.checkpoint.lag import JobLag
+from grete.coordinator.heartbeats import Heard
 from grete.coordinator.metadata_manager import GROUP, MetadataMetrics
 from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.state import State

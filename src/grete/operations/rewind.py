@@ -1,7 +1,7 @@
 """`grete checkpoint rewind`: what it would do, and doing it.
 
 A rewind is written as startpoints, for a running job and for a stopped one alike: the checkpoint stays as it is until
-a container applies them in one transaction, so until then a rewind can be taken back. See `assembly.startpoints`.
+a container applies them in one transaction, so until then a rewind can be taken back. See `operations.startpoints`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from grete.assembly.job_handle import JobHandle
-from grete.assembly.startpoints import Where, write_startpoints
 from grete.checkpoint.commit_history import (
     KnownCommit,
     commit_that_ended_at,
@@ -32,6 +30,8 @@ from grete.config.values import value_of
 from grete.errors import JobError
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
+from grete.operations.job_handle import JobHandle
+from grete.operations.startpoints import Where, write_startpoints
 from grete.systems.base import PartitionOffsets, System
 
 

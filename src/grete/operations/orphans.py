@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping
 
-from grete.assembly.fencing import fence_off
-from grete.assembly.job_handle import JobHandle, job_scope
 from grete.clock import SystemClock
 from grete.config.streams import commit_system
 from grete.coordination.base import Leadership
+from grete.coordinator.fencing import fence_off
 from grete.errors import JobError
 from grete.launch.base import ContainerStart
 from grete.launch.process import ProcessLauncher
@@ -19,6 +18,7 @@ from grete.metadata.job_state import JobState, read_state, write_state
 from grete.metadata.launches import LaunchRecord, write_launch
 from grete.model.fence import Fence, container_epoch
 from grete.model.ids import ContainerId
+from grete.operations.job_handle import JobHandle, job_scope
 
 _POLL_S = 0.05
 Launches = Mapping[ContainerId, LaunchRecord]

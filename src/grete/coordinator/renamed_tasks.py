@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from grete.assembly.replaced_inputs import AskedStarts, Commits
 from grete.config.key_tables.job import SSP_GROUPER
 from grete.config.settings.streams import StreamSettings
+from grete.coordinator.replaced_inputs import AskedStarts, Commits
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode

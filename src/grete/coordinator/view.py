@@ -6,10 +6,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from grete.assembly.heartbeats import Heartbeats
-from grete.assembly.home import grete_home
-from grete.assembly.lag import RecentLag, job_lag
-from grete.assembly.metrics import MetricFacts, job_metrics
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.lag import JobLag, active_tasks
 from grete.checkpoint.names import checkpoint_log_name
@@ -21,8 +17,11 @@ from grete.config.values import Config
 from grete.container.assignment import pending_document
 from grete.coordinator.board import Told
 from grete.coordinator.events import ContainerCommitted, ContainerLoaded, ContainerPaused
+from grete.coordinator.heartbeats import Heartbeats
+from grete.coordinator.lag import RecentLag, job_lag
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import MetadataMetrics
+from grete.coordinator.metrics import MetricFacts, job_metrics
 from grete.coordinator.monitors.containers import ContainerFacts
 from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.standing import Standing, standing
@@ -31,6 +30,7 @@ from grete.keyed_log.base import KeyedLog
 from grete.metadata.container_requests import CONTAINER_REQUESTS, ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import GIVEN_UP, STOPPED, History
+from grete.metadata.home import grete_home
 from grete.metadata.input_streams import read_input_uids
 from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
 from grete.metadata.quarantine import SHOWN

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from grete.assembly.job_handle import JobHandle
-from grete.assembly.startpoints import LIVE, Where, write_startpoints
 from grete.checkpoint.names import grouper_of
 from grete.checkpoint.offset_manager import check_in_range
 from grete.checkpoint.task_commit import TaskCommit, moved_entries
@@ -20,6 +18,8 @@ from grete.errors import ConfigError, JobError
 from grete.metadata.history import History
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind
+from grete.operations.job_handle import JobHandle
+from grete.operations.startpoints import LIVE, Where, write_startpoints
 from grete.systems.base import System
 
 

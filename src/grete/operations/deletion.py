@@ -12,8 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.assembly.job_handle import JobHandle
-from grete.assembly.orphans import running_here
 from grete.config.folders import standby_directory, state_directory
 from grete.config.stores import changelog_stream, store_names
 from grete.config.streams import commit_system
@@ -21,6 +19,8 @@ from grete.errors import JobError, StreamNotFound
 from grete.metadata.coordinator_stream import stream_name
 from grete.metadata.job_index import forget_job
 from grete.model.ids import JobId
+from grete.operations.job_handle import JobHandle
+from grete.operations.orphans import running_here
 
 
 @dataclass(frozen=True, slots=True)

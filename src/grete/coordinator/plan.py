@@ -8,8 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.assembly.renamed_tasks import renamed_tasks
-from grete.assembly.replaced_inputs import replaced_inputs
 from grete.checkpoint.legacy_changelog import legacy_mapping, note_migration
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
@@ -22,6 +20,8 @@ from grete.config.stores import changelog_stream, store_names
 from grete.config.streams import all_input_streams, broadcast_inputs, commit_system, task_inputs
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Calculated, Remembered, calculate
+from grete.coordinator.renamed_tasks import renamed_tasks
+from grete.coordinator.replaced_inputs import replaced_inputs
 from grete.coordinator.state import ContainerSpec
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint

@@ -12,15 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grete.assembly import fencing
-from grete.assembly.plan import Plan, Planner, container_specs
-from grete.assembly.view import View
 from grete.checkpoint.latest_offsets import LatestOffsets
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock
 from grete.config.coordinator_config import coordinator_environment
 from grete.config.validate import diff, validate
-from grete.coordinator import events
+from grete.coordinator import events, fencing
 from grete.coordinator.events import (
     ContainerRequested,
     Event,
@@ -38,8 +35,10 @@ from grete.coordinator.monitors.findings import (
     StreamsChanged,
 )
 from grete.coordinator.monitors.watch import Monitors, Watched
+from grete.coordinator.plan import Plan, Planner, container_specs
 from grete.coordinator.standing import Standing
 from grete.coordinator.state import Phase, RetryPolicy, State
+from grete.coordinator.view import View
 from grete.errors import ConfigError, GreteError, JobError, StreamError, UnsafeStorage
 from grete.failpoints import failpoint
 from grete.metadata.change_authors import described

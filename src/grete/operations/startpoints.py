@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from grete.assembly.job_handle import JobHandle
 from grete.clock import SystemClock
 from grete.metadata.history import History
 from grete.metadata.startpoint_hand_over import StartpointHandOver
@@ -27,6 +26,7 @@ from grete.metadata.startpoints import (
 )
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StateRequest
+from grete.operations.job_handle import JobHandle
 
 Where = tuple[SystemStreamPartition, TaskName | None]
 """What a startpoint is for: an SSP in every task that reads it, or in one task."""

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.assembly.home import jobs
-from grete.assembly.job_handle import JobHandle, open_job
 from grete.config.changes import is_stateful
 from grete.config.streams import system_place, task_inputs
 from grete.grouping.expansion import refused_count
 from grete.metadata.assignments import TaskAssignments
+from grete.metadata.home import jobs
 from grete.model.ids import JobId, SystemStream
+from grete.operations.job_handle import JobHandle, open_job
 
 _EXPANSION = "job.systemstreampartition.input.expansion.enabled"
 
