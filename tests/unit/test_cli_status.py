@@ -104,7 +104,7 @@ def test_while_the_brokers_of_one_job_are_away_the_others_are_shown_within_five_
 _TIMED = """
 import sys, time
 from grete.cli.main import main
-import grete.assembly, grete.keyed_log.kafka
+import grete.operations, grete.keyed_log.kafka
 began_s = time.monotonic()
 code = main(sys.argv[1:])
 print(time.monotonic() - began_s, file=sys.stderr)
