@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import TYPE_CHECKING
 
 from grete.cli.options import add_job_options, seconds
 from grete.cli.output import print_json, printable
+from grete.clock import Deadline, SystemClock
 from grete.errors import JobError
 
 if TYPE_CHECKING:
     from grete.operations import JobHandle
 
-_POLL_S = 0.1
+_POLLS_S = (0.1, 0.1)
 
 
 def add_ending_options(
@@ -34,11 +34,10 @@ def await_end(
     Raises:
         JobError: `too_late`, when the job still runs after `within_s`.
     """
-    until_s = time.monotonic() + within_s
+    deadline = Deadline(SystemClock(), within_s, pauses_s=_POLLS_S)
     while not options.no_wait and handle.holder() is not None:
-        if time.monotonic() > until_s:
+        if not deadline.pause():
             raise JobError(too_late)
-        time.sleep(_POLL_S)
     state = handle.state()
     ended = asked if options.no_wait else "ended" if state is None else state.state
     if options.output == "json":

@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.errors import Fenced, IllegalStateError, InDoubt, LogCorrupted, LogError, LogUnreachable
 from grete.kafka.client import KafkaClients, KafkaException, delete_topic, translated
 from grete.kafka.settings import (
@@ -40,7 +40,7 @@ from grete.keyed_log.kafka_ids import AppendIds
 from grete.keyed_log.kafka_reader import LogReader
 from grete.keyed_log.kafka_writer import Append, KafkaWriter, NotWritten, OutcomeUnknown
 
-_PAUSE_S = (0.02, 1.0)
+_PAUSES_S = (0.02, 1.0)
 _EPOCH_REFRESH_S = 3_600.0
 _HEADER_BYTES = 256
 
@@ -64,7 +64,7 @@ class _Attempt:
     fence: Fence | None
     id: str
     is_repeatable: bool
-    deadline_s: float
+    deadline: Deadline
     is_in_doubt: bool = False
 
 
@@ -112,25 +112,22 @@ class KafkaKeyedLog(KeyedLog):
             fence,
             append_id or f"{self._incarnation}-{next(self._numbers)}",
             is_repeatable=append_id is not None,
-            deadline_s=self._clock.monotonic_s() + self._settings.timeout_s,
+            deadline=Deadline(self._clock, self._settings.timeout_s, pauses_s=_PAUSES_S),
         )
         writer = self._writer(None if fence is None else fence.scope)
         with writer.lock:
             return self._append(writer, attempt)
 
     def _append(self, writer: KafkaWriter, attempt: _Attempt) -> int:
-        pause_s = _PAUSE_S[0]
         while True:
             outcome = self._try(writer, attempt)
             if isinstance(outcome, int):
                 return outcome
             self._check_same_topic()
-            if self._clock.monotonic_s() >= attempt.deadline_s:
+            if not attempt.deadline.pause():
                 if attempt.is_in_doubt:
                     raise InDoubt(attempt.id, f"topic {self._name}: {outcome}", may_pass=True) from outcome
                 raise LogUnreachable(f"nothing was appended to topic {self._name}: {outcome}") from outcome
-            self._clock.wait(threading.Event(), pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_S[1])
 
     def _try(self, writer: KafkaWriter, attempt: _Attempt) -> int | Exception:
         """Once: the offset, or why it may be tried again."""
@@ -169,10 +166,10 @@ class KafkaKeyedLog(KeyedLog):
                 else Origin(fence.epoch, attempt.id, fence.scope)
             )
             append = Append(attempt.entries, origin, self._clock.wall_ms(), raised_to)
-            last = writer.write(append, attempt.deadline_s, self._reader.check_not_back)
+            last = writer.write(append, attempt.deadline.at_s, self._reader.check_not_back)
         if not attempt.entries:
             return self.end()
-        self._await_readable(writer, last, attempt.deadline_s)
+        self._await_readable(writer, last, attempt.deadline.left_s)
         return last
 
     def _epoch_to_write(self, writer: KafkaWriter, fence: Fence) -> int | None:
@@ -180,7 +177,7 @@ class KafkaKeyedLog(KeyedLog):
         is_old = self._clock.monotonic_s() - writer.epoch_written_s > _EPOCH_REFRESH_S
         return fence.epoch if writer.known_epoch != fence.epoch or is_old else None
 
-    def _await_readable(self, writer: KafkaWriter, last: int, deadline_s: float) -> None:
+    def _await_readable(self, writer: KafkaWriter, last: int, left_s: float) -> None:
         """The append is durable; its marker, and with it readers, follow within milliseconds.
 
         What cannot be read is not acknowledged: the broker may have forgotten the marker, and then whoever opens the
@@ -190,7 +187,7 @@ class KafkaKeyedLog(KeyedLog):
             OutcomeUnknown: not readable for longer than anybody's transaction is let live.
         """
         patience_s = 2 * self._settings.transaction_timeout_s
-        reason = self._reader.await_stable(last, min(self._clock.monotonic_s() + patience_s, deadline_s))
+        reason = self._reader.await_stable(last, min(patience_s, left_s))
         if reason:
             writer.give_up()
             raise OutcomeUnknown(f"committed, and cannot be read: {reason}")
@@ -200,7 +197,7 @@ class KafkaKeyedLog(KeyedLog):
         if attempt.fence is not None and not attempt.is_in_doubt:
             self._refuse_older(attempt.fence, writer.stored_epoch())
         was_at = writer.known_epoch
-        writer.open(attempt.deadline_s)
+        writer.open(attempt.deadline.at_s)
         writer.known_epoch = None
         if attempt.fence is not None:
             writer.known_epoch = self._epoch_after_opening(writer, attempt.fence, was_at)

@@ -7,10 +7,9 @@ which no reader sees, begins the next segment; and the topic gets its own settin
 
 from __future__ import annotations
 
-import threading
 from itertools import count
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.errors import LogError
 from grete.kafka.client import KafkaClients, translated
 from grete.kafka.topic import alter_config, topic_config
@@ -57,7 +56,7 @@ def _await_gone(
     clients: KafkaClients, reader: LogReader, writer: KafkaWriter, clock: Clock, shadowed: list[int]
 ) -> None:
     """The cleaner goes from front to back, so once the last shadowed record is gone all are."""
-    last, deadline_s, never = max(shadowed), clock.monotonic_s() + _TIMEOUT_S, threading.Event()
+    last, deadline = max(shadowed), Deadline(clock, _TIMEOUT_S, pauses_s=(_LOOK_S, _LOOK_S))
     for number in count():
         if number % 10 == 0:  # again when the first came before the brokers knew of the settings
             _begin_segment(reader, writer, clock)
@@ -65,9 +64,8 @@ def _await_gone(
             message.offset() == last for chunk in reader.messages(last, last + 1) for message in chunk
         ):
             return
-        if clock.monotonic_s() > deadline_s:
+        if not deadline.pause():
             raise LogError(f"topic {clients.topic} was not compacted in {_TIMEOUT_S:.0f} s")
-        clock.wait(never, _LOOK_S)
 
 
 def _begin_segment(reader: LogReader, writer: KafkaWriter, clock: Clock) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.errors import LogCorrupted, LogError, LogUnreachable
 from grete.kafka.client import KafkaClients, describe, translated
 from grete.keyed_log import kafka_header
@@ -158,26 +158,23 @@ class LogReader:
         """
         with translated(f"asking for the end of topic {self._clients.topic}"):
             end = self._clients.end(is_stable=False)
-        timeout_s = self._clients.settings.timeout_s
-        deadline_s, never, pause_s = self._clock.monotonic_s() + timeout_s, threading.Event(), 0.002
+        deadline = Deadline(self._clock, self._clients.settings.timeout_s, pauses_s=(0.002, 0.1))
         while self.stable_end() < end:
-            if self._clock.monotonic_s() > deadline_s:
+            if not deadline.pause():
                 raise LogUnreachable(
                     f"topic {self._clients.topic}: a transaction before offset {end} stays open. It ends when its "
                     "writer goes on or its timeout is over; if it does not, kafka-transactions.sh find-hanging shows "
                     "whose it is, and kafka-transactions.sh abort ends it"
                 )
-            self._clock.wait(never, pause_s)
-            pause_s = min(2 * pause_s, 0.1)
         return end
 
-    def await_stable(self, offset: int, until_s: float) -> str:
+    def await_stable(self, offset: int, timeout_s: float) -> str:
         """Wait until readers get past an offset that is there. Returns why they do not at the end, "" if they do.
 
         Raises:
             LogCorrupted: the topic went back.
         """
-        pause_s, never = 0.001, threading.Event()
+        deadline = Deadline(self._clock, timeout_s, pauses_s=(0.001, 0.05))
         while True:
             try:
                 if self.stable_end() > offset:
@@ -187,10 +184,8 @@ class LogReader:
                 raise
             except LogError as error:
                 reason = str(error)
-            if self._clock.monotonic_s() >= until_s:
+            if not deadline.pause():
                 return reason
-            self._clock.wait(never, pause_s)
-            pause_s = min(2 * pause_s, 0.05)
 
     def messages(self, first: int, end: int) -> Iterator[list[Message]]:
         """The committed records with first <= offset < end, in chunks.

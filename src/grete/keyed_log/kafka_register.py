@@ -8,12 +8,11 @@ our write is committed. A writer that was ended by another opens again, reads, a
 from __future__ import annotations
 
 import random
-import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.errors import LogCorrupted, LogError, LogUnreachable
 from grete.kafka.client import KafkaClients
 from grete.kafka.settings import KafkaLogSettings
@@ -24,7 +23,7 @@ from grete.keyed_log.kafka_reader import LogReader
 from grete.keyed_log.kafka_writer import Append, KafkaWriter, NotWritten, OutcomeUnknown
 
 _KEY = b"value"
-_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+_PAUSES_S = (0.05, 1.0)
 """At most, before the second attempt; doubled with each, since whoever opens the id costs others theirs."""
 _CREATION_S = 30.0
 Decide = Callable[[bytes | None], bytes | None]
@@ -73,13 +72,12 @@ class KafkaRegister:
             LogError: nothing was decided in time.
         """
         with self._writer.lock:
-            deadline_s, pause_s = self._clock.monotonic_s() + timeout_s, _PAUSE_S
-            while (failure := self._try(decide, deadline_s)) is not None:
+            # spread, so that two who take the id from each other part
+            deadline = Deadline(self._clock, timeout_s, pauses_s=_PAUSES_S, spread=random.random)
+            while (failure := self._try(decide, deadline.at_s)) is not None:
                 self._writer.drop()
-                if self._clock.monotonic_s() >= deadline_s:
+                if not deadline.pause():
                     raise LogUnreachable(f"topic {self._name}: {failure}") from failure
-                self._clock.wait(threading.Event(), pause_s * random.random())  # noqa: S311 - so that two part
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _try(self, decide: Decide, deadline_s: float) -> Exception | None:
         try:

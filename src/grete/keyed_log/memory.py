@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.errors import Fenced, IllegalStateError
 from grete.keyed_log.base import TOMBSTONE_RETENTION_MS, Entry, Fence, KeyedLog, Record
 
@@ -82,14 +82,13 @@ class MemoryKeyedLog(KeyedLog):
 
     def wait(self, after: int, timeout_s: float) -> bool:
         """See KeyedLog."""
-        deadline_s = self._clock.monotonic_s() + timeout_s
+        deadline = Deadline(self._clock, timeout_s)
         event = threading.Event()
         with self._lock:
             self._waiting.add(event)
         try:
             while self.end() <= after:
-                left_s = deadline_s - self._clock.monotonic_s()
-                if left_s <= 0 or not self._clock.wait(event, left_s):
+                if deadline.is_over or not self._clock.wait(event, deadline.left_s):
                     return self.end() > after
                 event.clear()
             return True

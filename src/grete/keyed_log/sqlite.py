@@ -6,11 +6,10 @@ reader that remembers a `LogHead` notices as well when the log went back or is a
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.errors import IllegalStateError, InDoubt, LogCorrupted
 from grete.keyed_log.base import TOMBSTONE_RETENTION_MS, Entry, Fence, KeyedLog, Record
 from grete.keyed_log.sqlite_compaction import Shadows, compact_step, steps
@@ -145,14 +144,10 @@ class SqliteKeyedLog(KeyedLog):
 
     def wait(self, after: int, timeout_s: float) -> bool:
         """See KeyedLog. Polls, from every 2 ms to every 100 ms."""
-        deadline_s = self._clock.monotonic_s() + timeout_s
-        never, pause_s = threading.Event(), _POLL_S[0]
+        deadline = Deadline(self._clock, timeout_s, pauses_s=_POLL_S)
         while self.end() <= after:
-            left_s = deadline_s - self._clock.monotonic_s()
-            if left_s <= 0:
+            if not deadline.pause():
                 return False
-            self._clock.wait(never, min(pause_s, left_s))
-            pause_s = min(pause_s * 2, _POLL_S[1])
         return True
 
     def compact(self) -> int:

@@ -14,14 +14,13 @@ An id is kept from batch to batch by the worker that used it last, as the driver
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, companion_of
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.errors import InDoubt, LogError, LogUnreachable, ProcessingError, WireError
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Record
@@ -80,14 +79,13 @@ class ExecutorCommits:
             held.transactions.drop()
         if not is_repeated:
             return []
-        deadline_s = self._clock.monotonic_s() + _PATIENCE_S
-        pause_s = _PAUSES_S[0]
+        deadline = Deadline(self._clock, _PATIENCE_S, pauses_s=_PAUSES_S)
         while True:
             try:
-                found = self._open(held, plan, deadline_s)
+                found = self._open(held, plan, deadline)
                 return [self._signed(report, slot) for task, report in found.items() if task in tasks]
             except NotWritten as refusal:
-                pause_s = self._wait(refusal, deadline_s, pause_s)
+                self._pause(refusal, deadline)
 
     def finish(self, plan: BatchPlan, slot: int, results: Sequence[TaskResult]) -> list[TaskReport]:
         """Commit what the tasks made, unless somebody has; durable on return.
@@ -115,29 +113,29 @@ class ExecutorCommits:
     def _finish(
         self, held: _Slot, plan: BatchPlan, slot: int, results: Sequence[TaskResult]
     ) -> list[TaskReport]:
-        deadline_s = self._clock.monotonic_s() + _PATIENCE_S
-        pause_s, doubt = _PAUSES_S[0], None
+        deadline = Deadline(self._clock, _PATIENCE_S, pauses_s=_PAUSES_S)
+        doubt: OutcomeUnknown | None = None
         done: list[TaskReport] = []
         while True:
             try:
                 if not held.transactions.is_open:
-                    found = self._open(held, plan, deadline_s)
+                    found = self._open(held, plan, deadline)
                     doubt = None
                     done += [found[one.report.task] for one in results if one.report.task in found]
                     results = [one for one in results if one.report.task not in found]
-                written = self._write(held, plan, results, deadline_s) if results else []
+                written = self._write(held, plan, results, deadline.at_s) if results else []
                 return [self._signed(report, slot) for report in [*done, *written]]
             except OutcomeUnknown as unknown:
                 doubt = unknown
                 _log.warning("a share of the batch may be committed, looking whether it is: %s", unknown)
                 held.transactions.drop()
-                if self._clock.monotonic_s() >= deadline_s:
+                if deadline.is_over:
                     raise self._in_doubt(plan, doubt) from unknown
             except NotWritten as refusal:
                 held.transactions.drop()
-                if doubt is not None and self._clock.monotonic_s() >= deadline_s:
+                if doubt is not None and deadline.is_over:
                     raise self._in_doubt(plan, doubt) from refusal
-                pause_s = self._wait(refusal, deadline_s, pause_s)
+                self._pause(refusal, deadline)
 
     def _in_doubt(self, plan: BatchPlan, cause: OutcomeUnknown) -> InDoubt:
         return InDoubt(f"{self._commit.fence.scope} batch {plan.batch_id}", str(cause))
@@ -145,13 +143,13 @@ class ExecutorCommits:
     def _signed(self, report: TaskReport, slot: int) -> TaskReport:
         return replace(report, slot=slot, worker=self._worker)
 
-    def _wait(self, refusal: NotWritten, deadline_s: float, pause_s: float) -> float:
-        if refusal.is_final or self._clock.monotonic_s() >= deadline_s:
+    @staticmethod
+    def _pause(refusal: NotWritten, deadline: Deadline) -> None:
+        if refusal.is_final or deadline.is_over:
             kind = LogError if refusal.is_final else LogUnreachable
             raise kind(f"nothing of this share of the batch was committed: {refusal}") from refusal
         _log.warning("a share of the batch is not committed yet, trying again: %s", refusal)
-        self._clock.wait(threading.Event(), pause_s)
-        return min(2 * pause_s, _PAUSES_S[1])
+        deadline.pause()
 
     def _held(self, slot: int) -> _Slot:
         if slot not in self._slots:
@@ -160,9 +158,9 @@ class ExecutorCommits:
 
     # --- looking ---
 
-    def _open(self, held: _Slot, plan: BatchPlan, deadline_s: float) -> dict[int, TaskReport]:
+    def _open(self, held: _Slot, plan: BatchPlan, deadline: Deadline) -> dict[int, TaskReport]:
         """Take the id over, and see what of the batch is committed by now. Of other slots' tasks, too."""
-        held.transactions.open(deadline_s)
+        held.transactions.open(deadline.at_s)
         records = self._access.settled_records(self._commit.checkpoint_log, plan.log_end)
         return self._committed(plan, records)
 
