@@ -21,15 +21,18 @@ from confluent_kafka import Producer
 import grete
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
-from grete.container import start
+from grete.config.stores import changelog_stream, store_names
 from grete.container.assignment import AssignedTask, Assignment
+from grete.container.specs import source_options
+from grete.container.start import prepare
 from grete.keyed_log.base import Entry, Fence
-from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
+from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.systems.base import StreamSpec
 from grete.systems.kafka.access import KafkaAccess
 from grete.systems.kafka.system import KafkaSystem
+from grete.systems.outputs import create_outputs
 from grete.systems.records import records
-from grete.tasks.commit.driver import BatchCommits, sort_out
+from grete.tasks.commit.driver import sort_out
 from grete.tasks.read_plan import LocalPlan, is_tick, range_rows, task_groups
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_runner import Share, run_share
@@ -173,8 +176,8 @@ def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
     system = KafkaSystem(config, "kafka", clock)
     name = f"in-{uuid.uuid4().hex[:6]}"
     system.create_stream(StreamSpec(name, 2))
-    for store in start.store_names(config):
-        system.create_stream(StreamSpec(start.changelog_stream(store, job, config), 2, compacted=True))
+    for store in store_names(config):
+        system.create_stream(StreamSpec(changelog_stream(store, job, config), 2, compacted=True))
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 0})
     for number in range(BATCH * batches):
         producer.produce(name, b'{"origin": "JFK", "delay": 12}', b"key%d" % (number % 1_000), number % 2)
@@ -185,14 +188,11 @@ def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
     )
     assignment = Assignment(job, ContainerId("0"), 1, config, tuple(inputs))
     with tempfile.TemporaryDirectory() as home:
-        system.raise_fence([assignment.fence])
-        start.create_outputs(assignment, system)
-        spec = start.runner_spec(assignment, system, Path(home))
-        target = start.commit_target(assignment, system, clock)
-        driver = BatchCommits(spec, target, "lineage", {}, start.store_positions(spec, system, {}))
+        create_outputs(config, "kafka", system, {SystemStream("kafka", name): 2})
+        driver = prepare(assignment, system, None, clock, Path(home)).batch_commits("lineage")
         positions = {f"kafka.{name}.{p}": 0 for p in range(2)}
-        options = start.source_options(assignment, Path(home), positions, by_task=True)
-        source, worker = LocalPlan(options, system, clock), TaskWorkers(spec)
+        options = source_options(assignment, Path(home), positions, by_task=True)
+        source, worker = LocalPlan(options, system, clock), TaskWorkers(driver.spec)
         offset, spans_s = source.initial(), []
         for batch in range(batches):
             end, started = source.next(offset, rows=BATCH), time.monotonic()

@@ -21,7 +21,7 @@ import pytest
 from grete.checkpoint.store import CheckpointStore, StoredCheckpoint, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
-from grete.container import start
+from grete.container import checkpoints
 from grete.container.assignment import parse_assignment
 from grete.failpoints import POINTS
 from grete.model.ids import TaskName
@@ -47,7 +47,7 @@ import json, sys
 from pathlib import Path
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import SystemClock
-from grete.container import start
+from grete.container import checkpoints
 from grete.container.assignment import parse_assignment
 from grete.systems.base import SegmentWrite
 from grete.systems.local.system import LocalSystem
@@ -56,9 +56,9 @@ from grete.systems.records import pack
 home, batches, clock = Path(sys.argv[1]), int(sys.argv[2]), SystemClock()
 assignment = parse_assignment(json.loads(sys.argv[3]))
 system = LocalSystem(home / "local", clock)
-store = start.checkpoint_store(assignment, clock, home)
-target = start.commit_target(assignment, system, clock, store)
-found = start.settled(assignment, system, target)
+store = checkpoints.checkpoint_store(assignment, clock, home)
+target = checkpoints.commit_target(assignment, system, clock, store)
+found = checkpoints.reconcile_checkpoint_store(assignment, system, target)
 first = 1 + max((int(offset) for commit in found.values() for offset in commit.offsets.values()), default=-1)
 for batch in range(first, batches):
     data = pack([b"batch"], [b"%d" % batch], [0])
@@ -102,9 +102,9 @@ def state(
 ) -> tuple[dict[tuple[str, int], list[int]], dict[TaskName, TaskCommit], CheckpointStore | None]:
     assignment = parse_assignment(document(home, factory))
     with closing(LocalSystem(home / "local", SystemClock())) as system:
-        target = start.commit_target(assignment, system, SystemClock())
+        target = checkpoints.commit_target(assignment, system, SystemClock())
         log = read_commits(system.checkpoint_log(target.checkpoint_log).read())
-        return written(system), log, start.checkpoint_store(assignment, SystemClock(), home)
+        return written(system), log, checkpoints.checkpoint_store(assignment, SystemClock(), home)
 
 
 @pytest.mark.parametrize(("step", "factory"), STEPS)
@@ -151,7 +151,7 @@ def test_killed_while_it_follows_an_operator_a_container_neither_forgets_nor_rep
         for name in ("out", "changelog"):
             system.create_stream(StreamSpec(name, 2, compacted=name == "changelog"))
     assignment = parse_assignment(document(home, factory))
-    operator = start.checkpoint_store(assignment, SystemClock(), home)
+    operator = checkpoints.checkpoint_store(assignment, SystemClock(), home)
     assert operator is not None
     with closing(operator):
         operator.write({task.name: StoredCheckpoint({task.ssps[0]: "9"}) for task in assignment.tasks})

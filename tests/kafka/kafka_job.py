@@ -13,18 +13,17 @@ import pyarrow as pa
 from confluent_kafka import Producer, TopicPartition
 
 import grete
-from grete.checkpoint.offset_manager import resumed, starting_offsets
 from grete.clock import SystemClock
-from grete.container import start
 from grete.container.assignment import AssignedTask, Assignment
-from grete.container.samza_state import committed_at_start
+from grete.container.specs import source_options
+from grete.container.start import prepare
 from grete.kafka.client import KafkaConnection
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.systems.base import StreamSpec
 from grete.systems.factory import open_system
 from grete.systems.kafka.system import KafkaSystem
 from grete.systems.outputs import create_outputs
-from grete.tasks.commit.driver import BatchCommits, BatchOutcome, sort_out
+from grete.tasks.commit.driver import BatchOutcome, sort_out
 from grete.tasks.read_plan import LocalPlan, is_tick, range_rows, task_groups
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_runner import Share, run_share
@@ -159,22 +158,12 @@ class Container:
 
     def __init__(self, job: Job, assignment: Assignment, lineage: str) -> None:
         self.system = job.open()
-        self.system.raise_fence([assignment.fence])
-        target = start.commit_target(assignment, self.system, SystemClock())
-        commits = committed_at_start(assignment, self.system, target)
-        starting = starting_offsets(
-            {task.name: task.ssps for task in assignment.tasks},
-            {task: commit.offsets for task, commit in commits.items()},
-            assignment.config,
-            {"kafka": self.system},
-        )
         inputs = {task.ssps[0].system_stream: len(assignment.tasks) for task in assignment.tasks}
         create_outputs(assignment.config, "kafka", self.system, inputs)
-        self.spec = start.runner_spec(assignment, self.system, job.home)
-        positions = start.store_positions(self.spec, self.system, commits)
-        self.commits = BatchCommits(self.spec, target, lineage, resumed(commits, starting), positions)
-        wanted = {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()}
-        self.options = start.source_options(assignment, job.home, wanted, by_task=True)
+        started = prepare(assignment, self.system, None, SystemClock(), job.home)
+        self.commits = started.batch_commits(lineage)
+        self.spec = self.commits.spec
+        self.options = source_options(assignment, job.home, started.next_offsets, by_task=True)
         self.source = LocalPlan(self.options, self.system, SystemClock())
         self.start = self.source.initial()
         self.batch_id = 0

@@ -16,7 +16,7 @@ from tests.kafka.kafka_job import Job
 
 from grete import failpoints
 from grete.clock import SystemClock
-from grete.container import start
+from grete.container import checkpoints
 from grete.errors import Fenced, LogError, ProcessingError
 from grete.model.startpoint import PendingStart, Startpoint, StartpointKind, StateChoice, StateRequest
 from grete.systems.base import Message
@@ -62,7 +62,7 @@ def test_a_checkpoint_names_the_marker_at_which_an_input_ends_also_when_there_is
     append_in_vain(job, 0)
     container.run(worker)
     ends = {p: int(offsets.upcoming) for p, offsets in job.system.offsets(job.input).items()}
-    known = start.committed(job.assignment(1), job.system)
+    known = checkpoints.committed(job.assignment(1), job.system)
     reached = {ssp.partition: int(last) for commit in known.values() for ssp, last in commit.offsets.items()}
     assert reached == {p: end - 1 for p, end in ends.items()}
     assert len(list(job.records(job.output))) == written == 2
@@ -260,7 +260,7 @@ def test_a_rewind_brings_the_stores_back_with_the_offsets(make_job: MakeJob) -> 
     worker = one.worker()
     job.fill(14)
     one.run(worker)
-    then = start.committed(job.assignment(1), job.system)
+    then = checkpoints.committed(job.assignment(1), job.system)
     job.fill(14)
     one.run(worker)
     tasks = []

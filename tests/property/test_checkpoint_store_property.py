@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from grete.checkpoint.store import CheckpointStore, StoredCheckpoint
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
-from grete.container import start
+from grete.container import checkpoints
 from grete.container.assignment import Assignment, parse_assignment
 from grete.keyed_log.base import Entry
 from grete.metadata.access import open_coordinator_stream
@@ -57,16 +57,18 @@ class Job(RuleBasedStateMachine):
         )
 
     def _store(self, factory: str) -> CheckpointStore | None:
-        return start.checkpoint_store(self._assignment(factory), self.clock, self.home)
+        return checkpoints.checkpoint_store(self._assignment(factory), self.clock, self.home)
 
     def _target(self, store: CheckpointStore | None) -> CommitTarget:
-        return start.commit_target(self._assignment(LOG), self.system, self.clock, store)
+        return checkpoints.commit_target(self._assignment(LOG), self.system, self.clock, store)
 
     @rule(factory=factories, dies=st.booleans())
     def commit(self, factory: str, dies: bool) -> None:
         """A container starts, commits a batch, and may die before the copy is made."""
         store = self._store(factory)
-        found = start.settled(self._assignment(factory), self.system, self._target(store))
+        found = checkpoints.reconcile_checkpoint_store(
+            self._assignment(factory), self.system, self._target(store)
+        )
         self.stands = self.wishes.pop(factory, self.stands)
         at = int(found[TASK].offsets[SSP]) if TASK in found else None
         assert at == self.stands
@@ -81,7 +83,9 @@ class Job(RuleBasedStateMachine):
     def start(self, factory: str) -> None:
         """A container starts and dies before its first batch."""
         store = self._store(factory)
-        found = start.settled(self._assignment(factory), self.system, self._target(store))
+        found = checkpoints.reconcile_checkpoint_store(
+            self._assignment(factory), self.system, self._target(store)
+        )
         self.stands = self.wishes.pop(factory, self.stands)
         assert found[TASK].offsets == {SSP: str(self.stands)}
         if store is not None:
@@ -137,7 +141,7 @@ class Job(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_committed_that_nobody_committed(self) -> None:
-        found = start.committed(self._assignment(LOG), self.system)
+        found = checkpoints.committed(self._assignment(LOG), self.system)
         assert found[TASK].offsets == {SSP: str(self.stands)}
 
     def teardown(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
-from grete.container import rewind, start
+from grete.container import checkpoints, rewind
 from grete.container.assignment import Assignment, parse_assignment, pending_document
 from grete.errors import Fenced, JobError, OffsetOutOfRange
 from grete.metadata.startpoint_state import state_entry
@@ -250,19 +250,19 @@ def assignment_of(job: JobUnderTest, startpoint: Startpoint, state: StateRequest
 def test_a_container_that_was_succeeded_applies_nothing(job: JobUnderTest) -> None:
     late = assignment_of(job, specific(job, 0))
     job._system.raise_fence([Fence(late.fence.scope, late.epoch + 1)])
-    target = start.commit_target(late, job._system, job.clock)
+    target = checkpoints.commit_target(late, job._system, job.clock)
     with pytest.raises(Fenced):
-        rewind.apply_startpoints(late, job._system, target, start.committed(late, job._system))
+        rewind.apply_startpoints(late, job._system, target, checkpoints.committed(late, job._system))
     assert committed(job) == {SSP: "5"}
 
 
 def test_a_container_looks_itself_what_it_has_applied_already(job: JobUnderTest) -> None:
     made = assignment_of(job, specific(job, 2))
-    target = start.commit_target(made, job._system, job.clock)
-    first = rewind.apply_startpoints(made, job._system, target, start.committed(made, job._system))
+    target = checkpoints.commit_target(made, job._system, job.clock)
+    first = rewind.apply_startpoints(made, job._system, target, checkpoints.committed(made, job._system))
     log = job._system.checkpoint_log(target.checkpoint_log)
     end = log.end()
-    again = rewind.apply_startpoints(made, job._system, target, start.committed(made, job._system))
+    again = rewind.apply_startpoints(made, job._system, target, checkpoints.committed(made, job._system))
     assert again == first
     assert log.end() == end
 
@@ -294,13 +294,13 @@ def test_offsets_acknowledgement_and_stores_change_in_one_transaction(
 ) -> None:
     now_ms = job.clock.wall_ms()
     made = assignment_of(job, specific(job, 0), StateRequest(StateChoice.DISCARD, now_ms))
-    target = start.commit_target(made, job._system, job.clock)
-    before = start.committed(made, job._system)
+    target = checkpoints.commit_target(made, job._system, job.clock)
+    before = checkpoints.committed(made, job._system)
     monkeypatch.setattr("grete.systems.local.system.failpoint", stop_in_transaction)
     with pytest.raises(JobError, match="stopped"):
         rewind.apply_startpoints(made, job._system, target, before)
     log = job._system.checkpoint_log(checkpoint_log_name(JobId("test")))
-    assert start.committed(made, job._system) == before
+    assert checkpoints.committed(made, job._system) == before
     assert read_applied(log.read()) == {}
     assert job._system.offsets("test-1-counts-changelog")[0].upcoming == "6"
 
@@ -312,7 +312,7 @@ def stop_in_transaction(name: str) -> None:
 
 def test_a_startpoint_that_means_where_the_task_is_only_notes_that_it_was_applied(job: JobUnderTest) -> None:
     made = assignment_of(job, specific(job, 6))
-    before = start.committed(made, job._system)
-    target = start.commit_target(made, job._system, job.clock)
+    before = checkpoints.committed(made, job._system)
+    target = checkpoints.commit_target(made, job._system, job.clock)
     assert rewind.apply_startpoints(made, job._system, target, before) == before
     assert rewind.applied_startpoints(job._system, target.checkpoint_log)[TASK].created_ms[SSP] > 0

@@ -18,7 +18,7 @@ from grete.checkpoint.store import (
 )
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
-from grete.container import start
+from grete.container import checkpoints
 from grete.container.assignment import Assignment, parse_assignment
 from grete.errors import LogCorrupted
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -94,9 +94,9 @@ class Container:
     def start(self, factory: str, *, then_commit: str | None = None) -> str | None:
         """Start, say where the task stands, and commit an offset if one is given."""
         assignment = self.assignment(factory)
-        store = start.checkpoint_store(assignment, self._clock, self._home)
-        target = start.commit_target(assignment, self._system, self._clock, store)
-        found = start.settled(assignment, self._system, target)
+        store = checkpoints.checkpoint_store(assignment, self._clock, self._home)
+        target = checkpoints.commit_target(assignment, self._system, self._clock, store)
+        found = checkpoints.reconcile_checkpoint_store(assignment, self._system, target)
         if then_commit is not None:
             segment = SegmentWrite("out", 0, 1, pack([b"k"], [b"v"], [0]))
             target.commit([segment], {TASK: TaskCommit({SSP: then_commit}, "lineage", int(then_commit))})
@@ -106,14 +106,14 @@ class Container:
 
     def overwrite(self, factory: str, offset: str) -> None:
         """What an operator does to the store."""
-        store = start.checkpoint_store(self.assignment(factory), self._clock, self._home)
+        store = checkpoints.checkpoint_store(self.assignment(factory), self._clock, self._home)
         assert store is not None
         with closing(store):
             store.write({TASK: StoredCheckpoint({SSP: offset})})
 
     def overwrite_log(self, offset: str) -> None:
         """What an operator does to the log."""
-        name = start.commit_target(self.assignment("grete.checkpoint.log"), self._system, self._clock)
+        name = checkpoints.commit_target(self.assignment("grete.checkpoint.log"), self._system, self._clock)
         entries = commit_entries({TASK: TaskCommit({SSP: offset})}, grouper=name.grouper)
         self._system.checkpoint_log(name.checkpoint_log).append(entries)
 

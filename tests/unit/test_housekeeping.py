@@ -9,8 +9,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from grete.container import start
 from grete.container.assignment import AssignedTask, Assignment
+from grete.container.housekeeping import housekeeper
 from grete.errors import Fenced, LogCorrupted, OffsetOutOfRange
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
@@ -296,7 +296,7 @@ def test_a_container_looks_after_what_its_job_names(system: LocalSystem, clock: 
         "streams.in.retention.ms": "-1",
     }
     task = AssignedTask(TaskName("one"), (SystemStreamPartition("local", "in", 0),), 1)
-    made = start.housekeeper(Assignment(JobId("job"), ContainerId("0"), 1, config, (task,)), system, clock)
+    made = housekeeper(Assignment(JobId("job"), ContainerId("0"), 1, config, (task,)), system, clock)
     assert list(made.policies) == [
         StreamPolicy("job-1-counts-changelog", partitions=frozenset({1}), min_compaction_lag_ms=7),
         StreamPolicy("in", retention_bytes=100),

@@ -75,6 +75,33 @@ def test_outputs_state_and_checkpoints_can_be_looked_at(job: JobUnderTest) -> No
     assert job.checkpoints() == {"Partition 0": {"local.in.0": 2}}
 
 
+def test_checkpoints_are_in_the_store_that_the_configuration_names(tmp_path: Path) -> None:
+    files = {
+        "task.checkpoint.factory": "grete.checkpoint.file-system",
+        "task.checkpoint.path": "/srv/checkpoints",
+    }
+    with JobUnderTest(Counter, {**CONFIG, **files}, directory=tmp_path) as job:
+        send(job, "a", "b")
+        job.run()
+        (written,) = (tmp_path / "checkpoints").glob("*-checkpoints")
+        assert b'"offset":"1"' in written.read_bytes().replace(b" ", b"")
+        send(job, "c")
+        written.write_bytes(written.read_bytes().replace(b'"1"', b'"0"'))  # as an operator would
+        job.restart()
+        assert job.checkpoints() == {"Partition 0": {"local.in.0": 0}}
+        assert job.run() == (1, 2, 0)
+
+
+def test_checkpoints_in_the_coordinator_stream_outlive_the_job(tmp_path: Path) -> None:
+    stream = {"task.checkpoint.factory": "grete.checkpoint.coordinator-stream"}
+    with JobUnderTest(Counter, {**CONFIG, **stream}, directory=tmp_path) as job:
+        send(job, "a", "b")
+        job.run()
+        job.restart()
+        assert (job.run(), job.checkpoints()) == ((0, 0, 0), {"Partition 0": {"local.in.0": 1}})
+        assert set(job.coordinator_stream().raw("set-checkpoint")) == {"Partition 0"}
+
+
 def test_a_restarted_job_goes_on_from_its_checkpoint_and_its_state(job: JobUnderTest) -> None:
     send(job, "a")
     job.run()

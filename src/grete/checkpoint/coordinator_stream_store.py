@@ -25,8 +25,12 @@ class CoordinatorStreamCheckpointStore(CheckpointStore):
     """In the job's coordinator stream, wherever that is. Appends carry the container's fence."""
 
     def __init__(self, context: StoreContext) -> None:
-        log = open_coordinator_log(context.config, stream_name(context.job), context.home, context.clock)
-        self._log = log
+        log = context.coordinator_log
+        self._opened = None
+        if log is None:
+            log = self._opened = open_coordinator_log(
+                context.config, stream_name(context.job), context.home, context.clock
+            )
         source = "SamzaContainer" if context.fence is not None else "checkpoint-tool"  # S2-101
         self._stream = CoordinatorStream(log, context.clock, source=source, fence=context.fence)
 
@@ -71,7 +75,8 @@ class CoordinatorStreamCheckpointStore(CheckpointStore):
 
     def close(self) -> None:
         """See CheckpointStore."""
-        self._log.close()
+        if self._opened is not None:
+            self._opened.close()
 
 
 def _read(value: bytes, copy: bytes | None) -> StoredCheckpoint:

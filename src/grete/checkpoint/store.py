@@ -22,6 +22,7 @@ import orjson
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock
 from grete.errors import LogCorrupted
+from grete.keyed_log.base import KeyedLog
 from grete.model.fence import Fence
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.wire.checkpoint_json import ChangelogMarks
@@ -45,13 +46,17 @@ class StoredCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class StoreContext:
-    """What a store is opened with. `fence` is the writing container's, None for readers and tools."""
+    """What a store is opened with. `fence` is the writing container's, None for readers and tools.
+
+    `coordinator_log` is the log of the job's coordinator stream, where the process holds it open already.
+    """
 
     job: JobId
     config: Mapping[str, str]
     home: Path
     clock: Clock
     fence: Fence | None = None
+    coordinator_log: KeyedLog | None = None
 
 
 class CheckpointStore(ABC):

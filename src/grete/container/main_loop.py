@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,12 +23,12 @@ from grete.config.validate import is_loopback
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control, Ended
 from grete.container.heartbeat import ContainerProgress, Heartbeat, Reactions
-from grete.container.locality import write_locality
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetsRemoved, WireError
 from grete.failpoints import failpoint
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import read_state
+from grete.metadata.locality import LocalityManager
 from grete.model.ending import ContainerEnd, ExitCode, exit_code, failure_of
 from grete.model.ids import JobId
 from grete.tasks.commit.driver import BatchOutcome
@@ -79,7 +80,7 @@ class ContainerLife:
         self._heartbeat.start()
         try:
             assignment = self._assignment()
-            write_locality(assignment, self._coordinator_config, self._home)
+            self._write_locality(assignment)
             failpoint("container.locality-written")
             ended = self._process(assignment)
             while ended is Ended.INTERRUPTED and not self._control.is_stopping:
@@ -94,6 +95,11 @@ class ContainerLife:
             return ContainerEnd(exit_code(error), failure_of(error))
         finally:
             self._heartbeat.close()
+
+    def _write_locality(self, assignment: Assignment) -> None:
+        """Append set-container-host-assignment for this container (S1-18)."""
+        with open_coordinator_stream(self._coordinator_config, assignment.job, self._home) as stream:
+            LocalityManager(stream).write_locality(assignment.container_id, socket.gethostname())
 
     def _assignment(self) -> Assignment:
         """What to run, from whichever coordinator answers: one that is gone has a successor."""

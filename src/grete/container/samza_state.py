@@ -17,9 +17,7 @@ from collections.abc import Mapping
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.stores import changelog_stream, store_names, transactional_state
-from grete.container import start
 from grete.container.assignment import AssignedTask, Assignment
-from grete.container.rewind import apply_startpoints
 from grete.errors import JobError
 from grete.model.ids import TaskName
 from grete.systems.base import SegmentWrite, System
@@ -28,20 +26,6 @@ from grete.tasks.stores.rewind import Changelog
 from grete.wire.checkpoint_json import ChangelogMarks
 
 _log = logging.getLogger("grete.container")
-
-
-def committed_at_start(
-    assignment: Assignment, system: System, target: CommitTarget
-) -> dict[TaskName, TaskCommit]:
-    """What is committed of the container's tasks when they begin: Samza's state taken over, startpoints applied.
-
-    Durable on return; the fence has to be raised before.
-
-    Raises:
-        Fenced, LogCorrupted, OffsetOutOfRange, JobError: see `settled`, `take_over` and `apply_startpoints`.
-    """
-    commits = start.settled(assignment, system, target)
-    return apply_startpoints(assignment, system, target, take_over(assignment, system, target, commits))
 
 
 def take_over(

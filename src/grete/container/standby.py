@@ -14,9 +14,9 @@ from pathlib import Path
 import apsw
 
 from grete.clock import Clock, SystemClock
-from grete.container import start
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.control import Control, Ended
+from grete.container.specs import single_system, stores
 from grete.errors import GreteError
 from grete.grouping.standby import replica_of, task_of_standby
 from grete.model.ids import TaskName
@@ -34,7 +34,7 @@ class StandbyRun:
 
     def __init__(self, assignment: Assignment, home: Path, clock: Clock | None = None) -> None:
         clock = SystemClock() if clock is None else clock
-        config, name = assignment.config, start.single_system(assignment)
+        config, name = assignment.config, single_system(assignment)
         self._assignment = assignment
         self._directory = assignment.standby_directory(home, replica_of(assignment.container_id))
         self._system = open_system(config, name, home, clock)
@@ -66,7 +66,7 @@ class StandbyRun:
         """
         return {
             (task_of_standby(task.name), store.name): self._follow(task, store)
-            for store in start.stores(self._assignment, self._system)
+            for store in stores(self._assignment, self._system)
             for task in self._assignment.tasks
         }
 

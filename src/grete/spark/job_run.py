@@ -12,25 +12,25 @@ from typing import Any
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 
-from grete.api import DataFramePipeline, StreamTask
-from grete.checkpoint.offset_manager import StartingOffsets, resumed, starting_offsets
+from grete.api import DataFramePipeline
 from grete.checkpoint.store import CheckpointStore
-from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock, SystemClock
 from grete.config.key_tables.job import LINEAGE_STATE
 from grete.config.values import value_of
 from grete.container import start
 from grete.container.assignment import Assignment
+from grete.container.checkpoints import checkpoint_store
 from grete.container.control import Ended, Interruption
+from grete.container.housekeeping import housekeeping
 from grete.container.offset_publisher import Follower, NoFollower, open_follower
 from grete.container.rewind import applied_startpoints
-from grete.container.samza_state import committed_at_start
-from grete.container.skipped import tell_skipped
+from grete.container.specs import batch_limits, single_system, source_options
+from grete.container.start import Started
 from grete.errors import ApplicationError, ConfigError, GreteError, JobError
 from grete.failpoints import failpoint
 from grete.grouping.task_names import container_count
 from grete.model.ending import failure_of, note
-from grete.model.ids import SystemStream, TaskName
+from grete.model.ids import SystemStream
 from grete.model.startpoint import StateChoice
 from grete.spark import kafka_pipeline
 from grete.spark.lineage import (
@@ -48,18 +48,13 @@ from grete.spark.pipeline_plan import check_build, check_containers
 from grete.spark.planned_source import read_stream
 from grete.spark.query import Query, QuerySettings, RunBatch
 from grete.spark.session import build_session
-from grete.spark.stream_task import BatchOutcome, CommitTarget, Reading, StreamTaskBatch, keep_workers
+from grete.spark.stream_task import Reading, StreamTaskBatch, keep_workers
 from grete.systems.factory import open_system
-from grete.systems.outputs import check_outputs
+from grete.tasks.commit.driver import BatchOutcome
 from grete.tasks.read_plan import LocalPlan, SourceOptions, batch_sizes
-from grete.tasks.runtime import check_application, load_class
+from grete.tasks.runtime import load_class
 
 _log = logging.getLogger("grete.container")
-
-
-def next_offsets(starting: StartingOffsets) -> dict[str, int]:
-    """The next offset to read by the text of each SSP."""
-    return {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()}
 
 
 class JobRun:
@@ -71,7 +66,7 @@ class JobRun:
         self._stop = stop
         self._clock: Clock = SystemClock()
         self._config = assignment.config
-        self._system_name = start.single_system(assignment)
+        self._system_name = single_system(assignment)
         self._connector_system = kafka_pipeline.kafka_system_of(self._config, self._system_name)
         self._system = open_system(self._config, self._system_name, home, self._clock)
         self._lineages = LineageDirectory(assignment.state_directory(home) / "lineages")
@@ -87,36 +82,20 @@ class JobRun:
             GreteError: see Query.run; ConfigError and OffsetOutOfRange before anything ran.
         """
         assignment = self._assignment
-        if "app.class" in self._config:
-            check_application(self._config, "app.class", DataFramePipeline)
-        else:
-            check_application(self._config, "task.class", StreamTask)
-        self._system.raise_fence([assignment.fence])
-        failpoint("container.fence-raised")
-        start.check_inputs(assignment, self._system)
-        self._checkpoints = start.checkpoint_store(assignment, self._clock, self._home)
-        target = self._target()
-        commits = committed_at_start(assignment, self._system, target)
-        starting = starting_offsets(
-            {task.name: task.ssps for task in assignment.tasks},
-            {task: commit.offsets for task, commit in commits.items()},
-            self._config,
-            {self._system_name: self._system},
-        )
-        tell_skipped(assignment, starting.skipped, self._home)
-        check_outputs(self._config, self._system_name, self._system)
-        failpoint("container.outputs-checked")
+        self._checkpoints = checkpoint_store(assignment, self._clock, self._home)
+        started = start.prepare(assignment, self._system, self._checkpoints, self._clock, self._home)
+        start.report_skipped(assignment, started.skipped, self._home)
         spark = build_session(
             f"grete {assignment.job} container {assignment.container_id}",
             self._config,
             kafka_system=self._connector_system,
         )
         failpoint("container.session-started")
-        with open_follower(assignment, self._system, self._clock, next_offsets(starting)) as self._follower:
+        with open_follower(assignment, self._system, self._clock, started.next_offsets) as self._follower:
             if "app.class" in self._config:
-                ended = self._run_pipeline(spark, starting, commits)
+                ended = self._run_pipeline(spark, started)
             else:
-                ended = self._run_stream_task(spark, starting, commits)
+                ended = self._run_stream_task(spark, started)
         failpoint("container.drained")
         return ended
 
@@ -127,52 +106,42 @@ class JobRun:
         self._lineages.close()
         self._system.close()
 
-    def _target(self) -> CommitTarget:
-        return start.commit_target(self._assignment, self._system, self._clock, self._checkpoints)
-
     # --- StreamTasks ---
 
-    def _run_stream_task(
-        self, spark: SparkSession, starting: StartingOffsets, commits: Mapping[TaskName, TaskCommit]
-    ) -> Ended:
-        decision = self._decide_lineage(starting, "stream-task", stateful=False, commits=commits)
-        lineage = self._lineage_of(decision)
-        spec = start.runner_spec(self._assignment, self._system, self._home)
-        positions = start.store_positions(spec, self._system, commits)
+    def _run_stream_task(self, spark: SparkSession, started: Started) -> Ended:
+        lineage = self._lineage_of(self._decide_lineage(started, "stream-task", stateful=False))
+        commits = started.batch_commits(lineage.id)
         options = self._source_options(lineage, by_task=True)
-        if spec.commit is not None:  # a share more than cores is an opening, a commit and a turn more
+        if (
+            self._system.commits_on_executors
+        ):  # a share more than cores is an opening, a commit and a turn more
             slots = min(options.partitions_at_most, spark.sparkContext.defaultParallelism)
             options = replace(options, partitions_at_most=slots)
         first = LocalPlan(options, self._system, self._clock).initial()
         reading = Reading(options, self._lineages.spark_checkpoint(lineage), first)
-        target, known = self._target(), resumed(commits, starting)
-        batch = StreamTaskBatch(spec, target, lineage.id, known, positions, reading)
-        frame = read_stream(spark, options)
-        return self._run_query(spark, frame, batch.run, lineage, "append")
+        batch = StreamTaskBatch(commits, reading)
+        return self._run_query(spark, read_stream(spark, options), batch.run, lineage, "append")
 
     # --- DataFrame pipelines ---
 
-    def _run_pipeline(
-        self, spark: SparkSession, starting: StartingOffsets, commits: Mapping[TaskName, TaskCommit]
-    ) -> Ended:
+    def _run_pipeline(self, spark: SparkSession, started: Started) -> Ended:
         pipeline = self._load_pipeline()
         output = SystemStream.parse(pipeline.output)
         plan = f"pipeline {self._config['app.class']} to {output}, {pipeline.output_mode}"
-        decision = self._decide_lineage(starting, plan, stateful=True, commits=commits)
+        decision = self._decide_lineage(started, plan, stateful=True)
         frame = self._built(spark, pipeline, decision)
-        discard = value_of(self._config, LINEAGE_STATE) == "discard" or self._rewind_discards(commits)
-        refuse_to_lose_state(decision, had_checkpoint=bool(commits), discard=discard)
+        discard = value_of(self._config, LINEAGE_STATE) == "discard" or self._rewind_discards(started)
+        refuse_to_lose_state(decision, had_checkpoint=bool(started.commits), discard=discard)
         lineage = self._lineage_of(decision)
-        on_kafka = self._connector_system is not None
-        if on_kafka:
-            return self._run_on_kafka(spark, frame, lineage, output, starting, pipeline.output_mode)
+        if self._connector_system is not None:
+            return self._run_on_kafka(spark, frame, lineage, output, started, pipeline.output_mode)
         batch = PipelineBatch(
-            self._target(),
+            started.target,
             lineage.id,
             {task.name: task.ssps for task in self._assignment.tasks},
             PipelineOutput(output, self._system.partition_count(output.stream)),
-            commits,
-            next_offsets(starting),
+            started.commits,
+            started.next_offsets,
         )
         return self._run_query(spark, frame, batch.run, lineage, pipeline.output_mode)
 
@@ -182,13 +151,11 @@ class JobRun:
         frame: DataFrame,
         lineage: LineageInfo,
         output: SystemStream,
-        starting: StartingOffsets,
+        started: Started,
         mode: str,
     ) -> Ended:
-        """As on other systems, with batches that Spark writes; an input that loses records is told by its offsets."""
-        batch = kafka_pipeline.batches(
-            self._assignment, self._system, self._target(), lineage, output, next_offsets(starting)
-        )
+        """As on other systems, with batches that Spark writes; lost records show in the offsets of the input."""
+        batch = kafka_pipeline.make_batch_writer(started, lineage, output)
         try:
             return self._run_query(spark, frame, batch.run, lineage, mode)
         except JobError as error:
@@ -234,14 +201,7 @@ class JobRun:
 
     # --- both ---
 
-    def _decide_lineage(
-        self,
-        starting: StartingOffsets,
-        plan: str,
-        *,
-        stateful: bool,
-        commits: Mapping[TaskName, TaskCommit],
-    ) -> LineageDecision:
+    def _decide_lineage(self, started: Started, plan: str, *, stateful: bool) -> LineageDecision:
         """Whether the current lineage goes on. Nothing is begun or given up yet."""
         current = self._lineages.current()
         if current is not None and not self._lineages.lock(current):
@@ -249,11 +209,9 @@ class JobRun:
             progress: SparkProgress | str | None = "another process still runs it"
         else:
             progress = None if current is None else self._lineages.progress(current)
-        moved = stateful and any(not commit.lineage for commit in commits.values())
-        plan, wanted = f"{plan}, {self._task_fingerprint()}", next_offsets(starting)
-        large = (
-            "" if stateful else too_large(progress, wanted, self._size_of, start.batch_limits(self._config))
-        )
+        moved = stateful and any(not commit.lineage for commit in started.commits.values())
+        plan, wanted = f"{plan}, {self._task_fingerprint()}", started.next_offsets
+        large = "" if stateful else too_large(progress, wanted, self._size_of, batch_limits(self._config))
         return decide_lineage(current, progress, wanted, plan, moved=moved, too_large=large)
 
     def _size_of(self, start: Mapping[str, int], end: Mapping[str, int]) -> int:
@@ -270,12 +228,12 @@ class JobRun:
         failpoint("container.lineage-decided")
         return lineage
 
-    def _rewind_discards(self, commits: Mapping[TaskName, TaskCommit]) -> bool:
+    def _rewind_discards(self, started: Started) -> bool:
         """Whether the operator gave Spark's state up with the startpoint from which no batch has run yet."""
-        applied = applied_startpoints(self._system, self._target().checkpoint_log)
+        applied = applied_startpoints(self._system, started.target.checkpoint_log)
         return any(
             not commit.lineage and task in applied and applied[task].state is StateChoice.DISCARD
-            for task, commit in commits.items()
+            for task, commit in started.commits.items()
         )
 
     def _task_fingerprint(self) -> str:
@@ -284,7 +242,7 @@ class JobRun:
         return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
     def _source_options(self, lineage: LineageInfo, *, by_task: bool) -> SourceOptions:
-        return start.source_options(self._assignment, self._home, lineage.starting_offsets, by_task=by_task)
+        return source_options(self._assignment, self._home, lineage.starting_offsets, by_task=by_task)
 
     def _run_query(
         self, spark: SparkSession, frame: DataFrame, run_batch: RunBatch, lineage: LineageInfo, mode: str
@@ -296,7 +254,7 @@ class JobRun:
             interval_ms=int(self._config.get("task.trigger.interval.ms", "0")),
             output_mode=mode,
         )
-        tidy = start.housekeeping(self._assignment, self._system, self._clock)
+        tidy = housekeeping(self._assignment, self._system, self._clock)
 
         def run_and_tell(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
             outcome = run_batch(batch, batch_id, end)

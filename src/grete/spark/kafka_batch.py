@@ -21,7 +21,7 @@ from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.spark import kafka_sink
 from grete.spark.offset_log import SourceOffsets
-from grete.spark.stream_task import BatchOutcome, CommitTarget
+from grete.tasks.commit.driver import BatchOutcome, CommitTarget
 
 _runs = itertools.count(1)
 

@@ -1,4 +1,4 @@
-"""What a container needs to run a DataFramePipeline on Kafka: Spark's connector to read with, batches that commit."""
+"""A DataFramePipeline on Kafka: its inputs through Spark's connector, its batches committed by the driver."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from grete.checkpoint.output_commits import LineageCommits, OutputCommits
 from grete.config.key_tables import streams
 from grete.config.settings.streams import StreamSettings
 from grete.config.streams import system_kind
-from grete.container import start
 from grete.container.assignment import Assignment
+from grete.container.specs import max_records
+from grete.container.start import Started
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.spark.kafka_batch import KafkaOutput, KafkaPipelineBatch, new_attempt
@@ -19,8 +20,6 @@ from grete.spark.kafka_options import sink_settings
 from grete.spark.kafka_source import KafkaSourceSpec, read_stream, refuse_bootstrap
 from grete.spark.kafka_source import explain_data_loss as explain_data_loss
 from grete.spark.lineage import LineageInfo
-from grete.spark.stream_task import CommitTarget
-from grete.systems.base import System
 
 
 def kafka_system_of(config: Mapping[str, str], system: str) -> str | None:
@@ -44,19 +43,12 @@ def read(spark: SparkSession, assignment: Assignment, lineage: LineageInfo) -> D
     )
     starting = {SystemStreamPartition.parse(ssp): offset for ssp, offset in lineage.starting_offsets.items()}
     headers = config.get(streams.PIPELINE_HEADERS.named(lineage.system), "false").lower() == "true"
-    spec = KafkaSourceSpec(lineage.system, starting, start.max_records(config), headers)
+    spec = KafkaSourceSpec(lineage.system, starting, max_records(config), headers)
     return read_stream(spark, config, spec)
 
 
-def batches(
-    assignment: Assignment,
-    system: System,
-    target: CommitTarget,
-    lineage: LineageInfo,
-    output: SystemStream,
-    starting: Mapping[str, int],
-) -> KafkaPipelineBatch:
-    """Who writes and commits the lineage's batches.
+def make_batch_writer(started: Started, lineage: LineageInfo, output: SystemStream) -> KafkaPipelineBatch:
+    """The writer that commits this lineage's batches.
 
     Raises:
         ConfigError: the output is of another system than the inputs.
@@ -67,6 +59,7 @@ def batches(
             f"the pipeline reads from system {lineage.system!r} and writes to {output}: its checkpoints are in the "
             "system of its inputs, and so must its output be"
         )
+    assignment, system, target = started.assignment, started.system, started.target
     known = OutputCommits()
     known.read(system.checkpoint_log(target.checkpoint_log).read())
     return KafkaPipelineBatch(
@@ -80,5 +73,5 @@ def batches(
             sink_settings(assignment.config, output.system),
             assignment.config.get(streams.PIPELINE_STAMPS.named(output.system), "true").lower() == "true",
         ),
-        starting,
+        started.next_offsets,
     )

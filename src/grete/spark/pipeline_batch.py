@@ -15,10 +15,10 @@ from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.spark.offset_log import SourceOffsets
 from grete.spark.pipeline_rows import key_and_value
-from grete.spark.stream_task import BatchOutcome, CommitTarget
 from grete.systems.base import SegmentWrite
 from grete.systems.partitioner import partition_of
 from grete.systems.records import SCHEMA, pieces, write
+from grete.tasks.commit.driver import BatchOutcome, CommitTarget
 
 
 @dataclass(frozen=True, slots=True)

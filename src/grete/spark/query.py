@@ -34,7 +34,7 @@ from grete.errors import (
 from grete.model.ending import failure_of, note, noted_in
 from grete.spark.offset_log import SourceOffsets, read_batch_end
 from grete.spark.session import EXIT_OUT_OF_MEMORY
-from grete.spark.stream_task import BatchOutcome
+from grete.tasks.commit.driver import BatchOutcome
 
 _log = logging.getLogger(__name__)
 _WATCH_INTERVAL_S = 0.2

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,14 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from grete.checkpoint.task_commit import TaskCommit
 from grete.config.commits import local_cores
 from grete.failpoints import failpoint
-from grete.model.ids import TaskName
 from grete.spark.offset_log import SourceOffsets, read_batch_end
-from grete.tasks.commit.driver import BatchCommits, sort_out
-from grete.tasks.commit.driver import BatchOutcome as BatchOutcome
-from grete.tasks.commit.driver import CommitTarget as CommitTarget
+from grete.tasks.commit.driver import BatchCommits, BatchOutcome, sort_out
 from grete.tasks.read_plan import Offset, SourceOptions, TaskGroup, is_tick, task_groups
 from grete.tasks.share_runner import ShareRunner
 from grete.tasks.shares import Places, Shares, claims_in
-from grete.tasks.spec import BatchPlan, RunnerSpec
+from grete.tasks.spec import BatchPlan
 
 _log = logging.getLogger("grete.container")
 _TELL_EVERY_S = 60.0
@@ -60,21 +56,13 @@ def _offset(of: SourceOffsets) -> Offset:
 class StreamTaskBatch:
     """Runs and commits the batches of one container. Called by one thread, one batch at a time."""
 
-    def __init__(
-        self,
-        spec: RunnerSpec,
-        target: CommitTarget,
-        lineage: str,
-        commits: Mapping[TaskName, TaskCommit],
-        store_positions: Mapping[int, Mapping[str, int]],
-        reading: Reading,
-    ) -> None:
-        self._spec = spec
+    def __init__(self, commits: BatchCommits, reading: Reading) -> None:
+        self._commits = commits
+        self._spec = commits.spec
         self._reading = reading
         self._holders: dict[int, str] = {}
         self._told_s = float("-inf")
         self._places = Places(reading.checkpoint.parent / "claims")
-        self._commits = BatchCommits(spec, target, lineage, commits, store_positions)
 
     def run(self, batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
         """Run the batch and commit it."""
@@ -142,6 +130,3 @@ def keep_workers(spark: SparkSession) -> None:
 
 def _nothing(rows: Iterable[int]) -> Iterator[int]:
     return iter(())
-
-
-RunBatch = Callable[[DataFrame, int, SourceOffsets], BatchOutcome]

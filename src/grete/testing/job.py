@@ -33,7 +33,7 @@ from grete.systems.local.system import LocalSystem
 from grete.testing.applications import Application
 from grete.testing.clock import ManualClock
 from grete.testing.controlled_log import ControlledLog
-from grete.testing.job_config import prepared
+from grete.testing.job_config import prepared, with_checkpoints_in
 from grete.testing.job_container import ContainerUnderTest
 from grete.testing.job_model import assignments_of, write_job_model
 from grete.testing.job_world import JobWorld
@@ -53,7 +53,8 @@ class JobUnderTest(JobWorld):
     """A job that runs in the test's own thread. Use it in a `with`, which starts it and removes its files.
 
     Every system of the configuration is an embedded one in `directory` (a temporary one by default); paths that the
-    configuration names for systems and state are not used, so that a production file can be tried as it is. Inputs
+    configuration names for systems, state and checkpoints are not used, so that a production file can be tried as it
+    is. Inputs
     that are not there are created, with `partitions` (by `system.stream`), `streams.<name>.samza.partitions`, or one;
     of a broadcast stream as many as the configuration names.
 
@@ -78,6 +79,7 @@ class JobUnderTest(JobWorld):
         self._partitions = dict(partitions or {})
         self._temporary = directory is None
         self.directory = Path(tempfile.mkdtemp(prefix="grete-test-")) if directory is None else directory
+        loaded = with_checkpoints_in(self.directory, loaded)
         super().__init__(loaded, LocalSystem(self.directory / "local", clock), clock)
         self._log = ControlledLog(clock) if coordinator_log is None else coordinator_log
         self._containers: list[ContainerUnderTest] = []
@@ -109,7 +111,14 @@ class JobUnderTest(JobWorld):
             self.clock.wall_ms(),
         )
         self._containers = [
-            ContainerUnderTest(assignment, self._system, self._ends, self.clock, self.directory)
+            ContainerUnderTest(
+                assignment,
+                self._system,
+                self._ends,
+                self.clock,
+                self.directory,
+                coordinator_log=self._log,
+            )
             for assignment in assignments_of(self._model, self._epoch, self._pending_starts())
         ]
         return self
@@ -151,7 +160,7 @@ class JobUnderTest(JobWorld):
             for stores in (self.directory / "jobs").glob("*/stores"):
                 shutil.rmtree(stores)
         if config:
-            changed = prepared(None, {**self._config, **config}, ())
+            changed = with_checkpoints_in(self.directory, prepared(None, {**self._config, **config}, ()))
             problems = refused_changes(self._config, changed)
             if problems:
                 raise ConfigError(*problems)

@@ -13,8 +13,7 @@ from grete.config.validate import validate
 from grete.errors import ConfigError
 from grete.testing.applications import Application, name_of
 
-_PATHS = ("job.state.dir", "task.checkpoint.factory", "task.checkpoint.path")
-"""Not used in a test: checkpoints are in the checkpoint log, which every job has."""
+_CHECKPOINT_PATH = "task.checkpoint.path"
 
 
 def prepared(
@@ -35,8 +34,18 @@ def prepared(
         )
     rewritten = apply_rewriters(loaded)
     validate(rewritten)
-    kept = {key: value for key, value in in_current_words(rewritten).items() if key not in _PATHS}
+    kept = in_current_words(rewritten)
+    kept.pop("job.state.dir", None)
     for system in system_names(kept):
         kept.pop(f"systems.{system}.path", None)
         kept[f"systems.{system}.samza.factory"] = "local"
     return kept
+
+
+def with_checkpoints_in(directory: Path, config: Mapping[str, str]) -> dict[str, str]:
+    """The configuration with its folder of checkpoint files, if it names one, in `directory`, where it is created."""
+    if _CHECKPOINT_PATH not in config:
+        return dict(config)
+    checkpoints = directory / "checkpoints"
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    return {**config, _CHECKPOINT_PATH: str(checkpoints)}

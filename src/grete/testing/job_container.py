@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from grete.checkpoint.offset_manager import resumed, starting_offsets
 from grete.clock import Clock
-from grete.container import start
 from grete.container.assignment import Assignment
-from grete.container.samza_state import committed_at_start
+from grete.container.checkpoints import checkpoint_store
+from grete.container.housekeeping import housekeeping
+from grete.container.specs import source_options
+from grete.container.start import prepare
+from grete.keyed_log.base import KeyedLog
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets, Range, System
 from grete.systems.local.access import LocalAccess
 from grete.systems.local.system import LocalSystem
-from grete.systems.outputs import check_outputs
-from grete.tasks.commit.driver import BatchCommits, BatchOutcome, sort_out
+from grete.tasks.commit.driver import BatchOutcome, sort_out
 from grete.tasks.ranges import rows_of
 from grete.tasks.read_plan import LocalPlan, Offset, is_tick, range_rows, task_groups
 from grete.tasks.runner import run_tasks
@@ -98,32 +99,18 @@ class ContainerUnderTest:
         home: Path,
         *,
         opening: str = "",
+        coordinator_log: KeyedLog | None = None,
     ) -> None:
         self.assignment = assignment
-        self._system = system
-        system.raise_fence([assignment.fence])
-        start.check_inputs(assignment, system)
-        target = start.commit_target(assignment, system, clock)
-        commits = committed_at_start(assignment, system, target)
-        name = start.single_system(assignment)
-        starting = starting_offsets(
-            {task.name: task.ssps for task in assignment.tasks},
-            {task: commit.offsets for task, commit in commits.items()},
-            assignment.config,
-            {name: system},
-        )
-        self.skipped = starting.skipped
-        check_outputs(assignment.config, name, system)
-        spec = start.runner_spec(assignment, system, home)
-        lineage = f"{assignment.container_id}-{assignment.epoch}{opening}"
-        positions = start.store_positions(spec, system, commits)
-        self._commits = BatchCommits(spec, target, lineage, resumed(commits, starting), positions)
-        wanted = {str(ssp): int(offset) for ssp, offset in starting.by_ssp.items()}
-        self._options = start.source_options(assignment, home, wanted, by_task=True)
+        self._store = checkpoint_store(assignment, clock, home, coordinator_log)
+        started = prepare(assignment, system, self._store, clock, home)
+        self.skipped = started.skipped
+        self._commits = started.batch_commits(f"{assignment.container_id}-{assignment.epoch}{opening}")
+        self._options = source_options(assignment, home, started.next_offsets, by_task=True)
         self._plan = LocalPlan(self._options, ends, clock)
         self._batch = _Batch(0, self._plan.initial())
-        self._workers = TaskWorkers(spec, _access(system, clock))
-        self._tidy = start.housekeeping(assignment, system, clock)
+        self._workers = TaskWorkers(self._commits.spec, _access(system, clock))
+        self._tidy = housekeeping(assignment, system, clock)
         self._shut_down: set[int] = set()
         self.all_shut_down = False
 
@@ -178,9 +165,15 @@ class ContainerUnderTest:
     def close(self) -> None:
         """Let the tasks close."""
         self._workers.close()
+        self._close_store()
+
+    def _close_store(self) -> None:
+        if self._store is not None:
+            self._store.close()
 
     def kill(self) -> None:
         """Give everything up as a killed process does: no task is closed."""
         for index in range(len(self.assignment.tasks)):
             self._workers.drop(index)
         self._workers.close()
+        self._close_store()

@@ -21,23 +21,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from grete.api import StreamTask
 from grete.assembly import RunOptions, run_job
 from grete.clock import SystemClock
-from grete.container import start
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.main_loop import ContainerLife, OnBatch
 from grete.container.offset_publisher import open_follower
-from grete.container.skipped import tell_skipped
+from grete.container.specs import single_system
 from grete.container.standby import follow
+from grete.container.start import report_skipped
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.errors import GreteError
 from grete.exit_report import run_and_tell
 from grete.metadata.home import parse_job
 from grete.systems.factory import open_system
-from grete.tasks.runtime import check_application
 from grete.testing.job_container import BlockedEnds, ContainerUnderTest
 
 _IDLE_S = 0.05
@@ -60,17 +58,16 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
 
 
 def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch) -> Ended:
-    check_application(assignment.config, "task.class", StreamTask)
     clock = SystemClock()
     with ExitStack() as stack:
-        name = start.single_system(assignment)
+        name = single_system(assignment)
         system = open_system(assignment.config, name, home, clock)
         stack.callback(system.close)
         container = ContainerUnderTest(
             assignment, system, BlockedEnds(system), clock, home, opening=f"-{uuid.uuid4().hex}"
         )
         stack.callback(container.close)
-        tell_skipped(assignment, container.skipped, home)
+        report_skipped(assignment, container.skipped, home)
         follower = stack.enter_context(open_follower(assignment, system, clock, container.next_offsets))
         if assignment.until_drained:
             container.stop_at_the_end()

@@ -92,7 +92,7 @@ class BatchCommits:
         commits: Mapping[TaskName, TaskCommit],
         store_positions: Mapping[int, Mapping[str, int]],
     ) -> None:
-        self._spec = spec
+        self.spec = spec
         self._target = target
         self._lineage = lineage
         self._commits = dict(commits)
@@ -122,7 +122,7 @@ class BatchCommits:
         commit = self._commits.get(task)
         if commit is None:
             return {}
-        indexes = {ssp: index for index, ssp in enumerate(self._spec.ssps)}
+        indexes = {ssp: index for index, ssp in enumerate(self.spec.ssps)}
         return {indexes[ssp]: int(offset) for ssp, offset in commit.offsets.items() if ssp in indexes}
 
     def plan(self, batch_id: int) -> BatchPlan:
@@ -140,7 +140,7 @@ class BatchCommits:
         """Tasks that have committed this batch of this lineage: Spark repeats a batch it has not seen the end of."""
         return {
             task.index
-            for task in self._spec.tasks
+            for task in self.spec.tasks
             if task.name in self._commits
             and self._commits[task.name].lineage == self._lineage
             and self._commits[task.name].batch_id >= batch_id
@@ -158,10 +158,10 @@ class BatchCommits:
             return outcome
         progress = {report.task: self._advance(report) for report in reports}
         commits = {
-            self._spec.tasks[index].name: self._task_commit(index, after, batch_id)
+            self.spec.tasks[index].name: self._task_commit(index, after, batch_id)
             for index, after in progress.items()
         }
-        if self._spec.commit is None:
+        if self.spec.commit is None:
             ends = self._target.commit(segments, commits)
             self._check_changelogs(progress, ends)
         else:
@@ -182,7 +182,7 @@ class BatchCommits:
 
     def _advance(self, report: TaskReport) -> TaskProgress:
         before = self._progress[report.task]
-        if self._spec.commit is not None:
+        if self.spec.commit is not None:
             return replace(
                 before,
                 token=report.token,
@@ -200,7 +200,7 @@ class BatchCommits:
         )
 
     def _task_commit(self, index: int, progress: TaskProgress, batch_id: int) -> TaskCommit:
-        offsets = {self._spec.ssps[i]: str(offset) for i, offset in progress.last_offsets.items()}
+        offsets = {self.spec.ssps[i]: str(offset) for i, offset in progress.last_offsets.items()}
         return TaskCommit(
             offsets=offsets,
             lineage=self._lineage,
@@ -214,8 +214,8 @@ class BatchCommits:
     ) -> None:
         """We are the only writer of our changelogs; an end that is not ours means that somebody else wrote."""
         for index, after in progress.items():
-            partition = self._spec.tasks[index].changelog_partition
-            for store in self._spec.stores:
+            partition = self.spec.tasks[index].changelog_partition
+            for store in self.spec.stores:
                 end = ends.get((store.changelog_stream, partition))
                 if end is not None and end != after.store_positions[store.name]:
                     raise LogCorrupted(

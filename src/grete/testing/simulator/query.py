@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from grete.checkpoint.offset_manager import resumed, starting_offsets
-from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock
-from grete.container import start
 from grete.container.assignment import Assignment
-from grete.container.rewind import apply_startpoints
-from grete.model.ids import TaskName
+from grete.container.checkpoints import checkpoint_store
+from grete.container.specs import source_options
+from grete.container.start import steps
 from grete.spark.lineage import Continue, LineageInfo, decide_lineage
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.offset_log import SparkProgress, read_batch_end
 from grete.systems.local.access import LocalAccess
 from grete.systems.local.system import LocalSystem
-from grete.systems.outputs import check_outputs
 from grete.tasks.commit.driver import BatchCommits, sort_out
 from grete.tasks.ranges import rows_of
 from grete.tasks.read_plan import LocalPlan, SourceOptions, range_rows, task_groups
@@ -63,40 +60,38 @@ class QueryRun:
 
     def run(self) -> Any:
         """Run batches until interrupted (returns True) or drained (False)."""
-        container, assignment, system = self._container, self._assignment, self._system
-        commits = yield from self._take_tasks()
-        yield Sleep()
-        target = start.commit_target(assignment, system, self._clock)
+        container, assignment = self._container, self._assignment
         self._system.tasks = [task.name for task in assignment.tasks if task.pending.startpoints]
-        commits = apply_startpoints(assignment, system, target, commits)
+        started = yield from self._start()
+        lineage = self._choose_lineage(started.next_offsets)
         yield Sleep()
-        starting = starting_offsets(
-            {task.name: task.ssps for task in assignment.tasks},
-            {task: commit.offsets for task, commit in commits.items()},
-            assignment.config,
-            {"local": system},
-        )
-        check_outputs(assignment.config, "local", system)
-        lineage = self._choose_lineage({str(ssp): int(o) for ssp, o in starting.by_ssp.items()})
-        yield Sleep()
-        spec = start.runner_spec(assignment, system, container.home)
-        positions = start.store_positions(spec, system, commits)
-        batches = BatchCommits(spec, target, lineage.id, resumed(commits, starting), positions)
-        options = start.source_options(assignment, container.home, lineage.starting_offsets, by_task=True)
-        self._workers = TaskWorkers(spec, _SharedAccess(self._world.system, self._clock))
+        batches = started.batch_commits(lineage.id)
+        options = source_options(assignment, container.home, lineage.starting_offsets, by_task=True)
+        self._workers = TaskWorkers(batches.spec, _SharedAccess(self._world.system, self._clock))
         return (yield from self._batches(lineage, batches, options))
 
-    def _take_tasks(self) -> Any:
-        """Fence off whoever had the tasks before, then read how far he came: what is read stays true."""
-        self._system.raise_fence([self._assignment.fence])
+    def _start(self) -> Any:
+        """The product's start, with the world going on between its steps."""
+        home, store = (
+            self._container.home,
+            checkpoint_store(self._assignment, self._clock, self._container.home),
+        )
+        remaining = steps(self._assignment, self._system, store, self._clock, home)
+        next(remaining)
         yield Sleep()
-        return self._committed()
+        self._note_fence()
+        while True:
+            try:
+                next(remaining)
+            except StopIteration as end:
+                return end.value
+            yield Sleep()
 
-    def _committed(self) -> dict[TaskName, TaskCommit]:
+    def _note_fence(self) -> None:
+        """Tell the ledger who has the tasks now, unless a later incarnation has fenced this one off already."""
         if not self._world.is_fenced(self._container):
             for task in self._assignment.tasks:
                 self._world.ledger.takes(task.name, self._container.incarnation)
-        return start.committed(self._assignment, self._system)
 
     def _batches(self, lineage: LineageInfo, batches: BatchCommits, options: SourceOptions) -> Any:
         assert self._lineages is not None

@@ -1,0 +1,193 @@
+"""A container's tasks, stores and inputs as its executors get them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from grete.checkpoint.names import checkpoint_log_name, grouper_of
+from grete.checkpoint.task_commit import TaskCommit
+from grete.config.commits import commit_groups
+from grete.config.eventhubs import keys_of_system, name_within
+from grete.config.outputs import declared_outputs
+from grete.config.poison import dead_letter_stream, poison_policy
+from grete.config.settings.streams import StreamSettings
+from grete.config.stores import changelog_stream, store_names
+from grete.config.streams import EMBEDDED_SYSTEM, broadcast_inputs, system_kind
+from grete.container.assignment import Assignment
+from grete.diagnostics.streams import container_name, telling_of
+from grete.errors import ConfigError
+from grete.grouping import ssp as grouping
+from grete.model.ids import TaskName
+from grete.systems.base import System
+from grete.tasks.read_plan import BatchLimits, SourceOptions
+from grete.tasks.spec import CommitSpec, RunnerSpec, StoreSpec, TaskSpec
+
+_PARTITIONS_AT_MOST = 64
+
+
+def single_system(assignment: Assignment) -> str:
+    """The one system that a container reads from and commits to.
+
+    Raises:
+        ConfigError: the inputs are of several systems, or there is none.
+    """
+    systems = sorted({ssp.system for ssp in assignment.ssps})
+    if len(systems) != 1:
+        raise ConfigError(
+            f"a container reads from one system, because its outputs and checkpoints commit there; "
+            f"task.inputs names {', '.join(systems) or 'none'}"
+        )
+    return systems[0]
+
+
+def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpec:
+    """The container's tasks and stores, as the executors are told.
+
+    Raises:
+        ConfigError: no task.class.
+        StreamNotFound: a changelog is not there.
+    """
+    config, ssps = assignment.config, assignment.ssps
+    index = {ssp: i for i, ssp in enumerate(ssps)}
+    tasks = tuple(
+        TaskSpec(i, task.name, tuple(index[ssp] for ssp in task.ssps), task.changelog_partition)
+        for i, task in enumerate(assignment.tasks)
+    )
+    task_class = config.get("task.class")
+    if not task_class:
+        raise ConfigError("neither task.class nor app.class is set: name the application as module:Class")
+    replicas = int(config.get("job.standbytasks.replication.factor", "1"))
+    dead_letters = None
+    poison, letters = poison_policy(config), dead_letter_stream(config)
+    if poison.sets_aside and letters is not None:
+        dead_letters = name_within(config, single_system(assignment), letters) or letters.stream
+    return RunnerSpec(
+        incarnation=uuid.uuid4().hex,
+        job=str(assignment.job),
+        config=config,
+        task_class=task_class,
+        application_path=config.get("job.application.path"),
+        ssps=ssps,
+        tasks=tasks,
+        stores=stores(assignment, system),
+        store_directory=str(assignment.store_directory(home)),
+        default_system=single_system(assignment),
+        home=str(home),
+        dead_letter_stream=dead_letters,
+        poison=poison,
+        commit=_commit_spec(assignment, system),
+        standby_directories=tuple(
+            str(assignment.standby_directory(home, replica)) for replica in range(replicas - 1)
+        ),
+        telling=telling_of(config, assignment.job, container_name(assignment.container_id), home),
+    )
+
+
+def _commit_spec(assignment: Assignment, system: System) -> CommitSpec | None:
+    if not system.commits_on_executors:
+        return None
+    name = checkpoint_log_name(assignment.job)
+    outputs = tuple(stream.stream for stream in declared_outputs(assignment.config))
+    return CommitSpec(
+        assignment.fence, name, grouper_of(assignment.config), system.checkpoint_log(name).end(), outputs
+    )
+
+
+def stores(assignment: Assignment, system: System) -> tuple[StoreSpec, ...]:
+    """The job's stores, with the changelog streams as they are now.
+
+    Raises:
+        StreamNotFound: a changelog is not there.
+    """
+    specs = []
+    for name in store_names(assignment.config):
+        stream = changelog_stream(name, assignment.job, assignment.config)
+        specs.append(StoreSpec(name, stream, system.stream_uid(stream)))
+    return tuple(specs)
+
+
+def store_positions(
+    spec: RunnerSpec, system: System, commits: Mapping[TaskName, TaskCommit]
+) -> dict[int, dict[str, int]]:
+    """Where each task's changelogs end now: everything in them is committed, so that is the task's state.
+
+    What one offset behind the last commit's end is, is that commit's own mark, so the end stays where it was.
+    """
+    ends = {store.name: system.offsets(store.changelog_stream) for store in spec.stores}
+
+    def position(task: TaskSpec, store: str) -> int:
+        end = int(ends[store][task.changelog_partition].upcoming)
+        commit = commits.get(task.name)
+        is_mark = system.has_gaps and commit is not None and commit.store_positions.get(store) == end - 1
+        return end - 1 if is_mark else end
+
+    return {task.index: {store: position(task, store) for store in ends} for task in spec.tasks}
+
+
+def source_options(
+    assignment: Assignment, home: Path, starting_offsets: Mapping[str, int], *, by_task: bool
+) -> SourceOptions:
+    """What the container reads; `by_task` for StreamTasks, whose tasks each get a Spark partition.
+
+    Where executors commit, there are no more Spark partitions than commit groups.
+    """
+    config, ssps = assignment.config, assignment.ssps
+    index = {ssp: i for i, ssp in enumerate(ssps)}
+    tasks = tuple(tuple(index[ssp] for ssp in task.ssps) for task in assignment.tasks)
+    window_ms = int(config.get("task.window.ms", "-1"))
+    name = single_system(assignment)
+    commits_there = system_kind(config, name) != EMBEDDED_SYSTEM
+    return SourceOptions(
+        system=name,
+        config=keys_of_system(config, name),
+        home=str(home),
+        ssps=tuple(str(ssp) for ssp in ssps),
+        starting_offsets=dict(starting_offsets),
+        tasks=tasks if by_task else None,
+        partitions_at_most=commit_groups(config) if by_task and commits_there else _PARTITIONS_AT_MOST,
+        max_records=max_records(config),
+        max_bytes=max_bytes(config),
+        tick_ms=max(0, window_ms) if by_task else 0,
+        bootstrap=tuple(
+            sorted(
+                {str(s.system_stream) for s in ssps if StreamSettings(config, s.system_stream).is_bootstrap}
+            )
+        ),
+        later=_later(assignment) if by_task and commits_there else {},
+    )
+
+
+def _later(assignment: Assignment) -> dict[str, list[str]]:
+    """The lower partitions of its stream in the same task, for each SSP that has some: those it was added to.
+
+    A task gets a second partition of a stream when the stream grows, unless the partition is broadcast or the grouper
+    gives the task all of them.
+    """
+    if assignment.config.get(grouping.KEY, "").endswith("AllSspToSingleTaskGrouperFactory"):
+        return {}
+    shared = set(broadcast_inputs(assignment.config))
+    found: dict[str, list[str]] = {}
+    for task in assignment.tasks:
+        own = [ssp for ssp in sorted(task.ssps) if ssp not in shared]
+        for ssp in own:
+            lower = [o for o in own if o.system_stream == ssp.system_stream and o.partition < ssp.partition]
+            if lower:
+                found[str(ssp)] = [str(one) for one in lower]
+    return found
+
+
+def max_records(config: Mapping[str, str]) -> int:
+    """Most input records of a batch."""
+    return int(config.get("task.max.records.per.batch", "200000"))
+
+
+def max_bytes(config: Mapping[str, str]) -> int:
+    """About how many bytes of input a batch has; 0 for no limit."""
+    return int(config.get("task.max.bytes.per.batch", "268435456"))
+
+
+def batch_limits(config: Mapping[str, str]) -> BatchLimits:
+    """What a batch may have of input."""
+    return BatchLimits(max_records(config), max_bytes(config))
