@@ -2,7 +2,6 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.NOTPARALLEL:
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -58,7 +57,8 @@ unit: test-fast ## the same as test-fast
 test-fast: setup ## unit, wire and property tests, in a minute: after each edit
 	$(HARNESS) --workers 2 -q tests/unit tests/wire tests/property
 
-test: lint services ## lint and every test but the nightly ones
+test: setup ## lint and every test but the nightly ones
+	$(MAKE) --no-print-directory --jobs 2 --output-sync lint services
 	$(HARNESS) $(if $(CI),--again) -q -m "not nightly"
 
 check: test ## the same as test

@@ -42,7 +42,7 @@ from grete.testing.certificates import make_authority
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kafka_login import BrokerLogin
 from grete.testing.tcp_proxy import TcpProxy
-from grete.testing.waiting import reaches
+from grete.testing.waiting import patient, reaches
 
 __all__ = [  # pytest's hooks, which it finds here
     "pytest_collection_modifyitems",
@@ -271,7 +271,7 @@ class CounterJob:
             env=self.environment(**environment),
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=patient(900),
         )
 
     def run_through(self, kills: Sequence[tuple[str, int]], died: Path) -> None:
@@ -308,7 +308,9 @@ class CounterJob:
         told = []
         for words in (["status"], ["history"], ["container", "list"]):
             command = [*self.command(*words)[:-2], "--job", "counter", "-o", "json"]
-            done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=60)
+            done = subprocess.run(
+                command, env=self.environment(), capture_output=True, text=True, timeout=patient(60)
+            )
             told.append(f"--- {' '.join(words)}\n{done.stdout}{done.stderr}")
         for log in sorted(self.home.glob("jobs/counter-1/logs/*.log")):
             last = log.read_text(errors="replace").splitlines()[-60:]

@@ -19,6 +19,7 @@ from grete.systems.local.system import LocalSystem, Message
 from grete.systems.records import pack
 from grete.testing.conformance.system import Records, SystemAdminConformance, TransactionalStoreConformance
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import patient
 
 
 class Local:
@@ -127,7 +128,7 @@ class HubsAndTheirTools(EventHubsSystem):
     def create_stream(self, spec: StreamSpec) -> None:
         made = self._tools.create_topics([NewTopic(spec.stream, spec.partitions, 1)])[spec.stream]
         if made.exception(30) is None:
-            while self._tools.list_topics(timeout=30).topics.get(spec.stream) is None:
+            while self._tools.list_topics(timeout=patient(30)).topics.get(spec.stream) is None:
                 pass
         super().create_stream(spec)
 

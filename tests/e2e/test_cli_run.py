@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from grete.testing.waiting import patient
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 RECORDS = 500
 JOB = ("--job", "counter")
@@ -19,7 +21,12 @@ JOB = ("--job", "counter")
 def grete(job: Any, *words: str) -> subprocess.CompletedProcess[str]:
     command = [*job.command()[:3], *words]
     return subprocess.run(
-        command, env=job.environment(), capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
+        command,
+        env=job.environment(),
+        capture_output=True,
+        text=True,
+        timeout=patient(300),
+        stdin=subprocess.DEVNULL,
     )
 
 
@@ -44,7 +51,7 @@ def running(job: Any) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_until(condition: Any, process: subprocess.Popen[str]) -> None:
-    until_s = time.monotonic() + 120
+    until_s = time.monotonic() + patient(120)
     while not condition():
         assert process.poll() is None, process.stderr and process.stderr.read()
         assert time.monotonic() < until_s
@@ -72,7 +79,7 @@ def test_a_job_is_run_looked_at_changed_refused_a_second_copy_stopped_and_run_ag
 
         stopped = grete(counter_job, "stop", *JOB, "--deadline", "60", "--reason", "enough")
         assert (stopped.returncode, stopped.stdout) == (0, "counter: stopped\n"), stopped.stderr
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=patient(60)) == 0
         assert process.stderr is not None
         assert f"{RECORDS} records" in process.stderr.read()
 

@@ -15,6 +15,7 @@ import pytest
 
 from grete.clock import SystemClock
 from grete.systems.local.system import LocalSystem, Message
+from grete.testing.waiting import patient
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -36,10 +37,10 @@ def test_a_running_job_follows_its_input_and_stops_at_a_batch_boundary(counter_j
             env=counter_job.environment(),
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=patient(90),
         )
         assert stop.returncode == 0, stop.stderr
-        assert running.wait(60) == 0
+        assert running.wait(patient(60)) == 0
     finally:
         running.kill()
         running.wait()
@@ -73,7 +74,7 @@ def test_when_sparks_jvm_dies_alone_the_container_is_started_again(counter_job: 
         counter_job.wait_until_counted(2 * RECORDS)
     finally:
         running.send_signal(signal.SIGTERM)
-        assert running.wait(90) == 0
+        assert running.wait(patient(90)) == 0
     counter_job.assert_exactly_once(2 * RECORDS)
 
 

@@ -25,6 +25,7 @@ import pytest
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import SystemClock
 from grete.systems.local.system import LocalSystem
+from grete.testing.waiting import patient
 
 DEMO = Path(__file__).parents[2] / "examples" / "flights" / "demo.py"
 LOG = "__samza_checkpoint_ver_1_for_{}_1"
@@ -142,7 +143,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def finish(home: Path, *words: str) -> str:
-    code = start(home, *words).wait(timeout=600)
+    code = start(home, *words).wait(timeout=patient(600))
     text = (home / "demo.txt").read_text()
     assert code == 0, text
     return text
@@ -150,7 +151,9 @@ def finish(home: Path, *words: str) -> str:
 
 def figures(home: Path, *words: str) -> dict[str, Any]:
     command = [sys.executable, str(DEMO), "--figures", *words]
-    shown = subprocess.run(command, env=environment(home), stdout=subprocess.PIPE, check=True, timeout=120)
+    shown = subprocess.run(
+        command, env=environment(home), stdout=subprocess.PIPE, check=True, timeout=patient(120)
+    )
     found: dict[str, Any] = json.loads(shown.stdout)
     return found
 
@@ -172,11 +175,11 @@ def kill_family(process: subprocess.Popen[bytes]) -> None:
     for pid in reversed(family(process.pid)):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    process.wait(timeout=60)
+    process.wait(timeout=patient(60))
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    until_s = time.monotonic() + 300
+    until_s = time.monotonic() + patient(300)
     while not condition():
         assert process.poll() is None, "the demo ended before it could be killed"
         assert time.monotonic() < until_s
@@ -211,7 +214,7 @@ def test_killed_while_loading_while_running_and_alone_the_demo_ends_with_the_rig
     process = start(tmp_path)
     wait_until(lambda: len(family(process.pid)) > 3, process)  # both jobs run
     process.kill()  # alone: what it started goes on, and the next demo waits for it
-    process.wait(timeout=60)
+    process.wait(timeout=patient(60))
 
     text = finish(tmp_path)
     assert "Nothing is new" not in text

@@ -18,7 +18,7 @@ from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.model.ids import JobId
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.real_samza import samza_config
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def job() -> JobId:
 
 
 def topics(kafka: KafkaCluster) -> set[str]:
-    return set(AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=10).topics)
+    return set(AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=patient(10)).topics)
 
 
 def test_a_job_that_never_ran_can_run_and_nothing_is_made(kafka: KafkaCluster, job: JobId) -> None:
@@ -43,7 +43,9 @@ def test_more_copies_than_brokers_and_a_topic_that_deletes_are_told(kafka: Kafka
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     new = NewTopic(stream_name(job), 2, 1, config={"cleanup.policy": "delete"})
     admin.create_topics([new])[stream_name(job)].result(30)
-    eventually(lambda: stream_name(job) in admin.list_topics(timeout=10).topics, "the topic is known")
+    eventually(
+        lambda: stream_name(job) in admin.list_topics(timeout=patient(10)).topics, "the topic is known"
+    )
     failed = "\n".join(f"{f.found}: {f.way_out}" for f in kafka_findings(config, job) if not f.ok)
     assert "set task.checkpoint.replication.factor to 1 or less" in failed
     assert "2 partitions" in failed

@@ -16,7 +16,7 @@ from grete.model.ids import JobId
 from grete.operations import open_job
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 TASKS = """
 import grete
@@ -123,7 +123,7 @@ def test_a_job_that_is_stopped_has_a_cause_and_no_reason(job: Failing) -> None:
         try:
             eventually(lambda: job.standing() == "running", "its query to run", within_s=60)
             running.send_signal(signal.SIGTERM)
-            assert running.wait(60) == 0
+            assert running.wait(patient(60)) == 0
         finally:
             running.kill()
     (row,) = job.exits()
@@ -141,7 +141,7 @@ def test_a_container_that_is_killed_is_said_to_be(job: Failing) -> None:
                 )
             eventually(lambda: len(job.exits()) == 1, "its exit", within_s=60)
             running.send_signal(signal.SIGTERM)
-            assert running.wait(60) == 0
+            assert running.wait(patient(60)) == 0
         finally:
             running.kill()
     row = job.exits()[0]

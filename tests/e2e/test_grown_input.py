@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -21,7 +21,7 @@ EVERY_SECOND = "job.coordinator.monitor-partition-change.frequency.ms=1000"
 
 def asked(job: Any, *words: str) -> subprocess.CompletedProcess[str]:
     command = [*job.command(*words), "-o", "json"]
-    return subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=patient(60))
 
 
 def grete(job: Any, *words: str) -> Any:
@@ -47,7 +47,10 @@ def metrics(job: Any) -> dict[str, float]:
     (row,) = grete(job, "status")
     token = Path(row["token_file"]).read_text()
     answer = httpx.get(
-        f"{row['url']}/metrics", headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=30
+        f"{row['url']}/metrics",
+        headers={"Authorization": f"Bearer {token}"},
+        trust_env=False,
+        timeout=patient(30),
     )
     return {name: float(value) for name, value in re.findall(r"^(\w.*) (\S+)$", answer.text, re.MULTILINE)}
 
@@ -74,7 +77,7 @@ def test_a_running_stateful_job_takes_up_the_partitions_its_input_has_got(counte
         assert found["grete_lag_messages"] == 0
     finally:
         running.send_signal(signal.SIGTERM)
-        assert running.wait(timeout=60) == 0
+        assert running.wait(timeout=patient(60)) == 0
     counter_job.assert_exactly_once(3_000)
     (row,) = grete(counter_job, "status")
     assert (row["tasks"], row["lag"]["total"]) == (2, 0)

@@ -17,7 +17,7 @@ from grete.clock import SystemClock
 from grete.errors import StreamNotFound
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
-from grete.testing.waiting import eventually, reaches
+from grete.testing.waiting import eventually, patient, reaches
 
 pytestmark = pytest.mark.spark
 _SPARK_ENDS_IDLE_WORKERS_S = 60 + 10
@@ -65,7 +65,9 @@ print("used later:", last_used_ns() > before, "the same:", workers() == first)
 @pytest.mark.timeout(180)
 def test_spark_takes_its_workers_for_used_and_they_stay_the_same() -> None:
     """In a process of its own: a session of other tests has workers of theirs."""
-    looked = subprocess.run([sys.executable, "-c", LOOKING], capture_output=True, text=True, timeout=170)
+    looked = subprocess.run(
+        [sys.executable, "-c", LOOKING], capture_output=True, text=True, timeout=patient(170)
+    )
     assert looked.stdout == "used later: True the same: True\n", looked.stderr
 
 
@@ -104,5 +106,5 @@ def test_an_instance_outlives_more_than_a_minute_without_messages(
         reaches(lambda: len(outputs()), 2, "the second output", still_s=120)
     finally:
         running.terminate()
-        running.wait(60)
+        running.wait(patient(60))
     assert outputs() == [1, 2]

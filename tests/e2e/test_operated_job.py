@@ -15,7 +15,7 @@ import pytest
 from grete.metadata.launches import read_launches
 from grete.model.ids import JobId
 from grete.operations import open_job
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(300)]
 
@@ -37,7 +37,7 @@ class Operator:
     def grete(self, *words: str) -> Any:
         command = [*self.job.command(*words)[:-2], "--job", "counter", "-o", "json"]
         done = subprocess.run(
-            command, env=self.job.environment(), capture_output=True, text=True, timeout=120
+            command, env=self.job.environment(), capture_output=True, text=True, timeout=patient(120)
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -108,7 +108,7 @@ def test_a_job_is_reconfigured_succeeded_scaled_and_drained_without_a_record_los
 
     counter_job.fill(1_000)
     assert operator.grete("drain")["state"] == "finished"
-    assert coordinator.wait(timeout=30) == 0
+    assert coordinator.wait(timeout=patient(30)) == 0
     counter_job.assert_exactly_once(7_000)
     events = operator.events()
     assert events.count("container-exited") == events.count("container-adopted") + 1, events

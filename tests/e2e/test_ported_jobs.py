@@ -21,6 +21,7 @@ from grete.clock import SystemClock
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.job import JobUnderTest
+from grete.testing.waiting import patient
 
 SERDES = """
 job.factory.class=org.apache.samza.job.yarn.YarnJobFactory
@@ -304,7 +305,7 @@ class Orders:
             env={**os.environ, "GRETE_HOME": str(self._home)},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=patient(100),
         )
         assert ran.returncode == 0, ran.stderr
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from grete.testing.waiting import patient
+
 README = Path(__file__).parents[2] / "README.md"
 
 pytestmark = pytest.mark.spark
@@ -30,7 +32,7 @@ def follow(script: str, folder: Path) -> str:
         env={**os.environ, "PATH": path, "GRETE_HOME": str(folder / "home")},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=patient(500),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

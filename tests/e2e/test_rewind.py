@@ -12,6 +12,7 @@ import pytest
 
 from grete.clock import SystemClock
 from grete.systems.local.system import LocalSystem
+from grete.testing.waiting import patient
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 RECORDS, KEYS = 1_000, 50
@@ -20,7 +21,7 @@ ONCE = list(range(1, RECORDS // KEYS + 1))
 
 def command(job: Any, *words: str) -> subprocess.CompletedProcess[str]:
     whole = [*job.command()[:3], "checkpoint", "rewind", "--job", "counter", "-o", "json", *words]
-    return subprocess.run(whole, env=job.environment(), capture_output=True, text=True, timeout=60)
+    return subprocess.run(whole, env=job.environment(), capture_output=True, text=True, timeout=patient(60))
 
 
 def rewind(job: Any, *words: str) -> Any:
@@ -75,7 +76,7 @@ def test_a_running_job_takes_a_rewind_up_between_two_batches_and_goes_on(counter
         counter_job.wait_until_counted(3 * RECORDS)
     finally:
         running.send_signal(signal.SIGTERM)
-        assert running.wait(90) == 0
+        assert running.wait(patient(90)) == 0
     on = list(range(1, 2 * len(ONCE) + 1))
     assert all(counts == ONCE + on for counts in counter_job.counts().values())
 

@@ -13,7 +13,7 @@ import pytest
 
 from grete.clock import SystemClock
 from grete.systems.local.system import LocalSystem
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
 
@@ -50,7 +50,7 @@ def test_a_lost_store_comes_back_from_the_copy_that_a_standby_container_kept(cou
         )
     finally:
         running.send_signal(signal.SIGTERM)
-        assert running.wait(90) == 0
+        assert running.wait(patient(90)) == 0
     shutil.rmtree(counter_job.home / "jobs" / "counter-1" / "stores")
     counter_job.fill(RECORDS)
     assert counter_job.run().returncode == 0

@@ -16,6 +16,7 @@ from grete.model.ids import JobId
 from grete.operations import open_job
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
+from grete.testing.waiting import patient
 
 COPY = """
 import grete
@@ -64,7 +65,7 @@ def test_a_job_whose_streams_have_ids_loses_nothing_of_what_was_there_before_it(
         env={**os.environ, "GRETE_HOME": str(home)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=patient(100),
     )
 
     assert ran.returncode == 0, ran.stderr

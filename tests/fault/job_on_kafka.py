@@ -34,7 +34,7 @@ from grete.operations import open_job
 from grete.systems.base import StreamSpec, System
 from grete.systems.factory import open_system
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import eventually, reaches
+from grete.testing.waiting import eventually, patient, reaches
 
 COUNTING = """
 import grete
@@ -194,7 +194,9 @@ class Job:
     def stop(self) -> None:
         """Let the job end; its coordinators have nothing to complain of."""
         eventually(self._is_asked_to_stop, "somebody who leads and can be asked to stop", tell=self.tell)
-        assert [process.wait(60) for process in self._processes] == [0] * len(self._processes), self.tell()
+        assert [process.wait(patient(60)) for process in self._processes] == [0] * len(self._processes), (
+            self.tell()
+        )
 
     def _is_asked_to_stop(self) -> bool:
         """Not while one incarnation has ended and the next has not begun."""

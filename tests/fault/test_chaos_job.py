@@ -16,7 +16,7 @@ import pytest
 from grete.clock import SystemClock
 from grete.systems.local.system import LocalSystem
 from grete.testing.chaos.own_job import OwnJob
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 pytestmark = pytest.mark.fault
 CHANGELOG = "chaos-1-counts-changelog"
@@ -29,7 +29,7 @@ def test_nothing_is_lost_or_done_twice_whatever_is_killed(tmp_path: Path) -> Non
         [sys.executable, "-m", "grete.testing.chaos", *options, "--kill-time", "1.5", "--log-file", str(log)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=patient(300),
     )
     assert done.returncode == 0, done.stderr
     victims = log.read_text()

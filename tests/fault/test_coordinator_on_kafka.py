@@ -29,7 +29,7 @@ from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.tcp_proxy import TcpProxy
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 pytestmark = pytest.mark.fault
 
@@ -165,7 +165,7 @@ def test_a_coordinator_that_is_killed_is_succeeded_by_the_next_start(job: Job) -
     job.send(100)
     eventually(job.copied_once, "the adopted container goes on")
     job.stop()
-    assert second.wait(30) == 0
+    assert second.wait(patient(30)) == 0
 
 
 def test_brokers_that_are_away_longer_than_the_lease_cost_an_incarnation_and_nothing_else(
@@ -185,7 +185,7 @@ def test_brokers_that_are_away_longer_than_the_lease_cost_an_incarnation_and_not
     job.send(100)
     eventually(job.copied_once, "the adopted container goes on")
     job.stop()
-    assert process.wait(30) == 0
+    assert process.wait(patient(30)) == 0
     assert job.copied_once()
 
 
@@ -201,7 +201,7 @@ def test_a_stop_that_was_asked_for_while_nobody_led_is_obeyed_by_the_incarnation
         write_stop_request(stream, StopRequest(epoch, 5, "enough"))
     assert process.poll() is None
     proxy.restore()
-    assert process.wait(60) == 0
+    assert process.wait(patient(60)) == 0
     assert "stopped" in job.events()
 
 
@@ -213,6 +213,6 @@ def test_a_coordinator_that_was_cut_off_and_succeeded_leaves_the_job_to_its_succ
     successor = job.run_again()
     eventually(lambda: job.epoch() > epoch, "the next one leads")
     process.send_signal(signal.SIGCONT)
-    assert process.wait(60) == 5
+    assert process.wait(patient(60)) == 5
     job.stop()
-    assert successor.wait(30) == 0
+    assert successor.wait(patient(30)) == 0

@@ -23,6 +23,7 @@ from grete.operations import open_job
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import patient
 
 pytestmark = pytest.mark.fault
 COUNTER = """
@@ -111,7 +112,7 @@ stores.counts.changelog.replication.factor=1
             env={**os.environ, "GRETE_HOME": str(self.home)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=patient(120),
         )
         assert done.returncode == 0, done.stderr[-5000:]
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.harness import plugin, processes
+from tests.harness import processes
 
-from grete.testing.waiting import eventually
+from grete.testing.waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -77,7 +77,7 @@ def start(tmp_path: Path) -> Start:
         return subprocess.Popen(
             [sys.executable, "-m", "tests.harness", "--workers", "1", *words, *options],
             cwd=tmp_path,
-            env={**os.environ, plugin.PATIENCE: "1", "PYTHONPATH": path},
+            env={**os.environ, PATIENCE: "1", "PYTHONPATH": path},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

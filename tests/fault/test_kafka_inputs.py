@@ -24,6 +24,7 @@ from grete.operations import open_job
 from grete.systems.base import SystemContext
 from grete.systems.kafka.system import KafkaSystem, open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import patient
 
 pytestmark = pytest.mark.fault
 ECHO = """
@@ -49,7 +50,7 @@ class Topics:
 
     def make(self, name: str, partitions: int = 1) -> None:
         topic = self.named(name)
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + patient(30)
         while True:  # a topic of this name may be on its way out
             try:
                 self._admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
@@ -133,7 +134,7 @@ systems.kafka.producer.bootstrap.servers={topics.bootstrap}
             env={**os.environ, "GRETE_HOME": str(self._home)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=patient(120),
         )
 
     def runs(self) -> None:

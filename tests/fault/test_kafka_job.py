@@ -18,6 +18,7 @@ from grete.systems.base import StreamSpec
 from grete.systems.factory import open_system
 from grete.systems.kafka.system import KafkaSystem
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -99,7 +100,7 @@ class KafkaJob:
             env={**os.environ, "GRETE_HOME": str(self._home / "home"), **(environment or {})},
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=patient(600),
             check=False,
         )
         logs = self._home / "home" / "jobs" / "kafka-counter-1" / "logs"

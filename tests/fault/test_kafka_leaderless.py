@@ -16,14 +16,14 @@ from grete.clock import SystemClock
 from grete.kafka.client import KafkaConnection
 from grete.systems.kafka.topics import Topics, TopicSettings
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
 
 
 def knows(node: str, topic: str) -> bool:
     """A client that has asked nobody yet asks this node."""
-    return topic in AdminClient({"bootstrap.servers": node}).list_topics(timeout=10).topics
+    return topic in AdminClient({"bootstrap.servers": node}).list_topics(timeout=patient(10)).topics
 
 
 def test_a_client_whose_controller_died_gets_its_answers_from_another_node(three: KafkaCluster) -> None:
@@ -35,7 +35,7 @@ def test_a_client_whose_controller_died_gets_its_answers_from_another_node(three
     # a node that is behind says for a moment that there is no such topic
     for node in three.bootstrap.split(","):
         eventually(partial(knows, node, "in"), f"{node} knows the topic")
-    three.kill(connection.admin.list_topics(timeout=10).controller_id)
+    three.kill(connection.admin.list_topics(timeout=patient(10)).controller_id)
     for _ in range(3):
         assert topics.get("in").partitions == 1
 

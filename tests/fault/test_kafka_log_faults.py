@@ -27,6 +27,7 @@ from grete.keyed_log.kafka import KafkaKeyedLog
 from grete.keyed_log.kafka_epoch import writer_id
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.tcp_proxy import TcpProxy
+from grete.testing.waiting import patient
 
 pytestmark = pytest.mark.fault
 
@@ -173,7 +174,7 @@ def test_a_writer_that_was_paused_while_another_took_over_writes_nothing_and_end
     successor.raise_fence(Fence("job", 2))
     before = numbers(successor)
     zombie.send_signal(signal.SIGCONT)
-    *_, last = zombie.communicate(timeout=60)[0].split()
+    *_, last = zombie.communicate(timeout=patient(60))[0].split()
     assert (zombie.returncode, last) == (3, "Fenced")
     successor.append(pair(1_000_000), fence=Fence("job", 2))
     assert numbers(open_log()) == [*before, 1_000_000]
@@ -192,7 +193,7 @@ def test_a_writer_that_was_paused_longer_than_its_transaction_lives_goes_on(
         numbers(open_log())
         writer.send_signal(signal.SIGCONT)
         writer.stdout.readline()
-    writer.communicate(timeout=60)
+    writer.communicate(timeout=patient(60))
     assert writer.returncode == 0
     assert numbers(open_log()) == list(range(60))
 
@@ -221,7 +222,7 @@ def test_killed_at_any_moment_what_was_acknowledged_is_there_and_nothing_is_torn
 
 def patiently(ask: Callable[[], Answer]) -> Answer:
     """As callers do, who ask until there is an answer: a busy machine takes longer than the log waits here."""
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + patient(60)
     while True:
         try:
             return ask()
@@ -345,7 +346,7 @@ def test_many_who_open_a_new_log_at_once_find_one_topic_as_samza_makes_it(
     resource = ConfigResource(ResourceType.TOPIC, name)
     config = admin.describe_configs([resource])[resource].result(60)
     assert (config["cleanup.policy"].value, config["segment.bytes"].value) == ("compact", "26214400")
-    assert len(admin.list_topics(name, timeout=60).topics[name].partitions) == 1
+    assert len(admin.list_topics(name, timeout=patient(60)).topics[name].partitions) == 1
 
 
 def test_more_copies_than_brokers_is_refused_with_the_way_out(open_log: OpenLog) -> None:

@@ -27,6 +27,7 @@ from grete.failpoints import POINTS
 from grete.model.ids import TaskName
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
+from grete.testing.waiting import patient
 
 pytestmark = pytest.mark.fault
 
@@ -126,7 +127,7 @@ def test_killed_again_and_again_at_a_step_of_the_commit_batches_are_there_once_a
     command = [sys.executable, str(program), str(home), str(BATCHES), json.dumps(document(home, factory))]
     codes = []
     while not codes or codes[-1] != 0:
-        codes.append(subprocess.run(command, env=environment, timeout=60).returncode)
+        codes.append(subprocess.run(command, env=environment, timeout=patient(60)).returncode)
         assert codes[-1] in (0, -signal.SIGKILL)
         batches, log, store = state(home, factory)
         last = max((commit.batch_id for commit in log.values()), default=-1)
@@ -164,7 +165,8 @@ def test_killed_while_it_follows_an_operator_a_container_neither_forgets_nor_rep
     }
     command = [sys.executable, str(program), str(home), str(BATCHES), json.dumps(document(home, factory))]
     codes = [
-        subprocess.run(command, env=environment, timeout=60).returncode for _ in range(2 * len(steps) + 1)
+        subprocess.run(command, env=environment, timeout=patient(60)).returncode
+        for _ in range(2 * len(steps) + 1)
     ]
     assert codes == [-signal.SIGKILL] * 2 * len(steps) + [0]
     batches, _, store = state(home, factory)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from grete.testing.waiting import patient
+
 pytestmark = pytest.mark.fault
 
 EXECUTOR = """
@@ -42,7 +44,7 @@ def test_killed_while_a_damaged_store_is_rebuilt(tmp_path: Path, point: str) -> 
 
     def run(what: str, **environment: str) -> int:
         command = [sys.executable, str(program), str(tmp_path / "store.db"), what]
-        return subprocess.run(command, env={**os.environ, **environment}, timeout=60).returncode
+        return subprocess.run(command, env={**os.environ, **environment}, timeout=patient(60)).returncode
 
     assert run("damage") == 0
     kills = {"GRETE_FAILPOINT": f"{point}:kill,{point}:kill", "GRETE_FAILPOINT_ONCE": str(died)}

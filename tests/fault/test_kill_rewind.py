@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from grete.failpoints import POINTS
+from grete.testing.waiting import patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 RECORDS, KEYS = 2_000, 50
@@ -64,7 +65,7 @@ class Program:
             env={**os.environ, "GRETE_HOME": str(self._home), **environment},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=patient(120),
         )
 
     def _start(self, keys: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -131,7 +132,7 @@ def test_killed_at_every_step_of_a_rewind_every_record_is_counted_again_exactly_
         env=counter_job.environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patient(60),
     )
     assert json.loads(rewound.stdout)["reprocessed"] == RECORDS
     points = [*POINTS_AROUND, "container.lineage-decided", "commit.after"]

@@ -17,6 +17,7 @@ from grete.errors import Fenced, GreteError, InDoubt, LogError
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.sqlite import SqliteKeyedLog
 from grete.sqlite_file import open_file
+from grete.testing.waiting import patient
 
 pytestmark = pytest.mark.fault
 
@@ -79,7 +80,7 @@ def test_killed_at_every_write_and_sync_nothing_is_lost_or_torn(tmp_path: Path, 
         path = tmp_path / f"{call}{nth}.db"
         inject = f"inject={call}:signal=SIGKILL:when={nth}"
         process = writer(path, 0, 6, "strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject)
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=patient(120))
         acknowledged = len(out.split())
         present = numbers(path)
         assert present == list(range(len(present)))
@@ -95,7 +96,7 @@ def test_an_error_of_fdatasync_is_in_doubt_and_never_tried_again(tmp_path: Path)
         path = tmp_path / f"{nth}.db"
         inject = f"inject=fdatasync:error=EIO:when={nth}"
         process = writer(path, 0, 6, "strace", "-f", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", inject)
-        out, errors = process.communicate(timeout=120)
+        out, errors = process.communicate(timeout=patient(120))
         acknowledged, present = len(out.split()), numbers(path)
         assert acknowledged <= len(present) <= acknowledged + 1
         if acknowledged < 6:
@@ -107,7 +108,7 @@ def test_a_full_disk_is_an_error_and_everything_before_is_there(tmp_path: Path) 
     open_log(path).append([])
     inject = "inject=pwrite64:error=ENOSPC:when=60+"
     process = writer(path, 0, 10_000, "strace", "-f", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", inject)
-    out, errors = process.communicate(timeout=120)
+    out, errors = process.communicate(timeout=patient(120))
     acknowledged = len(out.split())
     assert 0 < acknowledged < 10_000
     assert process.returncode != 0

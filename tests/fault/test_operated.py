@@ -28,7 +28,7 @@ from grete.operations.job_handle import JobHandle
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.testing.kafka_broker import free_ports
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 pytestmark = pytest.mark.fault
 
@@ -145,7 +145,7 @@ class Job:
             if handle.holder() is not None:
                 handle.request_stop(5, "the test is over")
         for process in self._coordinators:
-            print(process.communicate(timeout=30)[1])
+            print(process.communicate(timeout=patient(30))[1])
 
 
 @pytest.fixture
@@ -329,7 +329,7 @@ def test_killed_anywhere_in_a_change_the_next_coordinator_completes_it(job: Job,
     coordinator = job.submit(dies=dies)
     job.eventually(lambda: len(job.last()) == 4)
     job.set(job__container__count="3")
-    assert coordinator.wait(timeout=30) == -signal.SIGKILL
+    assert coordinator.wait(timeout=patient(30)) == -signal.SIGKILL
     job.coordinate()
     job.eventually(lambda: len({who for who, _ in job.last().values()}) == 3)
     count = len(job.said())
@@ -372,7 +372,7 @@ def test_killed_while_it_adopts_the_next_coordinator_adopts_all(job: Job, nth: i
     before = job.last()
     coordinator.kill()
     coordinator.wait()
-    assert job.coordinate(dies=f"change.adopted:kill:{nth}").wait(timeout=30) == -signal.SIGKILL
+    assert job.coordinate(dies=f"change.adopted:kill:{nth}").wait(timeout=patient(30)) == -signal.SIGKILL
     job.coordinate()
     job.eventually(lambda: job.events().count("container-adopted") == nth + 3)
     count = len(job.said())
@@ -384,7 +384,7 @@ def test_killed_between_fencing_off_and_killing_the_next_coordinator_goes_on(job
     coordinator = job.submit(dies="change.fenced-off:kill", **{"test.deaf": "0"})
     job.eventually(lambda: len(job.last()) == 4)
     job.set(job__container__count="2", test__deaf="none")
-    assert coordinator.wait(timeout=30) == -signal.SIGKILL
+    assert coordinator.wait(timeout=patient(30)) == -signal.SIGKILL
     job.coordinate()
     job.eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
     assert max(turns(job)) <= 2

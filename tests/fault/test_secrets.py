@@ -19,7 +19,7 @@ from grete.operations import open_job
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 pytestmark = pytest.mark.fault
 CANARY = "wonderland-4f1c"
@@ -89,7 +89,7 @@ def test_a_password_behind_a_reference_occurs_nowhere(
         said = [*_while_it_runs(job, home), *_in_the_command_line(job, capsys)]
     finally:
         coordinator.terminate()
-        assert coordinator.wait(60) == 0, (home / "coordinator.log").read_text()[-3000:]
+        assert coordinator.wait(patient(60)) == 0, (home / "coordinator.log").read_text()[-3000:]
     assert all(said), "an empty answer shows nothing"
     said += [path.read_text(errors="replace") for path in home.rglob("*") if path.is_file()]
     assert any(f"${{file:{password}}}" in text for text in said), (

@@ -21,7 +21,7 @@ from grete.operations import open_job
 from grete.server.serve import bind
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 pytestmark = pytest.mark.fault
 
@@ -95,7 +95,7 @@ class Job:
 
     def run(self, *config: str, take_over: bool = False, **environment: str) -> tuple[int, str]:
         process = self.start(*config, take_over=take_over, **environment)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=patient(60))
         return process.returncode, errors
 
 
@@ -178,7 +178,7 @@ def test_a_second_copy_is_refused_and_told_who_runs_it(job: Job) -> None:
             assert "changed" not in handle.config()
     finally:
         first.send_signal(signal.SIGTERM)
-        assert first.wait(30) == 0
+        assert first.wait(patient(30)) == 0
     assert state() == "stopped"
 
 
@@ -190,8 +190,8 @@ def test_of_many_submits_at_once_one_wins_and_the_others_name_it(job: Job) -> No
     with open_job(JobId("job")) as handle:
         assert handle.config()["who"] == str(winner)
         handle.request_stop(10, "enough")
-    assert processes[winner].wait(30) == 0
-    assert sorted(process.wait(30) for process in processes) == [0, 4, 4, 4, 4, 4]
+    assert processes[winner].wait(patient(30)) == 0
+    assert sorted(process.wait(patient(30)) for process in processes) == [0, 4, 4, 4, 4, 4]
     for process in processes:
         assert process.stderr is not None
         process.stderr.close()
@@ -208,7 +208,7 @@ def test_a_stop_that_is_asked_for_while_a_job_starts_again_is_obeyed(job: Job) -
     with open_job(JobId("job")) as handle:
         handle.request_stop(10, "enough")
     again.send_signal(signal.SIGCONT)
-    _, errors = again.communicate(timeout=30)
+    _, errors = again.communicate(timeout=patient(30))
     assert (again.returncode, errors) == (0, "")
     assert state() == "stopped"
 
@@ -239,7 +239,7 @@ def test_a_paused_coordinator_that_was_succeeded_ends_without_effect(job: Job) -
 
         eventually(second_runs)
         first.send_signal(signal.SIGCONT)
-        _, errors = first.communicate(timeout=30)
+        _, errors = first.communicate(timeout=patient(30))
         assert first.returncode == 5, errors
         with open_job(JobId("job")) as handle:
             assert handle.config()["owner"] == "second"
@@ -248,7 +248,7 @@ def test_a_paused_coordinator_that_was_succeeded_ends_without_effect(job: Job) -
             assert recorded.state == "running"
     finally:
         second.send_signal(signal.SIGTERM)
-        assert second.wait(30) == 0
+        assert second.wait(patient(30)) == 0
         for process in (first, second):
             assert process.stderr is not None
             process.stderr.close()
@@ -264,7 +264,7 @@ def test_killed_outright_the_job_can_run_again_at_once(job: Job) -> None:
     second = job.start(path)
     eventually(lambda: second.poll() is None and _epoch() == 2)
     second.send_signal(signal.SIGTERM)
-    second.communicate(timeout=30)
+    second.communicate(timeout=patient(30))
 
 
 def _epoch() -> int:

@@ -27,6 +27,8 @@ from pathlib import Path
 
 from tests.harness import guard, plugin, processes, servers
 
+from grete.testing.waiting import PATIENCE
+
 REPORT = Path(".test-run")
 FLAKY_FAIL = 3
 """So many tests that failed once and passed then fail the run: that is no accident any more."""
@@ -142,6 +144,14 @@ def busy(count: int) -> Iterator[None]:
             each.wait()
 
 
+def machine_cpu_s() -> float:
+    """Seconds that all processors together have computed since the machine began."""
+    user, nice, system, _idle, _wait, *interrupts = (
+        Path("/proc/stat").read_text().splitlines()[0].split()[1:8]
+    )
+    return sum(map(int, (user, nice, system, *interrupts))) / os.sysconf("SC_CLK_TCK")
+
+
 def side_by_side(workers: int) -> list[str]:
     """pytest's words for so many workers; which test is whose is said by `tests.harness.plugin`."""
     return ["-n", str(workers), "--dist", "loadscope", "--no-loadscope-reorder"] if workers > 1 else []
@@ -153,7 +163,7 @@ def run_once(options: argparse.Namespace, words: Sequence[str]) -> int:
     shutil.rmtree(report, ignore_errors=True)
     report.mkdir()
     needed = str(max(1, 1 + options.beside / (os.cpu_count() or 1)))
-    patience = {plugin.PATIENCE: os.environ.get(plugin.PATIENCE, needed)}
+    patience = {PATIENCE: os.environ.get(PATIENCE, needed)}
     with ExitStack() as stack:
         run = stack.enter_context(guarded_run(report))
         stack.enter_context(busy(options.beside))
@@ -181,11 +191,12 @@ def main(arguments: Sequence[str]) -> int:
     options, words = parser.parse_known_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_FAILED))  # in order, as after Ctrl-C
     for number in range(options.times):
-        began = time.monotonic()
+        began_s, computed_s = time.monotonic(), machine_cpu_s()
         code = run_once(options, words)
-        print(
-            f"run {number + 1} of {options.times}: exit {code}, {time.monotonic() - began:.0f} s", flush=True
-        )
+        took_s, computed_s = time.monotonic() - began_s, machine_cpu_s() - computed_s
+        share = computed_s / (took_s * (os.cpu_count() or 1))
+        what = f"run {number + 1} of {options.times}"
+        print(f"{what}: exit {code}, {took_s:.0f} s, processors busy {share:.0%}", flush=True)
         if code != 0:
             return code
     return 0

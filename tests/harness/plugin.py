@@ -18,10 +18,10 @@ import pytest
 from tests.harness import processes
 from xdist.scheduler import LoadScopeScheduling
 
+from grete.testing.waiting import patient
+
 REPORT = "GRETE_TEST_REPORT"
 """The folder in which the controller writes `failed.jsonl`, `durations.tsv` and `orphans.tsv`."""
-PATIENCE = "GRETE_TEST_PATIENCE"
-"""By how much every limit is longer: for a machine that is kept busy."""
 LIMIT_S = 60.0
 """Of every test that does not say how much more it needs: `@pytest.mark.timeout(180)`."""
 _STACKS = pytest.StashKey[str]()
@@ -41,10 +41,9 @@ _LONG = {"conformance", "e2e", "fault", "interop", "kafka", "simulation"}
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Give each test its limit."""
-    patience = float(os.environ.get(PATIENCE, "1"))
     own = item.get_closest_marker("timeout")
     limit_s = float(own.args[0]) if own is not None else LIMIT_S
-    item.add_marker(pytest.mark.timeout(limit_s * patience), append=False)
+    item.add_marker(pytest.mark.timeout(patient(limit_s)), append=False)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.real_samza import run_samza, samza_config
+from grete.testing.waiting import patient
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 RECORDS, LATER, USERS = 200, 50, 7
@@ -116,7 +117,7 @@ def run_grete(properties: Path, home: Path) -> None:
         env={**os.environ, "GRETE_HOME": str(home)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=patient(300),
     )
     assert done.returncode == 0, done.stderr
 

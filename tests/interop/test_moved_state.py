@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from grete.cli.main import main
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.real_samza import SamzaJob, samza_config
-from grete.testing.waiting import reaches
+from grete.testing.waiting import patient, reaches
 
 USERS, PARTITIONS = 7, 2
 VIEWS = """
@@ -134,7 +134,7 @@ class MovedJob:
             env={**os.environ, "GRETE_HOME": str(self.home)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=patient(120),
         )
         assert done.returncode == 0, done.stderr
 

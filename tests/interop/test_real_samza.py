@@ -32,6 +32,7 @@ from grete.model.metadata import JobCoordinatorMetadata
 from grete.model.startpoint import Startpoint, StartpointKind
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.real_samza import GROUPER, run_samza, samza_config
+from grete.testing.waiting import patient
 
 SSPS = [SystemStreamPartition("kafka", "page-views", number) for number in range(2)]
 TASKS = [TaskName("Partition 0"), TaskName("Partition 1")]
@@ -127,7 +128,7 @@ def abort_one(log: KafkaKeyedLog, stream: CoordinatorStream) -> None:
     with pytest.raises(Aborted):
         writer.write(
             Append([entry], Origin(1, "aborted", "job"), time.time_ns() // 1_000_000),
-            time.monotonic() + 30,
+            time.monotonic() + patient(30),
             abort,
         )
 

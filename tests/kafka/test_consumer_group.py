@@ -23,7 +23,7 @@ from grete.operations import open_job
 from grete.systems.base import Message, StreamSpec, SystemContext
 from grete.systems.kafka.system import KafkaSystem, open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 pytestmark = pytest.mark.fault
 PARTITIONS = 4
@@ -89,7 +89,11 @@ systems.kafka.producer.bootstrap.servers={self.bootstrap}
         command = [sys.executable, "-m", "grete.testing.sparkless", "--config", str(self._config)]
         environment = {**os.environ, "GRETE_HOME": str(self.home)}
         done = subprocess.run(
-            [*command, "--until-drained"], env=environment, capture_output=True, text=True, timeout=120
+            [*command, "--until-drained"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=patient(120),
         )
         return done.returncode
 
@@ -105,10 +109,10 @@ systems.kafka.producer.bootstrap.servers={self.bootstrap}
             yield
             with open_job(self.id) as handle:
                 handle.request_stop(10, "the test is over")
-            assert process.wait(60) == 0
+            assert process.wait(patient(60)) == 0
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(patient(60))
 
     def run_until_shown(self) -> None:
         """Until the group has no lag; then it is stopped. A job that drains has twelve seconds for its last word."""

@@ -17,7 +17,7 @@ from grete.model.ids import JobId
 from grete.operations import open_job
 from grete.systems.base import StreamSpec
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 
 def test_a_deleted_job_leaves_no_topic_of_its_own(
@@ -54,7 +54,11 @@ def test_a_deleted_job_leaves_no_topic_of_its_own(
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
 
     def left() -> set[str]:
-        topics = {name for name in admin.list_topics(timeout=10).topics if job.name in name.replace("-", "_")}
+        topics = {
+            name
+            for name in admin.list_topics(timeout=patient(10)).topics
+            if job.name in name.replace("-", "_")
+        }
         return {name for name in topics if not name.startswith("__grete_leadership")}
 
     eventually(lambda: left() == {input_}, "only the input is left", within_s=30)

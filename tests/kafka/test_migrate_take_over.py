@@ -16,6 +16,7 @@ from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.real_samza import run_samza, samza_config
+from grete.testing.waiting import patient
 
 Output = pytest.CaptureFixture[str]
 GROUPERS = "org.apache.samza.container.grouper.stream."
@@ -31,7 +32,7 @@ def job(harmed_broker: KafkaCluster) -> dict[str, str]:
     config = samza_config(harmed_broker.bootstrap, name)
     admin = AdminClient({"bootstrap.servers": harmed_broker.bootstrap})
     for topic in ("page-views", f"{name}-counts-changelog"):
-        if topic not in admin.list_topics(timeout=10).topics:
+        if topic not in admin.list_topics(timeout=patient(10)).topics:
             admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
     fill(harmed_broker)
     return {
@@ -71,7 +72,7 @@ def take_over(config: dict[str, str], directory: Path, capsys: Output) -> tuple[
 def topics(config: dict[str, str]) -> set[str]:
     """Without those that brokers make by themselves."""
     servers = config["systems.kafka.producer.bootstrap.servers"]
-    found = set(AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics)
+    found = set(AdminClient({"bootstrap.servers": servers}).list_topics(timeout=patient(10)).topics)
     return found - {"__consumer_offsets", "__transaction_state"}
 
 

@@ -23,7 +23,7 @@ from grete.clock import SystemClock
 from grete.keyed_log.kafka import open_checkpoint_log
 from grete.model.ids import JobId, SystemStreamPartition
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -102,7 +102,7 @@ class Topics:
         consumer = self.consumer()
         partitions = [TopicPartition(f"{self.name}-out", p, 0) for p in range(2)]
         consumer.assign(partitions)
-        ends = [consumer.get_watermark_offsets(where, timeout=30)[1] for where in partitions]
+        ends = [consumer.get_watermark_offsets(where, timeout=patient(30))[1] for where in partitions]
         poll, found = poll_of(consumer), []
 
         def is_at_the_end() -> bool:

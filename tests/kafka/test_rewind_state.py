@@ -19,6 +19,7 @@ from grete.clock import SystemClock
 from grete.systems.base import StreamSpec
 from grete.systems.factory import open_system
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import patient
 
 Output = pytest.CaptureFixture[str]
 
@@ -59,7 +60,9 @@ class Job:
         properties = self._home / "job.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         command = [sys.executable, "-m", "grete.testing.sparkless", "--until-drained", "--config"]
-        done = subprocess.run([*command, str(properties)], capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [*command, str(properties)], capture_output=True, text=True, timeout=patient(120)
+        )
         assert done.returncode == 0, done.stderr
 
     def counts(self) -> list[int]:

@@ -21,6 +21,7 @@ from grete.model.ids import JobId, SystemStream
 from grete.systems.base import Message
 from grete.systems.kafka.plain import PlainTopic
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import patient
 
 pytestmark = pytest.mark.fault
 CONTAINER = "samza-container-1"
@@ -50,9 +51,9 @@ def records(kafka: KafkaCluster, topic: str) -> Iterator[tuple[int, str, Any]]:
     """Partition, key and document of all there are; no transaction keeps anybody from reading them."""
     settings = {"bootstrap.servers": kafka.bootstrap, "group.id": "test", "isolation.level": "read_committed"}
     consumer = Consumer({**settings, "enable.auto.commit": False})
-    for partition in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
+    for partition in consumer.list_topics(topic, timeout=patient(30)).topics[topic].partitions:
         where = TopicPartition(topic, partition, 0)
-        end = consumer.get_watermark_offsets(where, timeout=30)[1]
+        end = consumer.get_watermark_offsets(where, timeout=patient(30))[1]
         consumer.assign([where])
         for _ in range(end):
             message = consumer.poll(30)
@@ -75,7 +76,7 @@ def test_what_a_container_says_is_in_its_jobs_topics(
     assert len({at for at, _, _ in found}) == 1
     assert {key for _, key, _ in found} == {CONTAINER}
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    assert len(admin.list_topics(topic, timeout=30).topics[topic].partitions) == 3
+    assert len(admin.list_topics(topic, timeout=patient(30)).topics[topic].partitions) == 3
 
     diagnostics = [event for _, _, event in records(kafka, f"{job.name}-diagnostics")]
     assert diagnostics[0]["header"]["container-name"] == CONTAINER
@@ -92,5 +93,8 @@ def test_more_than_the_client_holds_goes_out_in_parts_and_a_topic_grows_with_the
         with pytest.raises(StreamError, match="partitions 0 to 1, not 2"):
             topic.write([Message(b"k", b"0", 1, 2)])
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "test"})
-    ends = [consumer.get_watermark_offsets(TopicPartition(stream.stream, p), timeout=30)[1] for p in range(2)]
+    ends = [
+        consumer.get_watermark_offsets(TopicPartition(stream.stream, p), timeout=patient(30))[1]
+        for p in range(2)
+    ]
     assert ends == [150_000, 1]

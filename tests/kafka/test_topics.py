@@ -17,7 +17,7 @@ from grete.model.ids import SystemStreamPartition
 from grete.systems.base import StreamSpec, SystemContext
 from grete.systems.kafka.system import KafkaSystem, open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 Open = Callable[..., KafkaSystem]
 
@@ -70,7 +70,7 @@ def test_a_changelog_gets_what_samzas_keys_say(open_one: Open, name: str) -> Non
 def test_a_changelog_that_deletes_by_age_is_refused(kafka: KafkaCluster, open_one: Open, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
-    eventually(lambda: name in admin.list_topics(timeout=10).topics, "the topic is known")
+    eventually(lambda: name in admin.list_topics(timeout=patient(10)).topics, "the topic is known")
     with pytest.raises(StreamError, match=r"cleanup\.policy=delete"):
         open_one().ensure_stream(StreamSpec(name, 1, compacted=True))
 

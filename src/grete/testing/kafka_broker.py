@@ -28,6 +28,7 @@ from pathlib import Path
 
 from grete.errors import GreteError
 from grete.testing.kafka_login import BrokerLogin
+from grete.testing.waiting import patient
 
 VERSION = "4.3.1"
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
@@ -280,7 +281,7 @@ class KafkaCluster:
         node.pid_file.write_text(str(self._processes[node.number].pid))
 
     def _await(self, node: KafkaNode) -> None:
-        log, deadline_s = node.directory / "broker.log", time.monotonic() + _START_S
+        log, deadline_s = node.directory / "broker.log", time.monotonic() + patient(_START_S)
         while b"Kafka Server started" not in log.read_bytes():
             code = self._processes[node.number].poll()
             if code is not None or time.monotonic() > deadline_s:
@@ -347,7 +348,7 @@ def stop_directory(directory: Path) -> int:
         if pid is None:
             continue
         os.kill(pid, signal.SIGTERM)
-        deadline_s = time.monotonic() + _STOP_S
+        deadline_s = time.monotonic() + patient(_STOP_S)
         while Path(f"/proc/{pid}/cmdline").exists() and time.monotonic() < deadline_s:
             time.sleep(0.05)
         ended += 1

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from grete.errors import GreteError
+from grete.testing.waiting import patient
 
 GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -73,7 +74,7 @@ def run_samza(
     properties = _written(config, directory / f"{command}.properties")
     program = java_command("grete.interop.Samza", command, str(properties), jvm=jvm)
     done = subprocess.run(  # noqa: S603 - our own words
-        program, capture_output=True, text=True, timeout=300, check=False
+        program, capture_output=True, text=True, timeout=patient(300), check=False
     )
     if done.returncode != 0:
         raise SamzaFailed(f"{command} failed: {done.stderr[-4_000:]}")
@@ -135,7 +136,7 @@ class SamzaJob:
     def _end(self, how: signal.Signals) -> None:
         self.check()
         self._process.send_signal(how)
-        self._process.wait(60)
+        self._process.wait(patient(60))
 
     def __enter__(self) -> SamzaJob:
         return self
@@ -145,4 +146,4 @@ class SamzaJob:
     ) -> None:
         if self._process.poll() is None:
             self._process.kill()
-            self._process.wait(60)
+            self._process.wait(patient(60))

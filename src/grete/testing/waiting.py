@@ -5,10 +5,13 @@ Anything that can be awaited otherwise (an event, a clock that the test moves) s
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
 _LOOK_EVERY_S = 0.05
+PATIENCE = "GRETE_TEST_PATIENCE"
+"""How many times longer than on a quiet machine a test may wait, as a number."""
 
 Tell = Callable[[], str]
 """What is worth knowing when it did not happen: states, events, the end of a log. Called once, then."""
@@ -18,14 +21,23 @@ def _nothing() -> str:
     return ""
 
 
+def patient(seconds: float) -> float:
+    """A limit for a machine that may be busy: `seconds` times GRETE_TEST_PATIENCE, which is 1 unless it is set.
+
+    For what has to happen in the end, such as the exit of a process; never for how long something may take.
+    """
+    return seconds * float(os.environ.get(PATIENCE, "1"))
+
+
 def eventually(
     condition: Callable[[], object], what: str = "it", *, within_s: float = 60.0, tell: Tell = _nothing
 ) -> None:
     """Wait until the condition holds, a truth value as in `if`.
 
     Raises:
-        AssertionError: it did not within `within_s`.
+        AssertionError: it did not within `patient(within_s)`.
     """
+    within_s = patient(within_s)
     deadline_s = time.monotonic() + within_s
     while not condition():
         if time.monotonic() >= deadline_s:
@@ -41,8 +53,9 @@ def reaches(
     So a slow machine fails nothing, and what stands still does.
 
     Raises:
-        AssertionError: the count stood still for `still_s`.
+        AssertionError: the count stood still for `patient(still_s)`.
     """
+    still_s = patient(still_s)
     last, since_s = count(), time.monotonic()
     while last < wanted:
         time.sleep(_LOOK_EVERY_S)

@@ -19,6 +19,7 @@ from grete.metadata.job_state import read_state
 from grete.model.ids import JobId
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
+from grete.testing.waiting import patient
 
 JOB = "chaos"
 KEYS = 50
@@ -73,7 +74,7 @@ class OwnJob:
 
     def start_again(self) -> None:
         """As whoever supervises coordinators would, when one has died."""
-        self._coordinators[-1].wait(60)
+        self._coordinators[-1].wait(patient(60))
         self.start()
 
     def stop(self) -> int:
@@ -85,7 +86,7 @@ class OwnJob:
         _wait_until(lambda: last.poll() is not None or self._epoch_in_the_stream() > self._epoch, 120)
         if last.poll() is None:
             last.terminate()
-        return last.wait(120)
+        return last.wait(patient(120))
 
     def _epoch_in_the_stream(self) -> int:
         """The last coordinator that said it runs; 0 for none."""
@@ -100,7 +101,7 @@ class OwnJob:
         for process in self._coordinators:
             if process.poll() is None:
                 process.terminate()
-                process.wait(120)
+                process.wait(patient(120))
         self._log.close()
 
     def counts(self) -> dict[str, list[int]]:
