@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from grete.cli.main import main
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.real_samza import SamzaJob, samza_config
-from grete.testing.waiting import patient, reaches
+from grete.testing.waiting import eventually, patient, reaches
 
 USERS, PARTITIONS = 7, 2
 VIEWS = """
@@ -56,6 +56,8 @@ class MovedJob:
         self.input, self.output, self.changelog = f"views-{mark}", f"counts-{mark}", f"changelog-{mark}"
         self.records = 0
         self._starts = 0
+        self._commits: dict[int, int] = {}
+        self.checkpoints = f"__samza_checkpoint_ver_1_for_views-{mark}_1"
         self.config = {
             **samza_config(bootstrap, f"views-{mark}"),
             "job.factory.class": "org.apache.samza.job.local.ThreadJobFactory",
@@ -93,6 +95,7 @@ class MovedJob:
                 producer.produce(self.input, value, key_of(partition, offset), partition)
         assert producer.flush(30) == 0
         self.records += records
+        self._commits = dict(commits)
 
     def run_samza(self, end: Callable[[SamzaJob], None], more: Mapping[str, str] | None = None) -> None:
         """Until all that there is was processed; then `end` it, which commits nothing."""
@@ -110,7 +113,25 @@ class MovedJob:
                     return len(places)
 
                 reaches(processed, PARTITIONS * self.records, "the messages that Samza processed")
+            versions = (more or {}).get("task.checkpoint.write.versions", "1,2").split(",")
+            eventually(lambda: self._is_committed(len(versions)), "Samza's commit after what it processed")
             end(job)
+
+    def _is_committed(self, versions: int) -> bool:
+        """Whether the commits that `append` asked for are in the checkpoint topic, in so many versions.
+
+        A commit comes after the output of its message: a container killed in between has none.
+        """
+        if not self._commits:
+            return True
+        values = [(value or b"").decode() for _, _, value in self._read(self.checkpoints, 1)]
+
+        def times(partition: int, offset: int) -> int:
+            second = f'"kafka.{self.input}.{partition}":"{offset}"'
+            first = (f'"partition":"{partition}"', f'"offset":"{offset}"')
+            return sum(second in value or all(part in value for part in first) for value in values)
+
+        return all(times(partition, offset) >= versions for partition, offset in self._commits.items())
 
     def run_grete(self) -> None:
         """With the same properties but for the class, until nothing is left."""
@@ -161,7 +182,7 @@ class MovedJob:
                 found[partition][key.decode()] = int.from_bytes(value, "big")
         return found
 
-    def _consumer(self, topic: str) -> Consumer:
+    def _consumer(self, topic: str, partitions: int = PARTITIONS) -> Consumer:
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -171,13 +192,13 @@ class MovedJob:
                 "enable.partition.eof": True,
             }
         )
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         return consumer
 
-    def _read(self, topic: str) -> Iterable[tuple[int, bytes, bytes | None]]:
-        consumer = self._consumer(topic)
+    def _read(self, topic: str, partitions: int = PARTITIONS) -> Iterable[tuple[int, bytes, bytes | None]]:
+        consumer = self._consumer(topic, partitions)
         ended = 0
-        while ended < PARTITIONS:
+        while ended < partitions:
             message = consumer.poll(30)
             assert message is not None, f"{topic} has no end"
             if message.error() is not None:
