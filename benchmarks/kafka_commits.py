@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 import grete
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
-from grete.config.stores import changelog_stream, store_names
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.specs import source_options
 from grete.container.start import prepare
@@ -176,8 +176,10 @@ def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
     system = KafkaSystem(config, "kafka", clock)
     name = f"in-{uuid.uuid4().hex[:6]}"
     system.create_stream(StreamSpec(name, 2))
-    for store in store_names(config):
-        system.create_stream(StreamSpec(changelog_stream(store, job, config), 2, compacted=True))
+    for store in Settings.of(config).store_names:
+        system.create_stream(
+            StreamSpec(Settings.of(config).store(store).changelog_stream(job), 2, compacted=True)
+        )
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 0})
     for number in range(BATCH * batches):
         producer.produce(name, b'{"origin": "JFK", "delay": 12}', b"key%d" % (number % 1_000), number % 2)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pytest
 
-from grete.config.streams import all_input_streams
+from grete.config.settings import Settings
 from grete.coordinator import job_model
 from grete.grouping import expansion, task_names
 from grete.grouping.ssp import Groups
@@ -58,7 +58,7 @@ def test_no_plan_of_twenty_thousand_differs(capsys: pytest.CaptureFixture[str]) 
 
 
 def _inputs_and_broadcast_streams(config: Mapping[str, str]) -> list[SystemStream]:
-    return all_input_streams(config)
+    return Settings.of(config).task.all_inputs
 
 
 def _no_broadcast_partition_counts(ssps: Iterable[SystemStreamPartition]) -> dict[SystemStream, int]:

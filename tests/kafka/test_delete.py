@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from grete.checkpoint.names import checkpoint_log_name
 from grete.cli.main import main
-from grete.config.stores import changelog_stream
+from grete.config.settings import Settings
 from grete.metadata.job_index import remember_submitted
 from grete.model.ids import JobId
 from grete.operations import open_job
@@ -39,7 +39,7 @@ def test_a_deleted_job_leaves_no_topic_of_its_own(
         "task.inputs": f"kafka.{input_}",
         "stores.totals.factory": "grete.store.sqlite",
     }
-    changelog = changelog_stream("totals", job, config)
+    changelog = Settings.of(config).store("totals").changelog_stream(job)
     with open_job(job, config, must_exist=False) as handle:
         handle.stream.write_config(config, run_id="run-1", reason="first")
         with handle.commit_system() as system:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import grete
-from grete.checkpoint.lag import measured_streams
+from grete.config.settings import Settings
 from grete.coordinator.plan import Plan, Planner
 from grete.errors import ConfigError, StreamNotFound
 from grete.grouping.ssp import KEY
@@ -154,7 +154,7 @@ def test_a_broadcast_stream_has_to_exist_with_the_partitions_that_are_named(star
 
 
 def test_streams_of_both_kinds_are_measured() -> None:
-    assert [str(stream) for stream in measured_streams(RULES)] == ["local.in", "local.rules"]
+    assert [str(stream) for stream in Settings.of(RULES).task.all_inputs] == ["local.in", "local.rules"]
 
 
 def test_a_job_of_a_version_that_read_every_partition_comes_up_with_the_tasks_of_its_inputs(

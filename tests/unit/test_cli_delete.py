@@ -10,7 +10,7 @@ import pytest
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.cli.main import main
-from grete.config.stores import changelog_stream
+from grete.config.settings import Settings
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import JobState, write_state
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
@@ -37,7 +37,7 @@ def submit(system: LocalSystem, home: Path, job: JobId) -> None:
         write_state(handle.stream, JobState("finished", "run-1", 1))
     commit = {TaskName("Partition 0"): TaskCommit({SystemStreamPartition("local", "in", 0): "2"})}
     system.checkpoint_log(checkpoint_log_name(job)).append(commit_entries(commit, grouper=GROUPER))
-    changelog = changelog_stream("totals", job, config)
+    changelog = Settings.of(config).store("totals").changelog_stream(job)
     system.create_stream(StreamSpec(changelog, 1, compacted=True))
     system.append(changelog, [Message(b"k", b"v", 1, 0)])
     (home / "jobs" / str(job) / "logs").mkdir(parents=True)

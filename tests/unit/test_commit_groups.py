@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from grete.config.commits import commit_groups
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.tasks.commit.driver import commit_seconds
 from grete.tasks.spec import TaskReport
@@ -29,13 +29,13 @@ from grete.tasks.spec import TaskReport
 def test_as_many_as_the_container_has_cores_unless_the_key_says_it(
     config: dict[str, str], groups: int
 ) -> None:
-    assert commit_groups(config) == groups
+    assert Settings.of(config).task.commit_groups == groups
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "two", ""])
 def test_none_at_all_is_refused(given: str) -> None:
     with pytest.raises(ConfigError, match=r"task\.commit\.groups"):
-        commit_groups({"task.commit.groups": given})
+        _ = Settings.of({"task.commit.groups": given}).task.commit_groups
 
 
 def test_a_batchs_commit_takes_as_long_as_that_of_the_worker_that_took_longest() -> None:

@@ -7,7 +7,6 @@ import subprocess
 import orjson
 import pytest
 
-from grete.config import streams
 from grete.config.coordinator_config import (
     coordinator_environment,
     coordinator_subset,
@@ -18,9 +17,8 @@ from grete.config.document import document
 from grete.config.java_regex import compile_java
 from grete.config.java_values import double_text, parse_double
 from grete.config.key_tables import coordinator, job, task
+from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
-from grete.config.stores import changelog_system, store_names
-from grete.config.streams import system_stream_from_name_or_id
 from grete.config.values import Config
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
@@ -184,10 +182,6 @@ def test_a_stream_id_is_found_by_its_system_and_physical_name() -> None:
         "streams.in.samza.key.serde": "string",
     }
     assert StreamSettings(config, STREAM).text("samza.key.serde") == "json"
-    assert system_stream_from_name_or_id(config, "orders") == STREAM
-    assert system_stream_from_name_or_id(config, "k.a.b") == SystemStream("k", "a.b")
-    with pytest.raises(ConfigError, match=r"set streams\.none\.samza\.system"):
-        system_stream_from_name_or_id(config, "none")
 
 
 def test_two_ids_of_one_stream_are_refused() -> None:
@@ -200,7 +194,7 @@ def test_two_ids_of_one_stream_are_refused() -> None:
 
 def test_a_broadcast_range_has_a_limit() -> None:
     with pytest.raises(ConfigError, match="every task would read them all"):
-        streams.broadcast_inputs({"task.broadcast.inputs": "k.a#[0-2000000000]"})
+        _ = Settings.of({"task.broadcast.inputs": "k.a#[0-2000000000]"}).task.broadcast_inputs
 
 
 def test_settings_of_all_stores_are_no_stores() -> None:
@@ -209,9 +203,9 @@ def test_settings_of_all_stores_are_no_stores() -> None:
         "stores.backup.factories": "x",
         "stores.s.factory": "y",
     }
-    assert store_names(config) == ["s"]
-    assert changelog_system("s", {"stores.s.changelog": "k.log"}) == "k"
-    assert changelog_system("s", {"job.default.system": "d"}) == "d"
+    assert Settings.of(config).store_names == ("s",)
+    assert Settings.of({"stores.s.changelog": "k.log"}).store("s").changelog_system == "k"
+    assert Settings.of({"job.default.system": "d"}).store("s").changelog_system == "d"
 
 
 def test_containers_get_only_the_coordinator_system_and_no_secret() -> None:

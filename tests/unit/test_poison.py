@@ -8,7 +8,8 @@ import pytest
 
 from grete import StreamTask
 from grete.config.current import in_current_words
-from grete.config.poison import PoisonPolicy, dead_letter_stream, poison_policy
+from grete.config.settings import Settings
+from grete.config.settings.poison import PoisonPolicy
 from grete.errors import ConfigError, ProcessingError
 from grete.model.ids import SystemStream
 from grete.testing.job import JobUnderTest
@@ -75,15 +76,15 @@ def test_a_message_is_set_aside_for_what_its_key_names_and_for_nothing_else(
 
 def test_dead_letters_have_a_stream_of_the_jobs_own_unless_one_is_named() -> None:
     keys = {**BASE, "task.drop.deserialization.errors": "true"}
-    assert dead_letter_stream(keys) == SystemStream("local", "shares-1-dead-letters")
+    assert Settings.of(keys).task.dead_letters == SystemStream("local", "shares-1-dead-letters")
     assert in_current_words(keys)["task.poison.dead-letter.stream"] == "local.shares-1-dead-letters"
     named = {**keys, "task.poison.dead-letter.stream": "local.dead"}
-    assert dead_letter_stream(named) == SystemStream("local", "dead")
-    assert dead_letter_stream(BASE) is None
+    assert Settings.of(named).task.dead_letters == SystemStream("local", "dead")
+    assert Settings.of(BASE).task.dead_letters is None
     assert "task.poison.dead-letter.stream" not in in_current_words(BASE)
 
 
 def test_a_value_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"task\.drop\.deserialization\.errors='yes'"):
-        poison_policy({"task.drop.deserialization.errors": "yes"})
-    assert poison_policy({"task.poison.policy": "Dead-Letter"}) == PoisonPolicy(everything=True)
+        _ = Settings.of({"task.drop.deserialization.errors": "yes"}).task.poison
+    assert Settings.of({"task.poison.policy": "Dead-Letter"}).task.poison == PoisonPolicy(everything=True)

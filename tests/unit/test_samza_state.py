@@ -8,7 +8,7 @@ import pytest
 
 from grete.checkpoint.names import checkpoint_log_name, grouper_of
 from grete.checkpoint.task_commit import TaskCommit, read_commits
-from grete.config.stores import changelog_stream
+from grete.config.settings import Settings
 from grete.errors import JobError
 from grete.keyed_log.base import Entry, KeyedLog
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
@@ -30,7 +30,7 @@ CONFIG = {
 }
 TASK, JOB = TaskName("Partition 0"), JobId("test")
 SSP = SystemStreamPartition("local", "in", 0)
-CHANGELOG = SystemStreamPartition("local", changelog_stream("counts", JOB, CONFIG), 0)
+CHANGELOG = SystemStreamPartition("local", Settings.of(CONFIG).store("counts").changelog_stream(JOB), 0)
 ANOTHER = SystemStreamPartition("local", "another-changelog", 0)
 ID = "1795301207701-222492"
 ALL_THERE_IS = [4, 2, 5, 2]

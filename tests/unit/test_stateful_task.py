@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import grete
-from grete.config.stores import changelog_stream
+from grete.config.settings import Settings
 from grete.model.ids import JobId
 from grete.systems.local.access import LocalAccess
 from grete.testing.job import JobUnderTest
@@ -47,7 +47,7 @@ def send(job: JobUnderTest, *messages: str, partition: int) -> None:
 
 
 def changelog(job: JobUnderTest, partition: int) -> list[tuple[str, str | None]]:
-    stream = changelog_stream("mystore", JobId(CONFIG["job.name"]), CONFIG)
+    stream = Settings.of(CONFIG).store("mystore").changelog_stream(JobId(CONFIG["job.name"]))
     access = LocalAccess(str(job.directory / "local"))
     changes = list(access.changes(stream, partition, 0, 10_000))
     access.close()

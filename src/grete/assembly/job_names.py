@@ -15,8 +15,7 @@ from grete.clock import Clock
 from grete.config.changes import effective
 from grete.config.folders import standby_folder, state_folder
 from grete.config.key_tables.streams import STORE_CHANGELOG
-from grete.config.stores import store_names
-from grete.config.streams import system_place
+from grete.config.settings import Settings
 from grete.coordination.base import Coordination
 from grete.errors import Fenced, HeldByOther, JobError, LogNotFound
 from grete.keyed_log.coordinator_log import open_coordinator_log
@@ -68,11 +67,12 @@ def _read_the_same(job: JobId) -> Iterator[JobId]:
 
 
 def _changelogs(config: Mapping[str, str], home: Path) -> Changelogs:
+    settings = Settings.of(config)
     found = {}
-    for store in store_names(config):
+    for store in settings.store_names:
         named = effective(STORE_CHANGELOG, STORE_CHANGELOG.named(store), config)
         stream = SystemStream.parse(named or "")
-        found[system_place(config, stream.system, home), stream.stream] = store
+        found[settings.system(stream.system).place(home), stream.stream] = store
     return found
 
 

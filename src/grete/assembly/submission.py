@@ -16,7 +16,7 @@ from grete.config.current import in_current_words, with_autosizing_results
 from grete.config.development import with_single_copies
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
-from grete.config.streams import EMBEDDED_SYSTEM, commit_system, coordinator_system, system_kind
+from grete.config.settings import Settings
 from grete.config.validate import validate
 from grete.coordination.base import Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
@@ -128,7 +128,8 @@ class Submission:
 
     def _claim(self, config: Mapping[str, str], owner: JobId) -> None:
         """Make sure that the stream is no other job's, and that this home finds it again."""
-        if system_kind(config, coordinator_system(config)) == EMBEDDED_SYSTEM:
+        settings = Settings.of(config)
+        if settings.system(settings.coordinator.system).is_embedded:
             with closing(open_file(coordinator_file(config, self._home))) as file:
                 claim_stream(file, self.job)
         if owner != self.job:
@@ -182,8 +183,8 @@ class Submission:
     def _epoch_floor(self) -> int:
         """What the stream and the containers' fences have seen: the election's file may be an older copy."""
         floor = recorded_epoch(self.stream)
-        config, name = self.settings, commit_system(self.settings)
-        if system_kind(config, name) != EMBEDDED_SYSTEM:
+        config, name = self.settings, Settings.of(self.settings).task.commit_system
+        if not Settings.of(config).system(name).is_embedded:
             return floor  # brokers are not put back to an older state like a file
         with closing(open_system(config, name, self._home, self._clock)) as system:
             return max(floor, leadership_of(system.highest_epoch(container_scopes(self.job))))

@@ -6,13 +6,14 @@ systems say, so it is known of a job that does not run, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from grete.checkpoint.offset_manager import added_partitions
-from grete.config.settings.streams import StreamSettings
-from grete.config.streams import all_input_streams, broadcast_inputs, task_inputs
+from grete.config.choices import OffsetDefault
+from grete.config.settings import Settings
+from grete.config.settings.tasks import TaskSettings
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
 from grete.systems.base import PartitionOffsets
@@ -101,11 +102,6 @@ def active_tasks(model: JobModel) -> dict[TaskName, tuple[SystemStreamPartition,
     return {task.name: task.ssps for task in model.tasks.values() if task.mode is TaskMode.ACTIVE}
 
 
-def measured_streams(config: Mapping[str, str]) -> list[SystemStream]:
-    """The inputs and broadcast inputs, sorted: ask the systems for the offsets of these."""
-    return all_input_streams(config)
-
-
 def measure_lag(
     config: Mapping[str, str],
     tasks: Mapping[TaskName, Iterable[SystemStreamPartition]],
@@ -118,17 +114,18 @@ def measure_lag(
     ran, a stream that has grown since) it counts with task None. A partition that was added to a stream which the job
     reads counts whole, as it will be read.
     """
-    streams = measured_streams(config)
-    defaults = {stream: StreamSettings(config, stream).offset_default for stream in streams}
+    settings = Settings.of(config)
+    streams = settings.task.all_inputs
+    defaults = {stream: settings.stream(stream).offset_default for stream in streams}
     readers = _by_ssp(tasks)
     processed = _by_ssp(checkpoints)
     added = {task: added_partitions(ssps, checkpoints.get(task, {}), config) for task, ssps in tasks.items()}
     nobody: list[TaskName | None] = [None]
     rows = []
-    for ssp, held in _partitions(config, streams, offsets):
+    for ssp, held in _partitions(settings.task, offsets):
         for task in readers.get(ssp) or processed.get(ssp) or nobody:
             is_added = _origin(ssp, held) in processed if task is None else ssp in added.get(task, ())
-            default = "oldest" if is_added else defaults[ssp.system_stream]
+            default = OffsetDefault.OLDEST if is_added else defaults[ssp.system_stream]
             rows.append(_row(ssp, task, _checkpoint(checkpoints, task, ssp), held, default))
     ordered = sorted(rows, key=lambda row: (row.task is None, row.task or "", row.ssp))
     return JobLag(tuple(ordered), tuple(stream for stream in streams if stream not in offsets))
@@ -145,11 +142,11 @@ def _by_ssp(
 
 
 def _partitions(
-    config: Mapping[str, str], streams: Sequence[SystemStream], offsets: StreamOffsets
+    task: TaskSettings, offsets: StreamOffsets
 ) -> Iterable[tuple[SystemStreamPartition, PartitionOffsets]]:
     """Every partition of the inputs, and of a stream that is broadcast only those that are named."""
-    inputs, broadcast = set(task_inputs(config)), set(broadcast_inputs(config))
-    for stream in streams:
+    inputs, broadcast = set(task.inputs), set(task.broadcast_inputs)
+    for stream in task.all_inputs:
         for partition, held in sorted(offsets.get(stream, {}).items()):
             ssp = SystemStreamPartition(stream.system, stream.stream, partition)
             if stream in inputs or ssp in broadcast:

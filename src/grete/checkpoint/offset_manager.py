@@ -15,8 +15,8 @@ from typing import Protocol
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.key_tables.task import LOST_OFFSETS_POLICY
+from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
-from grete.config.streams import broadcast_inputs
 from grete.config.values import value_of
 from grete.errors import ConfigError, OffsetOutOfRange, OffsetsRemoved, StreamError, StreamUnreachable
 from grete.grouping import ssp as grouping
@@ -163,7 +163,7 @@ def added_partitions(
     for ssp in checkpoint:
         lowest[ssp.system_stream] = min(ssp.partition, lowest.get(ssp.system_stream, ssp.partition))
     new = {ssp for ssp in unknown if lowest.get(ssp.system_stream, ssp.partition) < ssp.partition}
-    return new.difference(broadcast_inputs(config)) if new else new
+    return new.difference(Settings.of(config).task.broadcast_inputs) if new else new
 
 
 def default_start(ssp: SystemStreamPartition, offsets: PartitionOffsets, stream: StreamSettings) -> str:

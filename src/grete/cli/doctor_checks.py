@@ -184,11 +184,11 @@ def _inputs(config: Mapping[str, str], away: Collection[str]) -> Iterator[Findin
     Systems in `away` are known not to answer, and not asked again.
     """
     from grete.clock import SystemClock
-    from grete.config.streams import all_input_streams
+    from grete.config.settings import Settings
     from grete.metadata.home import grete_home
     from grete.systems.factory import open_system
 
-    inputs = all_input_streams(config)
+    inputs = Settings.of(config).task.all_inputs
     for name in sorted({stream.system for stream in inputs} - set(away)):
         try:
             with closing(open_system(config, name, grete_home(), SystemClock())) as system:

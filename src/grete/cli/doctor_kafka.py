@@ -20,8 +20,7 @@ from grete.config.completed import (
     kafka_systems_of_logs,
 )
 from grete.config.key_tables.task import TRANSACTION_TIMEOUT
-from grete.config.stores import changelog_stream, changelog_system, store_names
-from grete.config.streams import coordinator_system, system_names
+from grete.config.settings import Settings
 from grete.errors import GreteError
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ _NEEDED = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})
 
 def kafka_findings(config: Mapping[str, str], job: JobId) -> Iterator[Finding]:
     """Every check of every Kafka system that the configuration names."""
-    systems = [name for name in system_names(config) if is_kafka(config, name)]
+    systems = [name for name in Settings.of(config).system_names if is_kafka(config, name)]
     if not systems:
         return
     try:
@@ -124,10 +123,10 @@ def _logs(config: Mapping[str, str], job: JobId, system: str) -> Iterator[tuple[
     from grete.kafka.settings import checkpoint_log_settings, coordinator_log_settings
     from grete.metadata.coordinator_stream import stream_name
 
-    if coordinator_system(config) == system:
+    if Settings.of(config).coordinator.system == system:
         settings = coordinator_log_settings(config, system)
         yield stream_name(job), settings.replication_key, settings.replication_factor
-    if (config.get("task.checkpoint.system") or coordinator_system(config)) == system:
+    if (config.get("task.checkpoint.system") or Settings.of(config).coordinator.system) == system:
         settings = checkpoint_log_settings(config, system)
         yield checkpoint_log_name(job), settings.replication_key, settings.replication_factor
 
@@ -164,10 +163,11 @@ def log_topic(
 
 def changelogs(config: Mapping[str, str], job: JobId, system: str) -> Iterator[tuple[str, str]]:
     """(topic, store) of each changelog on a system."""
-    home = coordinator_system(config)
-    for store in store_names(config):
-        if (changelog_system(store, config) or home) == system:
-            yield changelog_stream(store, job, config), store
+    settings = Settings.of(config)
+    home = settings.coordinator.system
+    for store in settings.store_names:
+        if (settings.store(store).changelog_system or home) == system:
+            yield settings.store(store).changelog_stream(job), store
 
 
 def changelog_topic(system: str, store: str, topic: TopicFacts) -> Iterator[Finding]:
@@ -223,7 +223,7 @@ def _stream(
     from grete.clock import SystemClock
     from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream, stream_name
 
-    if coordinator_system(config) != system or inspector.topic(stream_name(job)) is None:
+    if Settings.of(config).coordinator.system != system or inspector.topic(stream_name(job)) is None:
         return
     with closing(inspector.log(stream_name(job))) as log:
         newest = log.newest()

@@ -108,9 +108,9 @@ def _log(options: argparse.Namespace) -> Iterator[tuple[KeyedLog, Callable[[Reco
         with opened_job(options) as handle:
             yield handle.coordinator_log, lambda record: _print_coordinator_record(record, raw=options.raw)
         return
-    from grete.config.streams import commit_system
+    from grete.config.settings import Settings
 
-    name = commit_system(options_config(options))
+    name = Settings.of(options_config(options)).task.commit_system
     with opened_system(options, name) as system:
         log = None
         if (

@@ -25,14 +25,14 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         StreamError: fewer than there are, or refused for the sake of a job.
     """
-    from grete.config.streams import system_place
+    from grete.config.settings import Settings
     from grete.metadata.home import grete_home
     from grete.operations.growth import readers_after_growth
 
     name, home = parse_stream(options.stream), grete_home()
     with opened_system(options, name.system) as system:
         before = system.partition_count(name.stream)
-        place = system_place(options_config(options), name.system, home)
+        place = Settings.of(options_config(options)).system(name.system).place(home)
         readers = list(readers_after_growth(name, options.partitions, place=place, home=home))
         problems = [f"{r.job.shown}: {r.problem}" for r in readers if r.problem is not None]
         if problems and options.partitions > before and not options.force:

@@ -37,19 +37,20 @@ def opened_system(
         StreamNotFound: nothing was ever stored there.
     """
     from grete.clock import SystemClock
-    from grete.config.streams import system_directory, system_kind
+    from grete.config.settings import Settings
     from grete.metadata.home import grete_home
     from grete.systems.factory import open_system
     from grete.systems.local.system import FILE_NAME
 
     config = options_config(options)
+    settings = Settings.of(config)
     if system != EMBEDDED and f"systems.{system}.samza.factory" not in config:
         raise StreamNotFound(
             f"the system {system!r} is not known; the embedded one is called {EMBEDDED!r}, others are found in a "
             f"job's configuration: name it with --config or --job"
         )
-    if system_kind(config, system) == EMBEDDED:
-        directory = system_directory(config, system, grete_home())
+    if settings.system(system).kind == EMBEDDED:
+        directory = settings.system(system).directory(grete_home())
         if must_exist and not (directory / FILE_NAME).exists():
             raise StreamNotFound(f"there are no streams in {directory}; create one with: grete stream create")
     with closing(open_system(config, system, grete_home(), SystemClock())) as opened:

@@ -10,8 +10,8 @@ from grete.config.key import ChangeClass, Key
 from grete.config.key_tables import coordinator, streams
 from grete.config.keys import find_key
 from grete.config.redact import is_secret_key, redact_value
-from grete.config.stores import changelog_stream, changelog_system, store_names
-from grete.config.streams import EMBEDDED_SYSTEM, system_names
+from grete.config.settings import Settings
+from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.errors import ConfigError
 from grete.model.ids import JobId
 
@@ -95,22 +95,23 @@ def effective(known: Key[object], key: str, config: Mapping[str, str]) -> str | 
 
 def _changelog(store: str, config: Mapping[str, str]) -> str:
     """`system.stream` of a store's changelog, whichever of the two is left out."""
+    settings = Settings.of(config)
     named = config.get(f"stores.{store}.changelog", "")
     if "." in named:
         return named
     job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
-    system = changelog_system(store, config) or _only_system(config)
-    return f"{system}.{changelog_stream(store, job, config)}"
+    system = settings.store(store).changelog_system or _only_system(config)
+    return f"{system}.{settings.store(store).changelog_stream(job)}"
 
 
 def _only_system(config: Mapping[str, str]) -> str | None:
-    systems = system_names(config) or [EMBEDDED_SYSTEM]
+    systems = Settings.of(config).system_names or [EMBEDDED_SYSTEM]
     return systems[0] if len(systems) == 1 else None
 
 
 def is_stateful(config: Mapping[str, str]) -> bool:
     """Whether the job has stores."""
-    return bool(store_names(config))
+    return bool(Settings.of(config).store_names)
 
 
 def refused_changes(

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from grete.config import aliases
-from grete.config.stores import changelog_system, store_names
-from grete.config.streams import coordinator_system, system_names
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 
 _NAMES = (("app.name", "job.name"), ("app.id", "job.id"))
@@ -45,14 +44,15 @@ def is_kafka(config: Mapping[str, str], system: str) -> bool:
 
 def kafka_systems_of_logs(config: Mapping[str, str]) -> list[str]:
     """The Kafka systems on which the coordinator stream, the checkpoints or a changelog live, sorted."""
+    settings = Settings.of(config)
     try:
-        coordinator = coordinator_system(config)
+        coordinator = settings.coordinator.system
     except ConfigError:
         coordinator = ""  # several systems and none named: validation says so
     checkpoints = config.get("task.checkpoint.system") or coordinator
-    changelogs = {changelog_system(store, config) or coordinator for store in store_names(config)}
+    changelogs = {settings.store(store).changelog_system or coordinator for store in settings.store_names}
     wanted = {coordinator, checkpoints} | changelogs
-    return [system for system in system_names(config) if system in wanted and is_kafka(config, system)]
+    return [system for system in settings.system_names if system in wanted and is_kafka(config, system)]
 
 
 def isolation_problems(config: Mapping[str, str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from grete.config.key_tables.task import CONSUMER_GROUP
-from grete.config.streams import EMBEDDED_SYSTEM, all_input_streams, system_kind
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 
 _NAME = re.compile(r"[!-~]{1,249}")
@@ -29,7 +29,7 @@ def consumer_group_problems(config: Mapping[str, str]) -> Iterator[str]:
             f"blanks, and at most 249 characters; write such a name, or remove the key"
         )
     systems = _input_systems(config)
-    if systems and all(system_kind(config, system) == EMBEDDED_SYSTEM for system in systems):
+    if systems and all(Settings.of(config).system(system).is_embedded for system in systems):
         yield (
             f"{CONSUMER_GROUP.name}={group!r}: consumer groups are the brokers', and no input of this job is on "
             f"Kafka (its inputs are of the system {', '.join(systems)}); remove the key, and see the lag with grete "
@@ -39,7 +39,7 @@ def consumer_group_problems(config: Mapping[str, str]) -> Iterator[str]:
 
 def _input_systems(config: Mapping[str, str]) -> list[str]:
     try:
-        inputs = all_input_streams(config)
+        inputs = Settings.of(config).task.all_inputs
     except ConfigError:
         return []  # of another form than system.stream: said elsewhere
     return sorted({stream.system for stream in inputs})

@@ -9,7 +9,7 @@ import orjson
 from grete.config import samza_job
 from grete.config.key_tables import coordinator
 from grete.config.redact import redact_value
-from grete.config.streams import coordinator_system
+from grete.config.settings import Settings
 from grete.config.values import Config
 from grete.errors import ConfigError
 
@@ -48,7 +48,7 @@ def coordinator_subset(config: Mapping[str, str]) -> dict[str, str]:
     A reference such as `${env:NAME}` stays: the container resolves it. A secret written out is left out, since an
     environment is readable by `ps` and ends in crash dumps.
     """
-    system = coordinator_system(config)
+    system = Settings.of(config).coordinator.system
     prefix = f"systems.{system}."
     subset = {
         key: value
@@ -67,7 +67,7 @@ def coordinator_environment(config: Mapping[str, str]) -> str:
     text = orjson.dumps(coordinator_subset(config), option=orjson.OPT_SORT_KEYS).decode()
     size = len(text.encode())
     if size > _MAX_BYTES:
-        system = coordinator_system(config)
+        system = Settings.of(config).coordinator.system
         raise ConfigError(
             f"the configuration under systems.{system}. has {size} bytes, too many for a container's environment "
             f"({_MAX_BYTES}); move large values into files and name the files"

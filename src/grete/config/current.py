@@ -8,8 +8,7 @@ from contextlib import suppress
 from grete.config import aliases
 from grete.config.key_tables import coordinator, job, task
 from grete.config.keys import KEYS
-from grete.config.poison import dead_letter_stream
-from grete.config.streams import coordinator_system
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 
 
@@ -36,12 +35,12 @@ def in_current_words(config: Mapping[str, str]) -> dict[str, str]:
     if job.LAUNCHER.name not in result and not job.LAUNCHER.type.problem(launcher):
         result[job.LAUNCHER.name] = launcher
     with suppress(ConfigError):  # validation says so
-        letters = dead_letter_stream(result)
+        letters = Settings.of(result).task.dead_letters
         if letters is not None:
             result.setdefault(task.DEAD_LETTERS.name, str(letters))
     if coordinator.SYSTEM.name not in result:
         try:
-            result[coordinator.SYSTEM.name] = coordinator_system(result)
+            result[coordinator.SYSTEM.name] = Settings.of(result).coordinator.system
         except ConfigError:
             return result  # several systems and none named: validation says so together with everything else
     return result

@@ -13,15 +13,12 @@ from dataclasses import dataclass, field
 from grete.config import aliases
 from grete.config.key_tables import eventhubs as keys
 from grete.config.secrets import has_reference, resolve_secrets
-from grete.config.stores import changelog_system, store_names
-from grete.config.streams import (
-    all_input_streams,
-    coordinator_system,
+from grete.config.settings import Settings
+from grete.config.settings.streams import (
     physical_name,
     stream_id_of,
     stream_ids,
     stream_system,
-    system_names,
     system_stream_from_names,
 )
 from grete.errors import ConfigError
@@ -130,7 +127,7 @@ def name_within(config: Mapping[str, str], system: str, stream: SystemStream) ->
 
 def eventhubs_problems(config: Mapping[str, str]) -> Iterator[str]:
     """What Event Hubs cannot do for a job, each with the way out; and what its streams miss."""
-    for system in system_names(config):
+    for system in Settings.of(config).system_names:
         if is_eventhubs(config, system):
             yield from _coordinator_problems(config, system)
             yield from _input_problems(config, system)
@@ -140,7 +137,7 @@ def eventhubs_problems(config: Mapping[str, str]) -> Iterator[str]:
 
 def _coordinator_problems(config: Mapping[str, str], system: str) -> Iterator[str]:
     try:
-        if coordinator_system(config) != system:
+        if Settings.of(config).coordinator.system != system:
             return
     except ConfigError:
         return  # several systems and none named: said elsewhere
@@ -161,7 +158,7 @@ def _input_problems(config: Mapping[str, str], system: str) -> Iterator[str]:
             f"local, the embedded one"
         )
         return
-    for store in store_names(config):
+    for store in Settings.of(config).store_names:
         where = named_changelog_system(store, config)
         if where is not None and where != named:
             yield (
@@ -179,7 +176,7 @@ def named_changelog_system(store: str, config: Mapping[str, str]) -> str | None:
     """The system of a store's changelog, when the store or the job names one."""
     default = config.get("job.changelog.system")
     is_named = "." in config.get(f"stores.{store}.changelog", "") or default
-    return changelog_system(store, config) if is_named else None
+    return Settings.of(config).store(store).changelog_system if is_named else None
 
 
 def known_streams(config: Mapping[str, str], system: str) -> list[str]:
@@ -194,11 +191,11 @@ def _streams(config: Mapping[str, str], system: str) -> set[str]:
     return {stream.stream for stream in both if stream.system == system}
 
 
-def _inputs(config: Mapping[str, str]) -> list[SystemStream]:
+def _inputs(config: Mapping[str, str]) -> tuple[SystemStream, ...]:
     try:
-        return all_input_streams(config)
+        return Settings.of(config).task.all_inputs
     except ConfigError:
-        return []  # of another form than system.stream: said elsewhere
+        return ()  # of another form than system.stream: said elsewhere
 
 
 def _stream_problems(config: Mapping[str, str], system: str, stream: str) -> Iterator[str]:

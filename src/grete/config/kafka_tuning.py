@@ -15,7 +15,7 @@ from grete.config import aliases
 from grete.config.choices import Compression
 from grete.config.key import Type, bounded, one_of
 from grete.config.redact import redact_value
-from grete.config.streams import system_names
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 
 _CLIENT = re.compile(r"systems\.([^.]+)\.(consumer|producer)\.(.+)")
@@ -151,7 +151,9 @@ def not_followed(config: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _kafka_systems(config: Mapping[str, str]) -> list[str]:
-    kinds = {name: config.get(f"systems.{name}.samza.factory", "") for name in system_names(config)}
+    kinds = {
+        name: config.get(f"systems.{name}.samza.factory", "") for name in Settings.of(config).system_names
+    }
     return [
         name for name, kind in kinds.items() if aliases.canonical(aliases.SYSTEMS, kind.strip()) == "kafka"
     ]

@@ -155,7 +155,7 @@ class Key(Generic[T_co]):
     renamed_from: tuple[str, ...] = ()
     """Deprecated names. They are read where the current name is not set, with a warning."""
     spellings: tuple[str, ...] = ()
-    """Other names that are as good, Samza's older or newer ones; `grete.config.streams` has their precedence."""
+    """Other names that are as good, Samza's older or newer ones; `grete.config.settings` has their precedence."""
     fallbacks: tuple[str, ...] = ()
     """Other keys that stand in, with a warning, where neither the name nor a deprecated one is set."""
     default_doc: str = ""

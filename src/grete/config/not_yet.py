@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from grete.config import aliases
 from grete.config.key_tables import job
-from grete.config.stores import store_names
+from grete.config.settings import Settings
 from grete.config.values import valid_value_of
 
 
@@ -32,7 +32,7 @@ def not_yet(config: Mapping[str, str]) -> Iterator[str]:
             f"job.systemstreampartition.matcher.class={matcher!r}: this version has no matchers, and the "
             f"job would read every partition; remove the key, and name streams that hold what the job shall read"
         )
-    for store in store_names(config):
+    for store in Settings.of(config).store_names:
         if config.get(f"stores.{store}.side.inputs", "").strip():
             yield (
                 f"stores.{store}.side.inputs: this version fills stores from `process` only; remove the keys "
@@ -52,7 +52,7 @@ def _standby(config: Mapping[str, str]) -> Iterator[str]:
     what = f"job.standbytasks.replication.factor={replicas}"
     if "app.class" in config:
         yield f"{what}: a DataFrame pipeline keeps its state in Spark, which has no standby; remove the key"
-    elif not store_names(config):
+    elif not Settings.of(config).store_names:
         yield f"{what}: the job has no stores, so there is nothing to keep copies of; remove the key"
     if _launcher(config) == "thread":
         yield f"{what}: standby containers are processes of their own; set job.launcher=process"

@@ -12,8 +12,8 @@ from grete.config.eventhubs import (
     name_within,
     named_changelog_system,
 )
-from grete.config.stores import store_names
-from grete.config.streams import all_input_streams, system_stream_from_names
+from grete.config.settings import Settings
+from grete.config.settings.streams import system_stream_from_names
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 
@@ -21,7 +21,7 @@ from grete.model.ids import SystemStream
 def one_system_problems(config: Mapping[str, str]) -> Iterator[str]:
     """Each problem with the way out; names that are no names are said elsewhere."""
     try:
-        inputs = all_input_streams(config)
+        inputs = Settings.of(config).task.all_inputs
         outputs = {
             (key, system_stream_from_names(name))
             for key in ("task.outputs", "task.poison.dead-letter.stream")
@@ -59,7 +59,7 @@ def _logs(config: Mapping[str, str], system: str) -> Iterator[str]:
     places = {CHECKPOINTS: named} if factory in ("", "grete.checkpoint.log") else {}
     places |= {
         f"stores.{store}.changelog": named_changelog_system(store, config) or ""
-        for store in store_names(config)
+        for store in Settings.of(config).store_names
     }
     for key, other in places.items():
         if other and brokers_of(config, other) != brokers_of(config, system):

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from grete.config import aliases, java_values
 from grete.config.completed import completed
 from grete.config.java_regex import compile_java
 from grete.config.redact import redact_value
-from grete.config.stores import may_be_chosen, own_streams
-from grete.config.streams import task_inputs
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.registry import load_object
 
 _log = logging.getLogger(__name__)
 
+_INTERNAL = "__"
 StreamLister = Callable[[str, Mapping[str, str]], Iterable[str]]
 """Names of the streams that a system has now: (system, configuration) -> names."""
 
@@ -159,7 +160,7 @@ class EnvironmentConfigRewriter:
 class RegexInputRewriter:
     """Samza's RegExTopicGenerator: every stream of a system whose whole name matches a regex becomes an input.
 
-    Unlike Samza's it leaves out what the job writes itself, and what jobs remember (`grete.config.stores`).
+    Unlike Samza's it leaves out what the job writes itself, and what jobs remember (`may_be_chosen`).
 
     `job.config.rewriter.<name>.regex`, `.system`, and `.config.<property>` for properties that each of them gets.
     """
@@ -173,19 +174,20 @@ class RegexInputRewriter:
         Raises:
             ConfigError: no regex, no system, or a regex that cannot be used.
         """
+        settings = Settings.of(config)
         prefix = f"job.config.rewriter.{name}."
         for needed in ("regex", "system"):
             if prefix + needed not in config:
                 raise ConfigError(f"No {prefix}{needed} defined in config; the rewriter {name} needs it")
         system = config[prefix + "system"]
         pattern = compile_java(config[prefix + "regex"], used_by=f"{prefix}regex")
-        own = own_streams(config, system)
+        own = settings.own_streams(system)
         matching = {
             SystemStream(system, s)
             for s in self._list_streams(system, config)
             if may_be_chosen(s, pattern, own)
         }
-        existing = set(task_inputs(config))
+        existing = set(settings.task.inputs)
         for both in sorted(matching & existing):
             _log.warning("Regex %r matches existing, statically defined input %s.", pattern.pattern, both)
         inherited = {k[len(prefix) + 7 :]: v for k, v in config.items() if k.startswith(prefix + "config.")}
@@ -196,3 +198,13 @@ class RegexInputRewriter:
         }
         inputs = ",".join(sorted(str(stream) for stream in matching | existing))
         return {**generated, **config, "task.inputs": inputs}
+
+
+def may_be_chosen(name: str, pattern: re.Pattern[str], own: Collection[str]) -> bool:
+    """Whether a pattern for inputs chooses the stream; never one of `own`, the job's.
+
+    Streams whose names begin with two underscores hold what jobs remember (coordinator streams, checkpoints, fences):
+    a pattern chooses them only when it begins so as well.
+    """
+    is_internal = name.startswith(_INTERNAL) and not pattern.pattern.startswith(_INTERNAL)
+    return name not in own and not is_internal and pattern.fullmatch(name) is not None

@@ -1,7 +1,7 @@
 """Samza's JobConfig and ClusterManagerConfig, value for value: what the JVM makes of a configuration.
 
 grete's own rules for the same keys are stricter (`grete.config.validate`) and know an embedded system
-(`grete.config.streams.coordinator_system`); these functions are for reading what Samza wrote and for the vectors.
+(`CoordinatorSettings.system`); these functions are for reading what Samza wrote and for the vectors.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from grete.config import aliases
 from grete.config.key_tables import job, task
-from grete.config.streams import EMBEDDED_SYSTEM
+from grete.config.settings.systems import EMBEDDED_SYSTEM
 
 
 def telling_problems(config: Mapping[str, str]) -> Iterator[str]:

@@ -27,16 +27,9 @@ from grete.config.one_system import one_system_problems
 from grete.config.redact import Redactor, redact_value
 from grete.config.rewriters import rewriter_names
 from grete.config.secrets import has_reference
-from grete.config.stores import changelog_stream, changelog_system, store_names
-from grete.config.streams import (
-    EMBEDDED_SYSTEM,
-    broadcast_inputs,
-    coordinator_system,
-    stream_id_of,
-    stream_ids,
-    system_names,
-    system_stream_from_names,
-)
+from grete.config.settings import Settings
+from grete.config.settings.streams import stream_id_of, stream_ids, system_stream_from_names
+from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.config.telling import telling_problems
 from grete.config.values import valid_value_of
 from grete.config.warnings import warnings_of
@@ -192,7 +185,7 @@ def _streams(config: Mapping[str, str]) -> Iterator[str]:
             else:
                 yield from _system(config, key, system)
     try:
-        for system in sorted({ssp.system for ssp in broadcast_inputs(config)}):
+        for system in sorted({ssp.system for ssp in Settings.of(config).task.broadcast_inputs}):
             yield from _system(config, "task.broadcast.inputs", system)
     except ConfigError as error:
         yield f"task.broadcast.inputs: {error}"
@@ -202,13 +195,14 @@ def _streams(config: Mapping[str, str]) -> Iterator[str]:
 
 
 def _system(config: Mapping[str, str], key: str, system: str) -> Iterator[str]:
-    if system != EMBEDDED_SYSTEM and system not in system_names(config):
+    if system != EMBEDDED_SYSTEM and system not in Settings.of(config).system_names:
         yield f"{key} names the system {system!r}, which is not configured; set systems.{system}.samza.factory"
 
 
 def _systems(config: Mapping[str, str]) -> Iterator[str]:
+    settings = Settings.of(config)
     available = (*aliases.known_names(aliases.SYSTEMS), *sorted(known_plugins(aliases.SYSTEMS)))
-    for system in system_names(config):
+    for system in settings.system_names:
         key = f"systems.{system}.samza.factory"
         factory = aliases.canonical(aliases.SYSTEMS, config[key])
         if factory in available:
@@ -228,7 +222,7 @@ def _systems(config: Mapping[str, str]) -> Iterator[str]:
         if config.get(key):
             yield from _system(config, key, config[key])
     try:
-        coordinator_system(config)
+        _ = settings.coordinator.system
     except ConfigError as error:
         yield str(error)
 
@@ -248,17 +242,18 @@ def _ids_of_streams(config: Mapping[str, str]) -> Iterator[str]:
 
 
 def _stores(config: Mapping[str, str]) -> Iterator[str]:
+    settings = Settings.of(config)
     job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
     taken: dict[tuple[str | None, str], str] = {}
-    for store in store_names(config):
+    for store in settings.store_names:
         if not _NAME.fullmatch(store):
             yield f"stores.{store}: a store's name has only A-Z a-z 0-9 _ -; rename it"
         try:
-            stream = changelog_stream(store, job, config)
+            stream = settings.store(store).changelog_stream(job)
         except WireError as error:
             yield _wrong(config, f"stores.{store}.changelog", f"{error}")
             continue
-        system = changelog_system(store, config)
+        system = settings.store(store).changelog_system
         if system is not None:
             yield from _system(config, f"stores.{store}.changelog", system)
         other = taken.setdefault((system, stream), store)

@@ -7,7 +7,7 @@ from typing import NoReturn, TypeVar, overload
 
 from grete.config import java_values
 from grete.config.java_regex import compile_java
-from grete.config.key import Key
+from grete.config.key import Key, Type
 from grete.config.redact import MASK, redact, redact_value
 from grete.errors import ConfigError
 
@@ -159,8 +159,17 @@ def value_of(config: Mapping[str, str], key: Key[T], *names: str) -> T | None:
     text = config.get(name, key.default)
     if text is None:
         return None
+    return read_as(key.type, name, text)
+
+
+def read_as(kind: Type[T], name: str, text: str) -> T:
+    """The value `text` of the key `name`.
+
+    Raises:
+        ConfigError: not of the type.
+    """
     try:
-        return key.type.read(text)
+        return kind.read(text)
     except ValueError as error:
         raise ConfigError(f"{name}={redact_value(name, text)!r}: {error}") from error
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grete.clock import Clock
-from grete.config.outputs import declared_outputs
+from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
-from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
 from grete.container.assignment import Assignment
 from grete.container.specs import single_system
 from grete.model.ids import SystemStream
@@ -26,16 +25,17 @@ def housekeeping(assignment: Assignment, system: System, clock: Clock) -> Callab
 def housekeeper(assignment: Assignment, system: LocalSystem, clock: Clock) -> Housekeeper:
     """Who keeps the container's streams small; brokers do so by themselves."""
     config, name = assignment.config, single_system(assignment)
+    settings = Settings.of(config)
     changelogs = [
         StreamPolicy(
-            changelog_stream(store, assignment.job, config),
+            settings.store(store).changelog_stream(assignment.job),
             partitions=frozenset(task.changelog_partition for task in assignment.tasks),
-            min_compaction_lag_ms=compaction_lag_ms(store, config),
+            min_compaction_lag_ms=settings.store(store).compaction_lag_ms,
         )
-        for store in store_names(config)
+        for store in settings.store_names
     ]
     read = {ssp.stream for ssp in assignment.ssps}
-    written = {stream.stream for stream in declared_outputs(config)}
+    written = {stream.stream for stream in settings.task.written_streams}
     others = [
         StreamPolicy(
             stream,

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from grete.clock import Clock
 from grete.config.consumer_group import consumer_group
-from grete.config.streams import broadcast_inputs
+from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.group_offsets import GroupProgress, NextOffsets
 from grete.errors import Fenced, GreteError
@@ -70,7 +70,7 @@ def open_follower(assignment: Assignment, system: System, clock: Clock, starting
 def _shown(assignment: Assignment, starting: NextOffsets) -> dict[str, int]:
     """The container's own SSPs; a broadcast one is every container's, and the first speaks for all."""
     is_told_of = assignment.container_id == _TELLS_OF_ALL
-    left_out = () if is_told_of else broadcast_inputs(assignment.config)
+    left_out = () if is_told_of else Settings.of(assignment.config).task.broadcast_inputs
     return {str(ssp): starting[str(ssp)] for ssp in assignment.ssps if ssp not in left_out}
 
 

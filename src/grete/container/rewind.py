@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from grete.checkpoint.applied_startpoints import Applied, applied_entry, read_applied
 from grete.checkpoint.startpoint_offsets import resolve
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
-from grete.config.stores import changelog_stream, store_names
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.errors import JobError
 from grete.failpoints import failpoint
@@ -152,10 +152,11 @@ class _Rewind:
 
     def _stores(self, step: _Step) -> tuple[dict[str, int], list[SegmentWrite]]:
         """(where each changelog ends afterwards, the records to append)."""
+        settings = Settings.of(self._assignment.config)
         positions: dict[str, int] = {}
         segments: list[SegmentWrite] = []
-        for name in [] if self._is_pipeline else store_names(self._assignment.config):
-            stream = changelog_stream(name, self._assignment.job, self._assignment.config)
+        for name in [] if self._is_pipeline else settings.store_names:
+            stream = settings.store(name).changelog_stream(self._assignment.job)
             changelog = Changelog(self._system, stream, step.task.changelog_partition)
             changes = self._changes(step, name, changelog)
             positions[name] = changelog.end + len(changes)

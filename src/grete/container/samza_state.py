@@ -16,7 +16,7 @@ import logging
 from collections.abc import Mapping
 
 from grete.checkpoint.task_commit import TaskCommit
-from grete.config.stores import changelog_stream, store_names, transactional_state
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.errors import JobError
 from grete.model.ids import TaskName
@@ -38,11 +38,11 @@ def take_over(
         JobError: compaction may have removed records that make up the state at the checkpoint. Other tasks may be
             taken over by then; this one is as it was.
     """
-    state = transactional_state(assignment.config)
+    state = Settings.of(assignment.config).task
     after = dict(commits)
     for task in assignment.tasks:
         before = commits.get(task.name)
-        if before is None and (state.retains_existing or not state.restores):
+        if before is None and (state.retains_state or not state.restores_state):
             continue  # it begins with what its changelogs hold, as in Samza
         if before is not None and not before.changelog_marks:
             continue
@@ -58,11 +58,12 @@ def _taken_over(
     assignment: Assignment, system: System, task: AssignedTask, before: TaskCommit | None, now_ms: int
 ) -> tuple[TaskCommit, list[SegmentWrite]]:
     """(the checkpoint, without marks; the records that bring the stores to it)."""
+    settings = Settings.of(assignment.config)
     positions: dict[str, int] = {}
     segments: list[SegmentWrite] = []
     checkpoint = TaskCommit({}) if before is None else before
-    for store in [] if "app.class" in assignment.config else store_names(assignment.config):
-        stream = changelog_stream(store, assignment.job, assignment.config)
+    for store in [] if "app.class" in assignment.config else settings.store_names:
+        stream = settings.store(store).changelog_stream(assignment.job)
         changelog = Changelog(system, stream, task.changelog_partition)
         changes = _undone(assignment.config, f"task {task.name!r}: store {store!r}", changelog, checkpoint)
         positions[store] = changelog.end + len(changes)
@@ -101,14 +102,14 @@ def restored_to(config: Mapping[str, str], changelog: Changelog, marks: Changelo
     noted, so what it processed before its first commit counts twice there). Where nothing is noted,
     `task.transactional.state.retain.existing.state` says what becomes of it.
     """
-    state = transactional_state(config)
+    state = Settings.of(config).task
     ends = changelog.system.offsets(changelog.stream)[changelog.partition]
-    if ends.oldest is None or not state.restores:
+    if ends.oldest is None or not state.restores_state:
         return None
     place = (changelog.stream, changelog.partition)
     noted = [offset for ssp, offset in marks.items() if (ssp.stream, ssp.partition) == place]
     if not noted:
-        return None if state.retains_existing else 0
+        return None if state.retains_state else 0
     (last,) = noted
     if last is None:
         return 0

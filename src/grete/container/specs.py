@@ -8,13 +8,10 @@ from pathlib import Path
 
 from grete.checkpoint.names import checkpoint_log_name, grouper_of
 from grete.checkpoint.task_commit import TaskCommit
-from grete.config.commits import commit_groups
 from grete.config.eventhubs import keys_of_system, name_within
-from grete.config.outputs import declared_outputs
-from grete.config.poison import dead_letter_stream, poison_policy
+from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
-from grete.config.stores import changelog_stream, store_names
-from grete.config.streams import EMBEDDED_SYSTEM, broadcast_inputs, system_kind
+from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.container.assignment import Assignment
 from grete.diagnostics.streams import container_name, telling_of
 from grete.errors import ConfigError
@@ -50,6 +47,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
         StreamNotFound: a changelog is not there.
     """
     config, ssps = assignment.config, assignment.ssps
+    settings = Settings.of(config)
     index = {ssp: i for i, ssp in enumerate(ssps)}
     tasks = tuple(
         TaskSpec(i, task.name, tuple(index[ssp] for ssp in task.ssps), task.changelog_partition)
@@ -60,7 +58,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
         raise ConfigError("neither task.class nor app.class is set: name the application as module:Class")
     replicas = int(config.get("job.standbytasks.replication.factor", "1"))
     dead_letters = None
-    poison, letters = poison_policy(config), dead_letter_stream(config)
+    poison, letters = settings.task.poison, settings.task.dead_letters
     if poison.sets_aside and letters is not None:
         dead_letters = name_within(config, single_system(assignment), letters) or letters.stream
     return RunnerSpec(
@@ -89,7 +87,7 @@ def _commit_spec(assignment: Assignment, system: System) -> CommitSpec | None:
     if not system.commits_on_executors:
         return None
     name = checkpoint_log_name(assignment.job)
-    outputs = tuple(stream.stream for stream in declared_outputs(assignment.config))
+    outputs = tuple(stream.stream for stream in Settings.of(assignment.config).task.written_streams)
     return CommitSpec(
         assignment.fence, name, grouper_of(assignment.config), system.checkpoint_log(name).end(), outputs
     )
@@ -101,9 +99,10 @@ def stores(assignment: Assignment, system: System) -> tuple[StoreSpec, ...]:
     Raises:
         StreamNotFound: a changelog is not there.
     """
+    settings = Settings.of(assignment.config)
     specs = []
-    for name in store_names(assignment.config):
-        stream = changelog_stream(name, assignment.job, assignment.config)
+    for name in settings.store_names:
+        stream = settings.store(name).changelog_stream(assignment.job)
         specs.append(StoreSpec(name, stream, system.stream_uid(stream)))
     return tuple(specs)
 
@@ -134,11 +133,12 @@ def source_options(
     Where executors commit, there are no more Spark partitions than commit groups.
     """
     config, ssps = assignment.config, assignment.ssps
+    settings = Settings.of(config)
     index = {ssp: i for i, ssp in enumerate(ssps)}
     tasks = tuple(tuple(index[ssp] for ssp in task.ssps) for task in assignment.tasks)
     window_ms = int(config.get("task.window.ms", "-1"))
     name = single_system(assignment)
-    commits_there = system_kind(config, name) != EMBEDDED_SYSTEM
+    commits_there = settings.system(name).kind != EMBEDDED_SYSTEM
     return SourceOptions(
         system=name,
         config=keys_of_system(config, name),
@@ -146,7 +146,7 @@ def source_options(
         ssps=tuple(str(ssp) for ssp in ssps),
         starting_offsets=dict(starting_offsets),
         tasks=tasks if by_task else None,
-        partitions_at_most=commit_groups(config) if by_task and commits_there else _PARTITIONS_AT_MOST,
+        partitions_at_most=settings.task.commit_groups if by_task and commits_there else _PARTITIONS_AT_MOST,
         max_records=max_records(config),
         max_bytes=max_bytes(config),
         tick_ms=max(0, window_ms) if by_task else 0,
@@ -167,7 +167,7 @@ def _later(assignment: Assignment) -> dict[str, list[str]]:
     """
     if assignment.config.get(grouping.KEY, "").endswith("AllSspToSingleTaskGrouperFactory"):
         return {}
-    shared = set(broadcast_inputs(assignment.config))
+    shared = set(Settings.of(assignment.config).task.broadcast_inputs)
     found: dict[str, list[str]] = {}
     for task in assignment.tasks:
         own = [ssp for ssp in sorted(task.ssps) if ssp not in shared]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grete.clock import Clock
 from grete.config import aliases
-from grete.config.streams import coordinator_system, system_kind
+from grete.config.settings import Settings
 from grete.coordination.base import Coordination
 from grete.registry import load_object
 
@@ -42,10 +42,11 @@ def open_coordination(
         ConfigError: the name is not known, or the service misses a setting.
     """
     key = "job.coordinator.factory"
-    system = coordinator_system(config)
+    settings = Settings.of(config)
+    system = settings.coordinator.system
     named = aliases.canonical(aliases.COORDINATION, config.get(key, "").strip())
     if named in ("", _PASSTHROUGH):
-        kind = system_kind(config, system)
+        kind = settings.system(system).kind
         named = _OF_SYSTEM.get(kind, kind)
     made = load_object(aliases.COORDINATION, named, built_in=BUILT_IN, used_by=key)
     coordination = made(CoordinationContext(config, system, home, clock, ttl_s))

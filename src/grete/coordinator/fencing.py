@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from grete.checkpoint.names import checkpoint_log_name, grouper_of
 from grete.checkpoint.output_commits import fenced_off
-from grete.config.streams import system_kind
+from grete.config.settings import Settings
 from grete.errors import GreteError
 from grete.model.fence import Fence, container_fence
 from grete.model.ids import ContainerId, JobId
@@ -29,7 +29,7 @@ def fence_off(
     fence = container_fence(job, container, epoch)
     for name, system in systems.items():
         system.raise_fence([fence])
-        if "app.class" in config and system_kind(config, name) == "kafka":
+        if "app.class" in config and Settings.of(config).system(name).kind == "kafka":
             _tell_readers(system, fence, job, container, config)
 
 

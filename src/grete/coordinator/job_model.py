@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from grete.config.streams import task_inputs
+from grete.config.settings import Settings
 from grete.coordinator.java_order import container_order, input_order, task_order
 from grete.errors import ConfigError
 from grete.grouping import task_names
@@ -94,7 +94,7 @@ def _groups(
 ) -> Groups:
     ssps = [
         SystemStreamPartition(stream.system, stream.stream, partition)
-        for stream in input_order(task_inputs(config))
+        for stream in input_order(Settings.of(config).task.inputs)
         for partition in range(partitions[stream])
     ]
     if not ssps:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from grete.checkpoint.lag import JobLag, measure_lag, measured_streams
+from grete.checkpoint.lag import JobLag, measure_lag
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock
-from grete.config.streams import commit_system
+from grete.config.settings import Settings
 from grete.coordinator.monitors.watch import read_offsets
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.systems.base import System
@@ -54,10 +54,11 @@ def job_lag(
     clock: Clock,
 ) -> JobLag:
     """Read the checkpoints and ask the systems; opens them and closes them again."""
-    streams = measured_streams(config)
+    settings = Settings.of(config)
+    streams = settings.task.all_inputs
     with ExitStack() as stack:
         systems: dict[str, System] = {}
-        own = commit_system(config)
+        own = settings.task.commit_system
         for name in sorted({own, *(stream.system for stream in streams)}):
             systems[name] = open_system(config, name, home, clock)
             stack.callback(systems[name].close)

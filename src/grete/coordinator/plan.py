@@ -16,8 +16,7 @@ from grete.config.changes import is_stateful
 from grete.config.current import in_current_words
 from grete.config.fingerprint import digest, fingerprint
 from grete.config.rewriters import with_new_inputs
-from grete.config.stores import changelog_stream, store_names
-from grete.config.streams import all_input_streams, broadcast_inputs, commit_system, task_inputs
+from grete.config.settings import Settings
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Calculated, Remembered, calculate
 from grete.coordinator.renamed_tasks import renamed_tasks
@@ -108,11 +107,13 @@ class Planner:
         self._work_out(config)
 
     def _work_out(self, config: Mapping[str, str]) -> _WorkedOut:
+        settings = Settings.of(config)
         refusals = ConfigInForce(self._stream).refusals(config)
         if refusals:
             raise ConfigError(*refusals)
         self._open_systems(config)
-        partitions = {s: self.systems[s.system].partition_count(s.stream) for s in all_input_streams(config)}
+        inputs = settings.task.all_inputs
+        partitions = {stream: self.systems[stream.system].partition_count(stream.stream) for stream in inputs}
         _check_broadcast(config, partitions)
         uids = {s: self.systems[s.system].stream_uid(s.stream) for s in partitions}
         assignments, mapping = TaskAssignments(self._stream), ChangelogMapping(self._stream)
@@ -147,11 +148,11 @@ class Planner:
         )
         if problems:
             raise ConfigError(*problems)
-        grouped = {stream: partitions[stream] for stream in task_inputs(config)}
+        grouped = {stream: partitions[stream] for stream in settings.task.inputs}
         return _WorkedOut(grouped, partitions, uids, remembered, calculated, bool(legacy))
 
     def _open_systems(self, config: Mapping[str, str]) -> None:
-        for stream in all_input_streams(config):
+        for stream in Settings.of(config).task.all_inputs:
             self.system(stream.system, config)
 
     def system(self, name: str, config: Mapping[str, str]) -> System:
@@ -175,21 +176,23 @@ class Planner:
 
     def _create_streams(self, config: Mapping[str, str], worked_out: _WorkedOut) -> None:
         """Changelogs have one partition for every task there ever was (S2-105)."""
+        settings = Settings.of(config)
         system = self.commit_system(config)
         partitions = max(worked_out.calculated.changelog.values(), default=-1) + 1
-        for store in store_names(config):
-            name = changelog_stream(store, self._job, config)
+        for store in settings.store_names:
+            name = settings.store(store).changelog_stream(self._job)
             system.ensure_stream(StreamSpec(name, partitions, compacted=True))
-        create_outputs(config, commit_system(config), system, worked_out.inputs)
+        create_outputs(config, settings.task.commit_system, system, worked_out.inputs)
         failpoint("coordinator.streams-created")
 
     def commit_system(self, config: Mapping[str, str]) -> System:
         """The system in which containers commit."""
-        return self.system(commit_system(config), config)
+        return self.system(Settings.of(config).task.commit_system, config)
 
 
 def _check_broadcast(config: Mapping[str, str], partitions: Mapping[SystemStream, int]) -> None:
-    missing = [ssp for ssp in broadcast_inputs(config) if ssp.partition >= partitions[ssp.system_stream]]
+    broadcast = Settings.of(config).task.broadcast_inputs
+    missing = [ssp for ssp in broadcast if ssp.partition >= partitions[ssp.system_stream]]
     if missing:
         stream = missing[0].system_stream
         raise ConfigError(

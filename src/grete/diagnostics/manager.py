@@ -13,7 +13,7 @@ import orjson
 from grete import __version__
 from grete.clock import Clock
 from grete.config.redact import Redactor, redact
-from grete.config.stores import store_names
+from grete.config.settings import Settings
 from grete.diagnostics.background_writer import BackgroundWriter
 from grete.diagnostics.diagnostics_message import (
     ExceptionEvent,
@@ -68,7 +68,7 @@ class DiagnosticsManager:
         """Tell that the process runs, with which configuration (secrets masked) and parameters."""
         start = {
             "containerNumCores": os.cpu_count(),
-            "numPersistentStores": len(store_names(self._config)),
+            "numPersistentStores": len(Settings.of(self._config).store_names),
             "pid": os.getpid(),
             "config": redact(self._config),
             **parameters,

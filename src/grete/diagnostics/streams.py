@@ -11,8 +11,8 @@ from grete.config.key_tables import job as job_keys
 from grete.config.key_tables import task as task_keys
 from grete.config.redact import Redactor
 from grete.config.secrets import references, resolve_secrets
+from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
-from grete.config.streams import system_kind
 from grete.diagnostics.background_writer import Sink
 from grete.errors import ConfigError, MissingExtra
 from grete.model.ids import JobId, SystemStream
@@ -97,7 +97,7 @@ def _target(config: Mapping[str, str], stream: SystemStream, home: Path, *, part
     for_ever = -1 if said.retention_ms is None else said.retention_ms
     retention = RETENTION_MS if said.find("retention.ms") is None else for_ever
     kafka = None
-    if system_kind(config, stream.system) == "kafka":
+    if Settings.of(config).system(stream.system).kind == "kafka":
         said_of_it = (f"systems.{stream.system}.", "streams.")
         kafka = {key: value for key, value in config.items() if key.startswith(said_of_it)}
     return Target(directory, stream, partitions, retention, kafka)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from grete.config.changes import is_stateful
-from grete.config.streams import broadcast_inputs
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.grouping.ssp import Groups
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
@@ -80,7 +80,8 @@ def keep_keys_with_their_state(
     """
     if not is_stateful(config):
         return groups  # without state no key needs to stay where it was
-    shared = set(broadcast_inputs(config))
+    broadcast = Settings.of(config).task.broadcast_inputs
+    shared = set(broadcast)
     owners = {ssp: task for ssp, task in _only_owners(previous).items() if ssp not in shared}
     if not owners:
         return groups
@@ -96,7 +97,7 @@ def keep_keys_with_their_state(
                 owner = owners.get(origin, task)
                 if owner != task:
                     moves.append((task, ssp, owner))
-    return _moved(groups, moves, list(JavaHashMap.of(broadcast_inputs(config))))
+    return _moved(groups, moves, list(JavaHashMap.of(broadcast)))
 
 
 def _moved(groups: Groups, moves: Sequence[Move], shared: Sequence[SystemStreamPartition]) -> Groups:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from grete.config.streams import broadcast_inputs
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.labels import ssp_label
@@ -40,7 +40,7 @@ def group_by_ssp(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str
 
 
 def _group(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str], label: TaskNamer) -> Groups:
-    shared = JavaHashMap.of(broadcast_inputs(config))
+    shared = JavaHashMap.of(Settings.of(config).task.broadcast_inputs)
     buckets = _elasticity(config)
     members: dict[TaskName, list[SystemStreamPartition]] = {}
     for ssp in ssps:
@@ -71,7 +71,7 @@ def all_ssps_to_single_task(ssps: Iterable[SystemStreamPartition], config: Mappi
     Raises:
         ConfigError: there are broadcast inputs, or no processor list.
     """
-    if broadcast_inputs(config):
+    if Settings.of(config).task.broadcast_inputs:
         raise ConfigError("The job configured with AllSspToSingleTaskGrouper cannot have broadcast streams.")
     everything = tuple(ssps)
     processors = _csv(config.get("processor.list", ""))

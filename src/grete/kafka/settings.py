@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from grete.config.kafka_tuning import KafkaTuning, kafka_tuning
 from grete.config.key import Key
 from grete.config.key_tables import coordinator, task
-from grete.config.numbers import number_of
+from grete.config.values import required_value_of
 from grete.kafka.login import SettingsOrigin, settings_origin
 from grete.kafka.login import client_settings as client_settings
 
@@ -60,9 +60,9 @@ def _settings(
 ) -> KafkaLogSettings:
     return KafkaLogSettings(
         client_settings(config, system),
-        replication_factor=number_of(config, copies),
-        segment_bytes=number_of(config, segment),
-        max_message_bytes=number_of(config, largest),
+        replication_factor=required_value_of(config, copies),
+        segment_bytes=required_value_of(config, segment),
+        max_message_bytes=required_value_of(config, largest),
         size_key=largest.name,
         replication_key=copies.name,
         origin=settings_origin(config, system),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.clock import Clock
-from grete.config.streams import coordinator_system, system_kind
+from grete.config.settings import Settings
 from grete.keyed_log.base import KeyedLog
 from grete.registry import load_object
 
@@ -43,8 +43,9 @@ def open_coordinator_log(
         ConfigError: the system cannot hold a coordinator stream, or misses a setting.
         LogNotFound: with `must_exist`, when it is not there.
     """
-    system = coordinator_system(config)
-    kind = system_kind(config, system)
+    settings = Settings.of(config)
+    system = settings.coordinator.system
+    kind = settings.system(system).kind
     made = load_object(GROUP, kind, built_in=BUILT_IN, used_by="job.coordinator.system")
     log = made(LogContext(config, system, name, home, clock, must_exist))
     assert isinstance(log, KeyedLog), f"{kind!r} made no KeyedLog"

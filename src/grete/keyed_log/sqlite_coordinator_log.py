@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from grete.config.streams import EMBEDDED_SYSTEM, coordinator_system, system_directory, system_kind
+from grete.config.settings import Settings
+from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.errors import LogNotFound
 from grete.keyed_log.coordinator_log import LogContext
 from grete.keyed_log.sqlite import SqliteKeyedLog
@@ -16,10 +17,9 @@ FILE_NAME = "coordinator.db"
 
 def coordinator_file(config: Mapping[str, str], home: Path) -> Path:
     """The file of coordinator streams and leaderships: the coordinator system's when that one is embedded."""
-    system = coordinator_system(config)
-    if system_kind(config, system) != EMBEDDED_SYSTEM:
-        system = EMBEDDED_SYSTEM
-    return system_directory(config, system, home) / FILE_NAME
+    settings = Settings.of(config)
+    system = settings.system(settings.coordinator.system)
+    return (system if system.is_embedded else settings.system(EMBEDDED_SYSTEM)).directory(home) / FILE_NAME
 
 
 def open_coordinator_log(context: LogContext) -> SqliteKeyedLog:
@@ -28,7 +28,7 @@ def open_coordinator_log(context: LogContext) -> SqliteKeyedLog:
     Raises:
         LogNotFound: with `must_exist`, when there is no file. An empty log in a file that is there is fine.
     """
-    path = system_directory(context.config, context.system, context.home) / FILE_NAME
+    path = Settings.of(context.config).system(context.system).directory(context.home) / FILE_NAME
     if context.must_exist and not path.exists():
         raise LogNotFound(f"there are no coordinator streams in {path.parent}")
     return SqliteKeyedLog(open_file(path), context.name, context.clock, owns_file=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 
 from grete.config.coordinator_config import coordinator_subset
-from grete.config.streams import EMBEDDED_SYSTEM, coordinator_system, system_kind
+from grete.config.settings import Settings
 from grete.errors import JobError
 from grete.failpoints import failpoint
 from grete.keyed_log.sqlite_coordinator_log import FILE_NAME, coordinator_file
@@ -86,7 +86,8 @@ def forget_job(config: Mapping[str, str], job: JobId, home: Path) -> None:
 
 
 def _is_embedded(config: Mapping[str, str]) -> bool:
-    return system_kind(config, coordinator_system(config)) == EMBEDDED_SYSTEM
+    settings = Settings.of(config)
+    return settings.system(settings.coordinator.system).is_embedded
 
 
 def where_submitted(job: JobId, home: Path) -> dict[str, str]:

@@ -8,8 +8,7 @@ from grete.config import aliases
 from grete.config.eventhubs import commits_beside
 from grete.config.key_tables.task import STATE_RETAIN
 from grete.config.one_system import brokers_of
-from grete.config.stores import changelog_stream, changelog_system, store_names, transactional_state
-from grete.config.streams import commit_system, coordinator_system
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.migration.note import Note, Notes, Outcome, Section
 from grete.model.ids import JobId
@@ -38,16 +37,18 @@ _SPARKS = {
 
 def stores(config: Mapping[str, str]) -> Notes:
     """Each store, what it is rebuilt from, and what of its settings is gone."""
+    settings = Settings.of(config)
     job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
-    for store in store_names(config):
+    for store in settings.store_names:
         prefix = f"stores.{store}."
         if not config.get(f"{prefix}changelog", "").strip():
+            own = settings.store(store).changelog_stream(job)
             yield Note(
                 Section.STORES,
                 f"{prefix}changelog",
                 Outcome.MAPPED,
-                f"not set: Samza's store has no changelog; grete keeps one, {changelog_stream(store, job, config)}",
-                changes={f"{prefix}changelog": changelog_stream(store, job, config)},
+                f"not set: Samza's store has no changelog; grete keeps one, {own}",
+                changes={f"{prefix}changelog": own},
             )
         else:
             yield Note(
@@ -143,11 +144,14 @@ def checkpoints(config: Mapping[str, str]) -> Notes:
 
 def _elsewhere(config: Mapping[str, str]) -> Notes:
     """A transaction is one cluster's, so checkpoints and changelogs are looked for where the inputs are."""
+    settings = Settings.of(config)
     if not config.get("task.inputs", "").strip():
         return
     home = log_system(config)
     places = {"task.checkpoint.system": config.get("task.checkpoint.system") or _coordinator_system(config)}
-    places |= {f"stores.{s}.changelog": changelog_system(s, config) or home for s in store_names(config)}
+    places |= {
+        f"stores.{s}.changelog": settings.store(s).changelog_system or home for s in settings.store_names
+    }
     for key, system in places.items():
         if system in (home, "") or brokers_of(config, system) == brokers_of(config, home):
             continue
@@ -163,13 +167,13 @@ def _elsewhere(config: Mapping[str, str]) -> Notes:
 
 def log_system(config: Mapping[str, str]) -> str:
     """Where grete looks for checkpoints and changelogs: with the inputs, or beside them if they are on Event Hubs."""
-    home = commit_system(config)
+    home = Settings.of(config).task.commit_system
     return commits_beside(config, home) or home
 
 
 def _coordinator_system(config: Mapping[str, str]) -> str:
     try:
-        return coordinator_system(config)
+        return Settings.of(config).coordinator.system
     except ConfigError:
         return ""  # several and none named: validation says so
 
@@ -186,7 +190,8 @@ def _versions(config: Mapping[str, str]) -> Notes:
 
 
 def _on_the_way_back(config: Mapping[str, str]) -> Notes:
-    if store_names(config) and not transactional_state(config).retains_existing:
+    settings = Settings.of(config)
+    if settings.store_names and not settings.task.retains_state:
         yield Note(
             Section.STORES,
             STATE_RETAIN.name,

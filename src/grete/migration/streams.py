@@ -10,7 +10,8 @@ from grete.config.completed import READ_COMMITTED, is_kafka, isolation_key, kafk
 from grete.config.kafka_tuning import is_followed, reason_not_followed
 from grete.config.redact import is_secret_key
 from grete.config.secrets import has_reference
-from grete.config.streams import EMBEDDED_SYSTEM, system_names
+from grete.config.settings import Settings
+from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.errors import ConfigError
 from grete.kafka.settings import client_settings
 from grete.migration.note import Note, Notes, Outcome, Section
@@ -26,7 +27,7 @@ _SERDE_OF_OBJECTS = ("serializable", "org.apache.samza.serializers.SerializableS
 
 def systems(config: Mapping[str, str]) -> Notes:
     """The kinds of systems, and what their clients are told."""
-    for system in system_names(config):
+    for system in Settings.of(config).system_names:
         key = f"systems.{system}.samza.factory"
         kind = aliases.canonical(aliases.SYSTEMS, config[key])
         if kind in aliases.known_names(aliases.SYSTEMS):

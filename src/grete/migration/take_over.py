@@ -15,9 +15,8 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
 from grete.config.completed import is_kafka
+from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
-from grete.config.stores import changelog_stream, store_names
-from grete.config.streams import all_input_streams, coordinator_system
 from grete.container.samza_state import RESTORE_ALL, check_known, restored_to
 from grete.coordinator.job_model import Calculated, Remembered, calculate
 from grete.errors import ConfigError, JobError, WireError
@@ -88,7 +87,7 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
         LogError, StreamError: brokers do not answer, or an input is not there.
     """
     job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
-    system = coordinator_system(config)
+    system = Settings.of(config).coordinator.system
     if not is_kafka(config, system):
         raise ConfigError(f"--coordinator-stream reads Kafka, and the coordinator stream is on {system!r}")
     inspector = KafkaInspector(config, system, clock)
@@ -144,7 +143,7 @@ def _ends(
     config: Mapping[str, str], home: Path, clock: Clock
 ) -> dict[SystemStream, Mapping[int, PartitionOffsets]]:
     found = {}
-    for stream in all_input_streams(config):
+    for stream in Settings.of(config).task.all_inputs:
         with closing(open_system(config, stream.system, home, clock)) as system:
             found[stream] = system.offsets(stream.stream)
     return found
@@ -241,10 +240,11 @@ def _start(
 
 
 def _changelogs(config: Mapping[str, str], job: JobId, calculated: Calculated, clock: Clock) -> Notes:
+    settings = Settings.of(config)
     needed = max(calculated.changelog.values(), default=-1) + 1
-    for store in store_names(config):
+    for store in settings.store_names:
         system = log_system(config)
-        name = changelog_stream(store, job, config)
+        name = settings.store(store).changelog_stream(job)
         topic = KafkaInspector(config, system, clock).topic(name) if is_kafka(config, system) else None
         yield changelog(store, f"{system}.{name}", None if topic is None else topic.partitions, needed)
 
@@ -270,11 +270,12 @@ def _states(
     config: Mapping[str, str], job: JobId, home: Path, clock: Clock, calculated: Calculated, written: Written
 ) -> Notes:
     """What becomes of the changelogs beyond the last commits."""
+    settings = Settings.of(config)
     inspector = KafkaInspector(config, log_system(config), clock)
     tasks = sorted((t, p) for t, p in calculated.changelog.items() if t in written.commits)
     with closing(open_system(config, log_system(config), home, clock)) as system:
-        for store in store_names(config):
-            stream = changelog_stream(store, job, config)
+        for store in settings.store_names:
+            stream = settings.store(store).changelog_stream(job)
             topic = inspector.topic(stream)
             if topic is None:
                 continue

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.config.folders import standby_directory, state_directory
-from grete.config.stores import changelog_stream, store_names
-from grete.config.streams import commit_system
+from grete.config.settings import Settings
 from grete.errors import JobError, StreamNotFound
 from grete.metadata.coordinator_stream import stream_name
 from grete.metadata.job_index import forget_job
@@ -45,12 +44,13 @@ class Belongings:
 def belongings(handle: JobHandle) -> Belongings:
     """What there is of the job now."""
     config = handle.config()
+    settings = Settings.of(config)
     if not config:
         return Belongings(stream_name(handle.job), "", (), str(handle.state_directory))
-    system = commit_system(config)
+    system = settings.task.commit_system
     with handle.commit_system() as opened:
         there = set(opened.streams())
-    changelogs = [changelog_stream(store, handle.job, config) for store in store_names(config)]
+    changelogs = [settings.store(store).changelog_stream(handle.job) for store in settings.store_names]
     return Belongings(
         stream_name(handle.job),
         f"{system}.{handle.checkpoint_log_name}",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.config.changes import is_stateful
-from grete.config.streams import system_place, task_inputs
+from grete.config.settings import Settings
 from grete.grouping.expansion import refused_count
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.home import jobs
@@ -29,11 +29,11 @@ class Reader:
 def readers_after_growth(
     stream: SystemStream, partitions: int, *, place: str, home: Path
 ) -> Iterator[Reader]:
-    """The jobs of this home that read the stream at this place (`system_place`), sorted."""
+    """The jobs of this home that read the stream at this place (`SystemSettings.place`), sorted."""
     for job in jobs(home):
         with open_job(job) as handle:
-            config = handle.config()
-            if stream in task_inputs(config) and system_place(config, stream.system, home) == place:
+            settings = Settings.of(handle.config())
+            if stream in settings.task.inputs and settings.system(stream.system).place(home) == place:
                 yield Reader(job, handle.holder() is not None, _problem(handle, stream, partitions))
 
 

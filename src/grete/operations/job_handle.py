@@ -20,7 +20,7 @@ from grete.clock import SystemClock
 from grete.config.changes import refusal
 from grete.config.folders import state_directory
 from grete.config.key_tables.coordinator import LEASE_TTL
-from grete.config.streams import commit_system
+from grete.config.settings import Settings
 from grete.config.validate import validate
 from grete.config.values import valid_value_of
 from grete.coordination.base import Coordination, Holder, Leadership, campaign_patiently
@@ -218,7 +218,7 @@ class JobHandle:
     @contextmanager
     def commit_system(self) -> Iterator[System]:
         """The system in which the job's containers commit, with its checkpoint log."""
-        with self.system(commit_system(self.config())) as system:
+        with self.system(Settings.of(self.config()).task.commit_system) as system:
             yield system
 
     def checkpoints(self) -> dict[TaskName, TaskCommit]:

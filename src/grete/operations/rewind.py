@@ -23,9 +23,8 @@ from grete.checkpoint.rewind_target import BatchTarget, RewindTarget
 from grete.checkpoint.startpoint_offsets import resolve
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.key_tables.job import LINEAGE_STATE
+from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
-from grete.config.stores import changelog_stream, store_names
-from grete.config.streams import commit_system
 from grete.config.values import value_of
 from grete.errors import JobError
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -170,7 +169,7 @@ class _Planner:
         choice = self._request.state
         if "app.class" in self._config:
             return self._pipeline_choice(choice)
-        return choice if store_names(self._config) else StateChoice.KEEP
+        return choice if Settings.of(self._config).store_names else StateChoice.KEEP
 
     def _pipeline_choice(self, choice: StateChoice) -> StateChoice:
         if choice is StateChoice.RESTORE:
@@ -264,13 +263,14 @@ class _Planner:
             positions = self._positions_at(task, ends)
         else:
             positions = dict.fromkeys(
-                store_names(self._config), 0
+                Settings.of(self._config).store_names, 0
             )  # before the first record there is no state
         for store, position in positions.items():
             self._check_whole(task, store, position)
         return StateRequest(StateChoice.RESTORE, 0, positions)
 
     def _positions_at(self, task: TaskName, ends: Mapping[SystemStreamPartition, int]) -> dict[str, int]:
+        settings = Settings.of(self._config)
         commits = self._known().get(task, [])
         commit = self._then.get(task)
         if commit is None or not ended_at(commit, ends):
@@ -280,19 +280,20 @@ class _Planner:
                 f"task {task!r}: its stores cannot be restored, since no known batch ended at "
                 f"{_described(ends)}{_nearest(commits, ends)}"
             )
-        missing = [store for store in store_names(self._config) if store not in commit.store_positions]
+        missing = [store for store in settings.store_names if store not in commit.store_positions]
         if missing:
             raise JobError(
                 f"task {task!r}: the commit that ended at {_described(ends)} does not say where the changelog of "
                 f"store {missing[0]!r} stood; say --state keep or --state discard"
             )
-        return {store: commit.store_positions[store] for store in store_names(self._config)}
+        return {store: commit.store_positions[store] for store in settings.store_names}
 
     def _check_whole(self, task: TaskName, store: str, position: int) -> None:
+        settings = Settings.of(self._config)
         from grete.tasks.stores.rewind import Changelog
 
-        stream = changelog_stream(store, self._handle.job, self._config)
-        system = self._system(commit_system(self._config))
+        stream = settings.store(store).changelog_stream(self._handle.job)
+        system = self._system(settings.task.commit_system)
         try:
             Changelog(system, stream, self._handle.changelog_mapping()[task]).check_whole(position)
         except JobError as error:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from grete.checkpoint.output_commits import Attempt, LineageCommits
 from grete.checkpoint.task_commit import TaskCommit
-from grete.config.commits import local_cores
+from grete.config.settings.spark import local_cores
 from grete.container.assignment import Assignment
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from grete.checkpoint.output_commits import LineageCommits, OutputCommits
 from grete.config.key_tables import streams
+from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
-from grete.config.streams import system_kind
 from grete.container.assignment import Assignment
 from grete.container.specs import max_records
 from grete.container.start import Started
@@ -24,7 +24,7 @@ from grete.spark.lineage import LineageInfo
 
 def kafka_system_of(config: Mapping[str, str], system: str) -> str | None:
     """The system, when a pipeline of this configuration reads it through Spark's connector to Kafka."""
-    return system if "app.class" in config and system_kind(config, system) == "kafka" else None
+    return system if "app.class" in config and Settings.of(config).system(system).kind == "kafka" else None
 
 
 def read(spark: SparkSession, assignment: Assignment, lineage: LineageInfo) -> DataFrame:

@@ -17,7 +17,7 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from grete.config.commits import local_cores
+from grete.config.settings.spark import local_cores
 from grete.failpoints import failpoint
 from grete.spark.offset_log import SourceOffsets, read_batch_end
 from grete.tasks.commit.driver import BatchCommits, BatchOutcome, sort_out

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from grete.clock import Clock
 from grete.config import aliases
-from grete.config.streams import system_kind
+from grete.config.settings import Settings
 from grete.registry import load_object
 from grete.systems.access import Access
 from grete.systems.base import System, SystemContext
@@ -34,7 +34,7 @@ def open_system(config: Mapping[str, str], name: str, home: Path, clock: Clock) 
         ConfigError: the factory is not known, or the system misses a setting.
     """
     key = f"systems.{name}.samza.factory"
-    kind = system_kind(config, name)
+    kind = Settings.of(config).system(name).kind
     made = load_object(aliases.SYSTEMS, kind, built_in=BUILT_IN, used_by=key)
     system = made(SystemContext(config, name, home, clock))
     assert isinstance(system, System), f"{key}={kind!r} made no System"
@@ -47,7 +47,7 @@ def open_access(config: Mapping[str, str], name: str, home: Path, clock: Clock) 
     Raises:
         ConfigError: the factory is not known, or StreamTasks cannot run on the system, or it misses a setting.
     """
-    kind = system_kind(config, name)
+    kind = Settings.of(config).system(name).kind
     made = load_object(
         ACCESSES,
         kind,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grete.config.eventhubs import name_within
-from grete.config.outputs import declared_outputs
+from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
@@ -26,7 +26,7 @@ def create_outputs(
         StreamError: the system cannot create one.
     """
     largest = max(partitions.values(), default=1)
-    for stream in declared_outputs(config):
+    for stream in Settings.of(config).task.written_streams:
         known_as = _known_as(config, name, stream)
         try:
             system.partition_count(known_as)
@@ -40,7 +40,7 @@ def check_outputs(config: Mapping[str, str], name: str, system: System) -> None:
     Raises:
         StreamNotFound: one is not there.
     """
-    for stream in declared_outputs(config):
+    for stream in Settings.of(config).task.written_streams:
         try:
             system.partition_count(_known_as(config, name, stream))
         except StreamNotFound as error:

@@ -17,8 +17,7 @@ from typing import NamedTuple
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.names import grouper_of
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
-from grete.config.settings.streams import StreamSettings
-from grete.config.streams import all_input_streams, broadcast_inputs
+from grete.config.settings import Settings
 from grete.config.validate import refused_changes
 from grete.container.standby import StandbyRun
 from grete.errors import ConfigError, IllegalStateError
@@ -87,10 +86,11 @@ class JobUnderTest(JobWorld):
         self._create_inputs()
 
     def _create_inputs(self) -> None:
-        broadcast = broadcast_inputs(self._config)
-        for stream in all_input_streams(self._config):
+        settings = Settings.of(self._config)
+        for stream in settings.task.all_inputs:
+            broadcast = settings.task.broadcast_inputs
             listed = max((ssp.partition for ssp in broadcast if ssp.system_stream == stream), default=0)
-            said = StreamSettings(self._config, stream).partitions or listed + 1
+            said = settings.stream(stream).partitions or listed + 1
             count = self._partitions.get(str(stream), said)
             self._system.ensure_stream(StreamSpec(stream.stream, count))
 

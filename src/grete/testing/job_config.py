@@ -8,7 +8,7 @@ from pathlib import Path
 from grete.config.current import in_current_words
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
-from grete.config.streams import system_names
+from grete.config.settings import Settings
 from grete.config.validate import validate
 from grete.errors import ConfigError
 from grete.testing.applications import Application, name_of
@@ -36,7 +36,7 @@ def prepared(
     validate(rewritten)
     kept = in_current_words(rewritten)
     kept.pop("job.state.dir", None)
-    for system in system_names(kept):
+    for system in Settings.of(kept).system_names:
         kept.pop(f"systems.{system}.path", None)
         kept[f"systems.{system}.samza.factory"] = "local"
     return kept

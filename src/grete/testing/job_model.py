@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from grete.config.stores import changelog_stream, store_names
-from grete.config.streams import all_input_streams, commit_system, task_inputs
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Remembered, calculate
@@ -38,7 +37,8 @@ def write_job_model(
         StreamNotFound: an input is not there.
     """
     config = stream.config()
-    partitions: dict[SystemStream, int] = {s: system.partition_count(s.stream) for s in task_inputs(config)}
+    settings = Settings.of(config)
+    partitions: dict[SystemStream, int] = {s: system.partition_count(s.stream) for s in settings.task.inputs}
     assignments, mapping = TaskAssignments(stream), ChangelogMapping(stream)
     remembered = Remembered(
         assignments.read(),
@@ -54,12 +54,12 @@ def write_job_model(
     mapping.write(calculated.changelog)
     assignments.write(assignment_records(calculated.model, remembered))
     width = max(calculated.changelog.values(), default=-1) + 1
-    for store in store_names(config):
+    for store in settings.store_names:
         system.ensure_stream(
-            StreamSpec(changelog_stream(store, job_of(config), config), width, compacted=True)
+            StreamSpec(settings.store(store).changelog_stream(job_of(config)), width, compacted=True)
         )
-    inputs = {s: system.partition_count(s.stream) for s in all_input_streams(config)}
-    create_outputs(config, commit_system(config), system, inputs)
+    inputs = {s: system.partition_count(s.stream) for s in settings.task.all_inputs}
+    create_outputs(config, settings.task.commit_system, system, inputs)
     return calculated.model
 
 

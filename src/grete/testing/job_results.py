@@ -10,7 +10,7 @@ import orjson
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
-from grete.config.stores import changelog_stream, store_names
+from grete.config.settings import Settings
 from grete.errors import ConfigError, IllegalStateError
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import SystemStream, TaskName
@@ -95,13 +95,14 @@ class JobResults:
             ConfigError: no such store.
             IllegalStateError: no such task.
         """
-        if name not in store_names(self._config):
-            raise ConfigError(f"the job has no store {name!r}; it has {', '.join(store_names(self._config))}")
+        settings = Settings.of(self._config)
+        if name not in settings.store_names:
+            raise ConfigError(f"the job has no store {name!r}; it has {', '.join(settings.store_names)}")
         model = self.model.tasks.get(TaskName(task))
         if model is None:
             raise IllegalStateError(f"there is no task {task!r}; there are {', '.join(self.model.tasks)}")
         stream, partition = (
-            changelog_stream(name, job_of(self._config), self._config),
+            settings.store(name).changelog_stream(job_of(self._config)),
             model.changelog_partition,
         )
         end = int(self._system.offsets(stream)[partition].upcoming)

@@ -237,7 +237,7 @@ COMMIT_GROUPS = Key(
 )
 TRANSACTION_TIMEOUT = Key(
     "task.commit.transaction.timeout.ms",
-    MILLISECONDS,
+    DURATION,
     "15000",
     _CONTAINER,
     "On Kafka: how long a transaction may take before the brokers abort it. An executor that stops in the middle of "

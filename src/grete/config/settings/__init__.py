@@ -10,13 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from grete.config.key_tables.task import DEAD_LETTERS, DIAGNOSTICS_STREAM, OUTPUTS
 from grete.config.settings.coordinator import CoordinatorSettings
-from grete.config.settings.job import JobSettings
-from grete.config.settings.stores import StoreSettings
+from grete.config.settings.job import JobSettings, job_id
+from grete.config.settings.spark import SparkSettings
+from grete.config.settings.stores import StoreSettings, store_names
 from grete.config.settings.streams import StreamSettings
-from grete.config.settings.systems import SystemSettings
+from grete.config.settings.systems import SystemSettings, system_names
 from grete.config.settings.tasks import TaskSettings
 from grete.model.ids import SystemStream
+
+_WRITTEN = (OUTPUTS, DEAD_LETTERS, DIAGNOSTICS_STREAM)
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,14 @@ class Settings:
     """The settings of a job. `raw` is the configuration as it is written, for the wire and fingerprints."""
 
     raw: Mapping[str, str] = field(repr=False)
+    _streams: dict[SystemStream, StreamSettings] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, raw: Mapping[str, str]) -> Settings:
         """The settings of a configuration in current words (`in_current_words`)."""
-        return cls(raw)
+        return cls(dict(raw))
 
     @cached_property
     def job(self) -> JobSettings:
@@ -45,14 +52,40 @@ class Settings:
         """Its coordinator."""
         return CoordinatorSettings(self.raw)
 
+    @cached_property
+    def spark(self) -> SparkSettings:
+        """Settings of Spark."""
+        return SparkSettings(self.raw)
+
+    @cached_property
+    def system_names(self) -> tuple[str, ...]:
+        """The configured systems, sorted."""
+        return tuple(system_names(self.raw))
+
     def system(self, name: str) -> SystemSettings:
         """A system by its name."""
         return SystemSettings(self.raw, name)
 
     def stream(self, stream: SystemStream) -> StreamSettings:
         """A stream, whichever names its keys have."""
-        return StreamSettings(self.raw, stream)
+        return self._streams.setdefault(stream, StreamSettings(self.raw, stream))
+
+    @cached_property
+    def store_names(self) -> tuple[str, ...]:
+        """Every store that is configured, sorted."""
+        return tuple(store_names(self.raw))
 
     def store(self, name: str) -> StoreSettings:
         """A store by its name."""
         return StoreSettings(self.raw, name)
+
+    def own_streams(self, system: str) -> set[str]:
+        """The streams of a system that the job is known to write: changelogs, outputs, dead letters, diagnostics.
+
+        A pattern that chooses inputs must not choose these: the job would read what it writes, without end.
+        """
+        stores = map(self.store, self.store_names)
+        job = job_id(self.raw)
+        changelogs = {one.changelog_stream(job) for one in stores if one.changelog_system in (None, system)}
+        written = [name.strip() for key in _WRITTEN for name in self.raw.get(key.name, "").split(",")]
+        return changelogs | {n.removeprefix(f"{system}.") for n in written if n.startswith(f"{system}.")}

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from grete.config.key_tables import job as keys
 from grete.config.settings.section import OptionalSetting, Section, Setting
 from grete.model.ids import JobId
+
+
+def job_id(raw: Mapping[str, str]) -> JobId:
+    """The job of a configuration that need not be valid: a name that is missing is empty."""
+    return JobId(raw.get(keys.JOB_NAME.name, ""), raw.get(keys.JOB_ID.name, keys.JOB_ID.default or ""))
 
 
 class JobSettings(Section):

@@ -7,6 +7,7 @@ A property such as `samza.bootstrap` may be set, from the first that counts to t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -14,9 +15,9 @@ from typing import TypeVar
 from grete.config.choices import OffsetDefault, PartitionerChoice
 from grete.config.key import Key
 from grete.config.key_tables import streams as keys
+from grete.config.key_tables.job import DEFAULT_SYSTEM
 from grete.config.redact import redact_value
 from grete.config.settings.section import Section
-from grete.config.streams import may_be_id, stream_id_of
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 
@@ -105,7 +106,7 @@ class StreamSettings(Section):
 
     def key(self, name: str) -> str:
         """The key to set for a property of this stream alone: by its id when it has one."""
-        id_ = self._id or (self.stream.stream if may_be_id(self.raw, self.stream) else None)
+        id_ = self._id or (self.stream.stream if _may_be_id(self.raw, self.stream) else None)
         place = f"streams.{id_}" if id_ else f"systems.{self.stream.system}.streams.{self.stream.stream}"
         return f"{place}.{name}"
 
@@ -134,3 +135,60 @@ class StreamSettings(Section):
 
 def _limit(value: int | None) -> int | None:
     return None if value is None or value < 0 else value
+
+
+# --- names of streams ---
+
+
+def system_stream_from_names(text: str) -> SystemStream:
+    """`StreamUtil.getSystemStreamFromNames`: split at the first dot; either side may be empty.
+
+    Raises:
+        ConfigError: no dot.
+    """
+    system, dot, stream = text.partition(".")
+    if not dot:
+        raise ConfigError(
+            f"No '.' in stream name '{text}'. Stream names should be in the form 'system.stream'"
+        )
+    return SystemStream(system, stream)
+
+
+def stream_system(config: Mapping[str, str], stream_id: str) -> str | None:
+    """The system of a stream id: its own, else `job.default.system`."""
+    return config.get(keys.STREAM_SYSTEM.named(stream_id), config.get(DEFAULT_SYSTEM.name))
+
+
+def physical_name(config: Mapping[str, str], stream_id: str) -> str:
+    """A stream id's name in its system: the id itself unless configured."""
+    return config.get(keys.STREAM_NAME.named(stream_id), stream_id)
+
+
+def stream_ids(config: Mapping[str, str]) -> list[str]:
+    """Every stream id that has a property, sorted. An id holds no dot."""
+    return sorted({key.split(".")[1] for key in config if key.startswith("streams.") and key.count(".") >= 2})
+
+
+def stream_id_of(config: Mapping[str, str], stream: SystemStream) -> str | None:
+    """The id of a stream's keys, None when there is none.
+
+    It is the one that is mapped to the stream's system and name, as in Samza; else one of the name without a system,
+    which Samza would overlook. A name with dots, which no id has, is its own id.
+
+    Raises:
+        ConfigError: several ids are mapped to it.
+    """
+    named = [id_ for id_ in stream_ids(config) if physical_name(config, id_) == stream.stream]
+    found = [id_ for id_ in named if stream_system(config, id_) == stream.system]
+    found = found or [id_ for id_ in named if stream_system(config, id_) is None]
+    if len(found) > 1:
+        raise ConfigError(f"streams {', '.join(found)} are all mapped to {stream}; keep one of them")
+    if found:
+        return found[0]
+    return stream.stream if "." in stream.stream and _may_be_id(config, stream) else None
+
+
+def _may_be_id(config: Mapping[str, str], stream: SystemStream) -> bool:
+    """Whether keys with the stream's own name as the id would be the stream's, and no other's."""
+    is_its_system = stream_system(config, stream.stream) in (None, stream.system)
+    return is_its_system and physical_name(config, stream.stream) == stream.stream

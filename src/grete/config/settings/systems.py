@@ -1,26 +1,59 @@
-"""Settings of a system."""
+"""Settings of a system (Samza's SystemConfig)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-from grete.config import streams
-from grete.config.settings.section import NamedSection
+from grete.config import aliases
+from grete.config.key_tables import streams as keys
+from grete.config.settings.section import NamedSection, OptionalSetting
+
+EMBEDDED_SYSTEM = "local"
+_FACTORY = ".samza.factory"
+
+
+def system_names(raw: Mapping[str, str]) -> list[str]:
+    """The configured systems, sorted: those with a `systems.<name>.samza.factory` that is not blank."""
+    return sorted(
+        key[len("systems.") : -len(_FACTORY)]
+        for key, value in raw.items()
+        if key.startswith("systems.") and key.endswith(_FACTORY) and key.count(".") == 3 and value.strip()
+    )
 
 
 class SystemSettings(NamedSection):
     """`systems.<name>.*`."""
 
+    factory = OptionalSetting(keys.SYSTEM_FACTORY)
+
     @cached_property
     def kind(self) -> str:
         """The kind of system in grete's words; without a factory it is the embedded one."""
-        return streams.system_kind(self.raw, self.name)
+        return aliases.canonical(aliases.SYSTEMS, (self.factory or "").strip() or EMBEDDED_SYSTEM)
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether its streams are files of this machine."""
+        return self.kind == EMBEDDED_SYSTEM
+
+    @cached_property
+    def servers(self) -> str | None:
+        """The addresses of its brokers, as they are written; None where none are."""
+        clients = (f"systems.{self.name}.{client}.bootstrap.servers" for client in ("producer", "consumer"))
+        return next((self.raw[key] for key in clients if self.raw.get(key, "").strip()), None)
+
+    @property
+    def brokers(self) -> frozenset[str] | str:
+        """Its brokers; its name where none are given. Systems on one cluster share their topics."""
+        return self.name if self.servers is None else frozenset(map(str.strip, self.servers.split(",")))
 
     def directory(self, home: Path) -> Path:
         """The folder of an embedded system."""
-        return streams.system_directory(self.raw, self.name, home)
+        path = keys.SYSTEM_PATH.named(self.name)
+        return Path(self.raw[path]) if path in self.raw else home / EMBEDDED_SYSTEM
 
     def place(self, home: Path) -> str:
         """Where the system's streams are: two names with the same place mean the same streams."""
-        return streams.system_place(self.raw, self.name, home)
+        return str(self.directory(home)) if self.is_embedded else f"{self.kind} {self.servers}"

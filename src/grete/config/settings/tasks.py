@@ -2,36 +2,215 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from functools import cached_property
 
-from grete.config import streams
+from grete.config import aliases, java_values
+from grete.config.choices import PoisonAction
+from grete.config.key import Key
 from grete.config.key_tables import task as keys
-from grete.config.settings.section import Section, Setting
+from grete.config.settings.job import job_id
+from grete.config.settings.poison import PoisonPolicy
+from grete.config.settings.section import OptionalSetting, Section, Setting
+from grete.config.settings.spark import SparkSettings
+from grete.config.settings.streams import system_stream_from_names
+from grete.config.settings.systems import EMBEDDED_SYSTEM
+from grete.config.values import required_value_of, value_of
+from grete.errors import ConfigError, WireError
 from grete.model.ids import SystemStream, SystemStreamPartition
+
+_log = logging.getLogger(__name__)
+_GROUPS_OF_A_CLUSTER = 4
+"""Where the configuration leaves it to the cluster how many cores a container gets."""
+_BROADCAST = re.compile(r"(?:([0-9]+)|\[([0-9]+)-([0-9]+)\])")
+_MAX_BROADCAST = 100_000
+"""Partitions of one broadcast entry: every task reads each of them, so a larger range is a slip of the hand."""
 
 
 class TaskSettings(Section):
-    """`task.*`."""
+    """`task.*` (Samza's TaskConfig)."""
 
+    checkpoint_path = OptionalSetting(keys.CHECKPOINT_PATH)
+    consumer_group = OptionalSetting(keys.CONSUMER_GROUP)
     lost_offsets = Setting(keys.LOST_OFFSETS_POLICY)
     max_records_per_batch = Setting(keys.MAX_RECORDS)
+    max_bytes_per_batch = Setting(keys.MAX_BYTES)
     trigger_interval_ms = Setting(keys.TRIGGER_INTERVAL)
     window_ms = Setting(keys.WINDOW)
 
     @cached_property
     def inputs(self) -> tuple[SystemStream, ...]:
-        """`task.inputs` in its order, each once: the streams whose partitions tasks are made of.
+        """`task.inputs` as Samza reads it, in its order, each once: tasks are made of their partitions.
 
         Raises:
             ConfigError: an entry without a dot.
         """
-        return tuple(streams.task_inputs(self.raw))
+        value = self.raw.get(keys.INPUTS.name, "")
+        names = java_values.split_commas(value) if value else []
+        return tuple(dict.fromkeys(map(system_stream_from_names, names)))
 
     @cached_property
     def broadcast_inputs(self) -> tuple[SystemStreamPartition, ...]:
-        """`task.broadcast.inputs` in its order, each once: the partitions that every task reads.
+        """The partitions that every task reads: `task.broadcast.inputs` as Samza reads it, in its order, each once.
+
+        `system.stream#0` or `system.stream#[0-3]`; an inverted range is empty, with a warning. Nothing else of these
+        streams is read, unless they are in `task.inputs` too.
 
         Raises:
             ConfigError: an entry of another form, or a range of more than 100,000 partitions.
         """
-        return tuple(streams.broadcast_inputs(self.raw))
+        entries = java_values.split_list(self.raw.get(keys.BROADCAST.name, "")) or []
+        return tuple(dict.fromkeys(ssp for entry in entries for ssp in _broadcast(entry)))
+
+    @cached_property
+    def all_inputs(self) -> tuple[SystemStream, ...]:
+        """Every stream of which the job reads something, sorted (TaskConfig.getAllInputStreams).
+
+        They have to exist. Tasks are made of the partitions of `inputs` alone.
+
+        Raises:
+            ConfigError: as `inputs` and `broadcast_inputs`.
+        """
+        return tuple(sorted({*self.inputs, *(ssp.system_stream for ssp in self.broadcast_inputs)}))
+
+    @property
+    def commit_system(self) -> str:
+        """The system in which containers commit: that of the inputs, since a transaction is one system's."""
+        return self.inputs[0].system if self.inputs else EMBEDDED_SYSTEM
+
+    @cached_property
+    def outputs(self) -> tuple[SystemStream, ...]:
+        """`task.outputs`, in its order.
+
+        Raises:
+            ConfigError: an entry without a dot.
+        """
+        names = map(str.strip, java_values.split_commas(self.raw.get(keys.OUTPUTS.name, "")))
+        return tuple(system_stream_from_names(name) for name in names if name)
+
+    @property
+    def written_streams(self) -> tuple[SystemStream, ...]:
+        """The outputs, and the stream of dead letters.
+
+        Raises:
+            ConfigError: an entry without a dot.
+        """
+        return self.outputs if self.dead_letters is None else (*self.outputs, self.dead_letters)
+
+    # --- messages that cannot be processed ---
+
+    @cached_property
+    def poison(self) -> PoisonPolicy:
+        """`task.poison.policy` where it is set, else the meaning of Samza's keys.
+
+        Samza drops what `task.drop.*.errors` and `task.ignored.exceptions` name, and nobody sees it again. Here the
+        message is set aside as a dead letter, in the transaction of its batch, and everything else still fails the
+        container.
+
+        Raises:
+            ConfigError: a value that is none.
+        """
+        raw = self.raw
+        if keys.POISON_POLICY.name in raw:
+            action = required_value_of(raw, keys.POISON_POLICY)
+            return PoisonPolicy(everything=action is PoisonAction.DEAD_LETTER)
+        return PoisonPolicy(
+            deserialization=required_value_of(raw, keys.DROP_DESERIALIZATION_ERRORS),
+            serialization=required_value_of(raw, keys.DROP_SERIALIZATION_ERRORS),
+            exceptions=frozenset(value_of(raw, keys.IGNORED_EXCEPTIONS) or ()),
+        )
+
+    @cached_property
+    def dead_letters(self) -> SystemStream | None:
+        """The stream of dead letters: the one that is named, else one of the job's own where Samza's keys want one.
+
+        Raises:
+            ConfigError: a value that is none, a name that is none, or an input without a system.
+        """
+        named = self.raw.get(keys.DEAD_LETTERS.name, "").strip()
+        if named:
+            try:
+                return SystemStream.parse(named)
+            except WireError as error:
+                raise ConfigError(
+                    f"{keys.DEAD_LETTERS.name}: {named!r} is not of the form system.stream"
+                ) from error
+        if not self.poison.sets_aside:
+            return None
+        return SystemStream(self.commit_system, f"{job_id(self.raw)}-dead-letters")
+
+    # --- commits and checkpoints ---
+
+    @cached_property
+    def checkpoint_store(self) -> str:
+        """The store of checkpoints, in grete's words."""
+        return aliases.canonical(aliases.CHECKPOINTS, required_value_of(self.raw, keys.CHECKPOINT_FACTORY))
+
+    @property
+    def checkpoint_system(self) -> str:
+        """`task.checkpoint.system`, empty where it is not set."""
+        return self.raw.get(keys.CHECKPOINT_SYSTEM.name, "").strip()
+
+    @cached_property
+    def commit_groups(self) -> int:
+        """The most transactions that commit a container's batch: one for each of its cores, unless the key is set.
+
+        Raises:
+            ConfigError: not a number of one or more.
+        """
+        given = value_of(self.raw, keys.COMMIT_GROUPS)
+        return given or SparkSettings(self.raw).cores or _GROUPS_OF_A_CLUSTER
+
+    @property
+    def transaction_timeout_s(self) -> float:
+        """How long a transaction may take before the brokers abort it.
+
+        Raises:
+            ConfigError: not a number of one or more.
+        """
+        return required_value_of(self.raw, keys.TRANSACTION_TIMEOUT) / 1000
+
+    # --- jobs that come from Samza ---
+
+    @cached_property
+    def restores_state(self) -> bool:
+        """Whether stores begin where Samza's checkpoints say, not at their changelogs' ends."""
+        return self._is_on(keys.STATE_RESTORE)
+
+    @cached_property
+    def retains_state(self) -> bool:
+        """Whether a changelog is taken as it is when Samza's checkpoint has nothing of it; else it is emptied."""
+        return self._is_on(keys.STATE_RETAIN)
+
+    def _is_on(self, key: Key[bool]) -> bool:
+        """As Samza reads it: anything but true is false."""
+        return java_values.parse_boolean(self.raw.get(key.name, key.default or ""))
+
+
+def _broadcast(entry: str) -> list[SystemStreamPartition]:
+    name, sign, partitions = entry.partition("#")
+    if not sign:
+        raise _incorrect(entry)
+    stream = system_stream_from_names(name)
+    match = _BROADCAST.fullmatch(partitions)
+    if match is None:
+        raise _incorrect(entry)
+    try:
+        first, last = (java_values.parse_int(text) for text in (match[1] or match[2], match[1] or match[3]))
+    except ValueError as error:
+        raise ConfigError(f"{keys.BROADCAST.name}: {entry} has a partition that is too large") from error
+    if first > last:
+        _log.warning("%s: %s begins behind its end, so it adds no partition", keys.BROADCAST.name, entry)
+    if last - first >= _MAX_BROADCAST:
+        raise ConfigError(
+            f"{keys.BROADCAST.name}: {entry} has {last - first + 1} partitions; every task would read them all"
+        )
+    return [SystemStreamPartition(stream.system, stream.stream, p) for p in range(first, last + 1)]
+
+
+def _incorrect(entry: str) -> ConfigError:
+    return ConfigError(
+        f"incorrect format in {entry}. Broadcast stream names should be in the form 'system.stream#partitionId' "
+        f"or 'system.stream#[partitionN-partitionM]'"
+    )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from grete.config import aliases
 from grete.config.java_regex import compile_java
-from grete.config.rewriters import rewriter_names
-from grete.config.stores import may_be_chosen, own_streams
+from grete.config.rewriters import may_be_chosen, rewriter_names
+from grete.config.settings import Settings
 from grete.coordinator.monitors.findings import PartitionChange, PartitionsChanged, StreamsChanged
 from grete.model.ids import SystemStream
 
@@ -70,7 +70,7 @@ def input_regexes(config: Mapping[str, str]) -> list[InputRegex]:
         if chosen == "regex-input" and f"{prefix}regex" in config and f"{prefix}system" in config:
             pattern = compile_java(config[f"{prefix}regex"], used_by=f"{prefix}regex")
             system = config[f"{prefix}system"]
-            found.append(InputRegex(system, pattern, frozenset(own_streams(config, system))))
+            found.append(InputRegex(system, pattern, frozenset(Settings.of(config).own_streams(system))))
     return found
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grete.checkpoint.lag import JobLag, active_tasks, measure_lag, measured_streams
+from grete.checkpoint.lag import JobLag, active_tasks, measure_lag
 from grete.checkpoint.latest_offsets import Offsets
 from grete.clock import Clock
 from grete.config.key import Key
 from grete.config.key_tables import coordinator as keys
+from grete.config.settings import Settings
 from grete.config.values import Config
 from grete.coordinator.monitors.containers import (
     ContainerFacts,
@@ -123,7 +124,7 @@ class Monitors:
     def measure_lag(self) -> JobLag:
         """Measure now. May be called from any thread."""
         config = self._watched.config()
-        offsets = read_offsets(measured_streams(config), self._watched.systems)
+        offsets = read_offsets(Settings.of(config).task.all_inputs, self._watched.systems)
         tasks = active_tasks(self._watched.model)
         self.lag = measure_lag(config, tasks, self._watched.checkpoints(), offsets)
         return self.lag

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from grete.config.eventhubs import CHECKPOINTS, commits_beside
-from grete.config.stores import changelog_stream, store_names
+from grete.config.settings import Settings
 from grete.errors import ConfigError, StreamError, StreamNotFound
 from grete.kafka.client import KafkaConnection, describe, reason_of
 from grete.keyed_log.base import Fence, KeyedLog
@@ -55,8 +55,9 @@ class Routes:
     """Which streams are no hubs: the job's changelogs, and what is named `system.stream` of the system beside."""
 
     def __init__(self, config: Mapping[str, str], system: str) -> None:
+        settings = Settings.of(config)
         job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
-        self._changelogs = {changelog_stream(store, job, config) for store in store_names(config)}
+        self._changelogs = {settings.store(store).changelog_stream(job) for store in settings.store_names}
         self._prefix = f"{commits_beside(config, system)}."
 
     def beside(self, stream: str) -> str | None:

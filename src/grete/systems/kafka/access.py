@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from grete.clock import Clock
-from grete.config.commits import transaction_timeout_s
+from grete.config.settings import Settings
 from grete.errors import LogCorrupted, LogError, OffsetOutOfRange
 from grete.kafka.client import KafkaClients, KafkaConnection
 from grete.kafka.outcome import NotWritten
@@ -53,7 +53,7 @@ class KafkaAccess:
         self._config = config
         self._clock = clock
         self._settings = checkpoint_log_settings(config, name)
-        self._transaction_timeout_s = transaction_timeout_s(config)
+        self._transaction_timeout_s = Settings.of(config).task.transaction_timeout_s
         self._connection = KafkaConnection(
             self._settings.client,
             self._settings.timeout_s,

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from grete.clock import Clock
-from grete.config.commits import commit_groups, transaction_timeout_s
+from grete.config.settings import Settings
 from grete.errors import (
     Fenced,
     InDoubt,
@@ -73,12 +73,13 @@ class KafkaSystem(System):
     has_gaps = True
 
     def __init__(self, config: Mapping[str, str], name: str, clock: Clock) -> None:
+        settings = Settings.of(config)
         self.name = name
         self._config = config
         self._clock = clock
         self._log_settings = checkpoint_log_settings(config, name)
         self._settings = StreamSettings(config, name)
-        self._transaction_timeout_s = transaction_timeout_s(config)
+        self._transaction_timeout_s = settings.task.transaction_timeout_s
         self._connection = KafkaConnection(
             self._log_settings.client,
             self._log_settings.timeout_s,
@@ -88,7 +89,7 @@ class KafkaSystem(System):
         )
         self._connection.await_login(f"opening system {name!r}")
         self._topics = Topics(self._connection, name, clock)
-        self._fences = Fences(self._log_settings, clock, commit_groups(config))
+        self._fences = Fences(self._log_settings, clock, settings.task.commit_groups)
         self._lock = threading.RLock()
         self._logs: dict[str, KafkaKeyedLog] = {}
         self._writers: dict[Fence, GroupTransactions] = {}

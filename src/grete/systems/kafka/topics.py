@@ -14,9 +14,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from grete.clock import Clock
-from grete.config.numbers import at_least_one
+from grete.config.key import COUNT
 from grete.config.settings import Settings
-from grete.config.stores import changelog_stream, compaction_lag_ms, store_names
+from grete.config.values import read_as
 from grete.errors import StreamError, StreamNotFound, StreamUnreachable
 from grete.kafka.client import (
     KafkaConnection,
@@ -81,7 +81,7 @@ class StreamSettings:
             config["cleanup.policy"] = "compact"
         key = f"systems.{self._system}.default.stream.replication.factor"
         copies = stream.text("replication.factor")
-        return TopicSettings(at_least_one(key, copies or "3"), key, config)
+        return TopicSettings(read_as(COUNT, key, copies or "3"), key, config)
 
     def may_be_deleted_by_age(self, stream: str) -> bool:
         """Whether the configuration itself wants a changelog's records deleted by age."""
@@ -89,9 +89,10 @@ class StreamSettings:
         return store is not None and "delete" in self._changelog(store).config["cleanup.policy"]
 
     def _store_behind(self, stream: str) -> str | None:
+        settings = Settings.of(self._config)
         job = JobId(self._config.get("job.name", ""), self._config.get("job.id", "1"))
         names = (
-            name for name in store_names(self._config) if changelog_stream(name, job, self._config) == stream
+            name for name in settings.store_names if settings.store(name).changelog_stream(job) == stream
         )
         return next(names, None)
 
@@ -113,10 +114,10 @@ class StreamSettings:
             "segment.bytes": str(_CHANGELOG_SEGMENT_BYTES),
             "max.message.bytes": largest,
             "delete.retention.ms": self._config.get(f"{prefix}delete.retention.ms", str(_DAY_MS)),
-            "min.compaction.lag.ms": str(compaction_lag_ms(store, self._config)),
+            "min.compaction.lag.ms": str(Settings.of(self._config).store(store).compaction_lag_ms),
             **{key[len(own) :]: value for key, value in self._config.items() if key.startswith(own)},
         }
-        return TopicSettings(at_least_one(keys[0], copies), keys[0], config)
+        return TopicSettings(read_as(COUNT, keys[0], copies), keys[0], config)
 
 
 class Topics:

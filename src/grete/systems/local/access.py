@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grete.clock import Clock, SystemClock
-from grete.config.streams import system_directory
+from grete.config.settings import Settings
 from grete.model.ids import SystemStream
 from grete.systems.base import SystemContext
 from grete.systems.local.system import LocalSystem
@@ -24,7 +24,7 @@ _LARGEST = 1 << 29
 
 def open_local_access(context: SystemContext) -> LocalAccess:
     """The embedded system of a configuration."""
-    directory = system_directory(context.config, context.name, context.home)
+    directory = Settings.of(context.config).system(context.name).directory(context.home)
     return LocalAccess(str(directory), context.clock)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from grete.clock import Clock
-from grete.config.streams import system_directory
+from grete.config.settings import Settings
 from grete.errors import (
     GreteError,
     LogCorrupted,
@@ -83,7 +83,9 @@ class StreamInfo:
 
 def open_local_system(context: SystemContext) -> LocalSystem:
     """The embedded system in `systems.<name>.path`, by default the folder `local` of the home."""
-    return LocalSystem(system_directory(context.config, context.name, context.home), context.clock)
+    return LocalSystem(
+        Settings.of(context.config).system(context.name).directory(context.home), context.clock
+    )
 
 
 class LocalSystem(System):

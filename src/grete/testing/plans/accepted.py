@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from grete.config.streams import all_input_streams, broadcast_inputs, task_inputs
+from grete.config.settings import Settings
 from grete.grouping.ssp import KEY as SSP_GROUPER
 from grete.testing.plans.compare import Answer, Difference
 from grete.testing.plans.sound import is_sound, partition_counts, readers_of, reads_everything, shared_before
@@ -78,8 +78,9 @@ def _in_memory(case: Case) -> bool:
 
 def _no_task(case: Case) -> bool:
     start, answer = case.story.starts[case.difference.at], case.samza[case.difference.at]
-    shared = {str(ssp) for ssp in broadcast_inputs(start.config)}
-    counts = {stream: start.streams[str(stream)] for stream in task_inputs(start.config)}
+    settings = Settings.of(start.config)
+    shared = {str(ssp) for ssp in settings.task.broadcast_inputs}
+    counts = {stream: start.streams[str(stream)] for stream in settings.task.inputs}
     every = {f"{stream}.{number}" for stream, count in counts.items() for number in range(count)}
     nothing_left = "is a broadcast one" in (case.ours[case.difference.at].refused or "") and every <= shared
     return nothing_left and answer.refused is None and '"tasks":{}' in answer.model
@@ -97,7 +98,7 @@ def _counts_shared(case: Case) -> bool:
     if found is None:
         return False
     before, now = partition_counts(case.story, at, case.ours)
-    real = {(now[str(s)], before.get(str(s))) for s in all_input_streams(case.config)}
+    real = {(now[str(s)], before.get(str(s))) for s in Settings.of(case.config).task.all_inputs}
     return (int(found[1]), int(found[2])) not in real and case.is_sound
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grete.config.streams import broadcast_inputs, task_inputs
+from grete.config.settings import Settings
 from grete.grouping.ssp import KEY as SSP_GROUPER
 from grete.testing.plans.compare import Answer
 from grete.testing.plans.stories import EXPANSION, Start, Story
@@ -21,11 +21,12 @@ def is_sound(story: Story, at: int, ours: Sequence[Answer]) -> bool:
     And each task has the changelog partition that it ever had, and no other task has it.
     """
     start, answer = story.starts[at], ours[at]
+    settings = Settings.of(start.config)
     readers = readers_of(answer)
     if not _keeps_changelogs(at, ours):
         return False
-    shared = {str(ssp) for ssp in broadcast_inputs(start.config)}
-    own = {f"{s}.{number}" for s in task_inputs(start.config) for number in range(start.streams[str(s)])}
+    shared = {str(ssp) for ssp in settings.task.broadcast_inputs}
+    own = {f"{s}.{number}" for s in settings.task.inputs for number in range(start.streams[str(s)])}
     if set(readers) != own | shared:
         return False
     if start.config.get(SSP_GROUPER, "").endswith("AllSspToSingleTaskGrouperFactory") and reads_everything(
@@ -107,7 +108,7 @@ def _keeps_changelogs(at: int, ours: Sequence[Answer]) -> bool:
 def _has_followed(story: Story, at: int, ours: Sequence[Answer], moving: set[str]) -> bool:
     remembered, readers = _remembered(at, ours), readers_of(ours[at])
     before, _ = partition_counts(story, at, ours)
-    shared = {str(ssp) for ssp in broadcast_inputs(story.starts[at].config)}
+    shared = {str(ssp) for ssp in Settings.of(story.starts[at].config).task.broadcast_inputs}
     for ssp in moving:
         stream, _, number = ssp.rpartition(".")
         if stream in before:

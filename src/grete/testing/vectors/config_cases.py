@@ -9,11 +9,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from grete.config import java_values, samza_job, streams
+from grete.config import java_values, samza_job
 from grete.config.coordinator_config import build_coordinator_stream_config, env_var_escape
 from grete.config.key_tables import coordinator, job
 from grete.config.properties import parse_properties
 from grete.config.rewriters import EnvironmentConfigRewriter
+from grete.config.settings import Settings
+from grete.config.settings.streams import system_stream_from_names
 from grete.config.values import Config, layered
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
@@ -147,7 +149,8 @@ def _broadcast(case: Case) -> None:
     _compare(
         case["value"],
         lambda: [
-            [s.system, s.stream, s.partition, s.key_bucket] for s in sorted(streams.broadcast_inputs(config))
+            [s.system, s.stream, s.partition, s.key_bucket]
+            for s in sorted(Settings.of(config).task.broadcast_inputs)
         ],
         case["result"],
     )
@@ -157,14 +160,14 @@ def _task_inputs(case: Case) -> None:
     config = Config({"task.inputs": case["value"]})
     _compare(
         case["value"],
-        lambda: sorted(f"{s.system}|{s.stream}" for s in streams.task_inputs(config)),
+        lambda: sorted(f"{s.system}|{s.stream}" for s in Settings.of(config).task.inputs),
         case["result"],
     )
 
 
 def _names(case: Case) -> None:
     def compute() -> list[str]:
-        stream = streams.system_stream_from_names(case["value"])
+        stream = system_stream_from_names(case["value"])
         return [stream.system, stream.stream, _stream_text(stream), str(stream)]
 
     _compare(case["value"], compute, case["result"])
