@@ -48,6 +48,16 @@ def test_no_plan_differs_but_where_it_is_meant_to(samza: Answers) -> None:
     assert report.refused < 0.3 * report.starts
 
 
+@pytest.mark.parametrize(
+    ("seed", "number", "name"),
+    [(3, 77, "every-container-reads-everything"), (3, 306, "shared-partitions-count-once")],
+)
+def test_a_difference_that_was_looked_into_has_its_class(
+    seed: int, number: int, name: str, samza: Answers
+) -> None:
+    assert run([story(seed, number)], samza.plan).in_plans == {name: 1}
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(1_800)
 def test_no_plan_of_twenty_thousand_differs(capsys: pytest.CaptureFixture[str]) -> None:

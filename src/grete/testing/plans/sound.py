@@ -71,13 +71,21 @@ def _follows_keys(start: Start) -> bool:
     )
 
 
+def reads_of(answer: Answer, stream: str) -> int:
+    """The partitions of a stream that active tasks read, one that several read counted for each of them."""
+    return sum(len(tasks) for ssp, tasks in readers_of(answer).items() if ssp.rpartition(".")[0] == stream)
+
+
+def last_plan(at: int, answers: Sequence[Answer]) -> Answer:
+    """The last answer before the start `at` that was no refusal; an empty one without any."""
+    return next((each for each in reversed(answers[:at]) if each.refused is None), Answer())
+
+
 def _remembered(at: int, ours: Sequence[Answer]) -> Readers:
-    """What the stream said of each partition when the start began: that is the last start which was not refused."""
-    for answer in reversed(ours[:at]):
-        if answer.refused is None:
-            active = {task for task, mode in answer.modes.items() if mode == "Active"}
-            return {ssp: set(names) & active for ssp, names in answer.tasks.items()}
-    return {}
+    """The active readers of each partition that the stream held when the start began."""
+    answer = last_plan(at, ours)
+    active = {task for task, mode in answer.modes.items() if mode == "Active"}
+    return {ssp: set(names) & active for ssp, names in answer.tasks.items()}
 
 
 def shared_before(at: int, ours: Sequence[Answer]) -> set[str]:
@@ -97,10 +105,7 @@ def partition_counts(
 
 
 def _keeps_changelogs(at: int, ours: Sequence[Answer]) -> bool:
-    now, before = (
-        ours[at].changelog,
-        next((a.changelog for a in reversed(ours[:at]) if a.refused is None), {}),
-    )
+    now, before = ours[at].changelog, last_plan(at, ours).changelog
     active = {task: number for task, number in now.items() if not task.startswith("Standby-")}
     return len(set(active.values())) == len(active) and all(now.get(task) == n for task, n in before.items())
 
