@@ -118,6 +118,30 @@ def test_a_full_disk_is_an_error_and_everything_before_is_there(tmp_path: Path) 
     open_log(path).append([Entry(b"more", b"room")])
 
 
+URGENT = """
+import sys
+from pathlib import Path
+from grete.clock import SystemClock
+from grete.keyed_log.base import Entry, Fence
+from grete.keyed_log.sqlite import SqliteKeyedLog
+from grete.sqlite_file import open_file
+log = SqliteKeyedLog(open_file(Path(sys.argv[1])), "log", SystemClock())
+log.append_urgently([Entry(b"stop", b"x" * 5000)], fence=Fence("job", 1))
+"""
+
+
+def test_on_a_full_disk_what_ends_a_job_is_written_from_the_reserve(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    open_log(path).append([Entry(b"before", b"")])
+    reserve = Path(f"{path}.reserve")
+    whole = reserve.stat().st_size
+    full = ["-f", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", "inject=pwrite64:error=ENOSPC:when=1..2"]
+    subprocess.run(["strace", *full, sys.executable, "-c", URGENT, str(path)], check=True, timeout=60)
+    assert 0 < reserve.stat().st_size < whole, "the space was not set free, or all of it at once"
+    assert [record.key for record in open_log(path).read()] == [b"before", b"stop"]
+    assert reserve.stat().st_size == whole, "with space again, the reserve is whole again"
+
+
 def fill(path: Path, count: int = 60) -> None:
     """Append, then die: so the write-ahead log stays as it is, instead of being folded in at closing."""
     process = writer(path, 0, count)

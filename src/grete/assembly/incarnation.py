@@ -279,7 +279,7 @@ class Incarnation:
         write_state(
             self._stream, JobState(final.phase.value, run_id, leadership.epoch, url, "", final.message)
         )
-        History(self._stream).append(final.phase.value, message=final.message)
+        History(self._stream, urgent=True).append(final.phase.value, message=final.message)
         failpoint("coordinator.finished")
         if final.phase is Phase.FAILED:
             message = final.message or "a container was given up"

@@ -71,6 +71,10 @@ class KeyedLog(ABC):
             StorageFull: nothing was written.
         """
 
+    def append_urgently(self, entries: Sequence[Entry], *, fence: Fence | None = None) -> int:
+        """As `append`, for the few records that have to be written on a full disk too: they may use a reserve."""
+        return self.append(entries, fence=fence)
+
     @abstractmethod
     def resolve(self, append_id: str) -> int | None:
         """The last offset of the append with this id, or None when it never became durable and never will.

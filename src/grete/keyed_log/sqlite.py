@@ -7,7 +7,10 @@ reader that remembers a `LogHead` notices as well when the log went back or is a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+import apsw
 
 from grete.clock import Clock, Deadline
 from grete.errors import IllegalStateError, InDoubt, LogCorrupted
@@ -58,20 +61,36 @@ class SqliteKeyedLog(KeyedLog):
         self, entries: Sequence[Entry], *, fence: Fence | None = None, append_id: str | None = None
     ) -> int:
         """See KeyedLog."""
-        self._check_open()
         id_ = append_id or new_append_id()
+        with self._naming(id_), self._file.transaction() as connection:
+            return self._append_in(connection, entries, fence, id_)
+
+    def append_urgently(self, entries: Sequence[Entry], *, fence: Fence | None = None) -> int:
+        """See KeyedLog."""
+        id_ = new_append_id()
+        with self._naming(id_):
+            return self._file.urgently(lambda connection: self._append_in(connection, entries, fence, id_))
+
+    def _append_in(
+        self, connection: apsw.Connection, entries: Sequence[Entry], fence: Fence | None, append_id: str
+    ) -> int:
+        if fence is not None:
+            check_fences(connection, [fence])
+        return append_in(
+            connection,
+            self._name,
+            entries,
+            now_ms=self._clock.wall_ms(),
+            epoch=None if fence is None else fence.epoch,
+            append_id=append_id,
+        )
+
+    @contextmanager
+    def _naming(self, id_: str) -> Iterator[None]:
+        """A commit in doubt is reported with the id of the append, so that it can be resolved."""
+        self._check_open()
         try:
-            with self._file.transaction() as connection:
-                if fence is not None:
-                    check_fences(connection, [fence])
-                return append_in(
-                    connection,
-                    self._name,
-                    entries,
-                    now_ms=self._clock.wall_ms(),
-                    epoch=None if fence is None else fence.epoch,
-                    append_id=id_,
-                )
+            yield
         except InDoubt as error:
             raise InDoubt(id_, f"{self._file.path}: log {self._name!r}: {error.__cause__}") from error
 

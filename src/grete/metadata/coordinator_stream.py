@@ -206,9 +206,10 @@ class CoordinatorStream:
         message = CoordinatorMessage(message_type, key, values, self._origin())
         return Entry(codec.encode_key(message_type, key), codec.encode_value(message))
 
-    def append(self, entries: Iterable[Entry]) -> int:
-        """Append records atomically under the writer's fence. Durable on return."""
-        return self._log.append(list(entries), fence=self._fence)
+    def append(self, entries: Iterable[Entry], *, urgent: bool = False) -> int:
+        """Append records atomically under the writer's fence. Durable on return; `urgent` ones on a full disk too."""
+        append = self._log.append_urgently if urgent else self._log.append
+        return append(list(entries), fence=self._fence)
 
     def append_over(self, entries: Iterable[Entry], *, since: int) -> list[Entry]:
         """As `append`; returns what others wrote after the offset `since` under keys that these entries delete.

@@ -32,10 +32,11 @@ class HistoryRow:
 
 
 class History:
-    """Appends and lists events; the oldest are tombstoned beyond 500."""
+    """Appends and lists events; the oldest are tombstoned beyond 500. `urgent` ones are written on a full disk too."""
 
-    def __init__(self, stream: CoordinatorStream) -> None:
+    def __init__(self, stream: CoordinatorStream, *, urgent: bool = False) -> None:
         self._stream = stream
+        self._urgent = urgent
 
     def append(self, event: str, **details: str) -> None:
         """Add a row. Durable on return."""
@@ -45,7 +46,7 @@ class History:
         own = f"{number}{_OF_WRITER}{uuid.uuid4().hex[:8]}"
         entries = [self._stream.entry(HISTORY, own, {"event": event, **details})]
         entries += [self._stream.entry(HISTORY, old, None) for old in keys[: max(0, len(keys) + 1 - _KEPT)]]
-        self._stream.append(entries)
+        self._stream.append(entries, urgent=self._urgent)
         failpoint("history.written")
 
     def _keys(self) -> list[str]:

@@ -9,6 +9,7 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 
 STATE = "grete-job-state"
 REQUEST = "grete-request"
+_RUNNING = "running"
 _LARGEST_EPOCH = 1 << 40
 """Nobody comes so far by electing: a record above it is somebody else's."""
 
@@ -33,9 +34,12 @@ class JobState:
 
 
 def write_state(stream: CoordinatorStream, state: JobState) -> None:
-    """Make it the job's state. Durable on return, refused when a newer leader exists."""
+    """Make it the job's state. Durable on return, refused when a newer leader exists.
+
+    The end of a job is written on a full disk as well.
+    """
     values = {name: str(getattr(state, name)) for name in JobState.__slots__}
-    stream.append([stream.entry(STATE, "job", values)])
+    stream.append([stream.entry(STATE, "job", values)], urgent=state.state != _RUNNING)
     failpoint("state.written")
 
 
@@ -67,9 +71,9 @@ class StopRequest:
 
 
 def write_stop_request(stream: CoordinatorStream, request: StopRequest) -> None:
-    """Ask the running coordinator to stop."""
+    """Ask the running coordinator to stop, on a full disk too."""
     values = {"epoch": str(request.epoch), "deadline-s": str(request.deadline_s), "reason": request.reason}
-    stream.append([stream.entry(REQUEST, "stop", values)])
+    stream.append([stream.entry(REQUEST, "stop", values)], urgent=True)
 
 
 def read_stop_request(stream: CoordinatorStream) -> StopRequest | None:

@@ -35,9 +35,9 @@ class LaunchRecord:
 
 
 def write_launch(stream: CoordinatorStream, container: ContainerId, record: LaunchRecord | None) -> None:
-    """Make it the container's record; None when nothing of it runs any more."""
+    """Make it the container's record; None when nothing of it runs any more, which a full disk does not prevent."""
     values = None if record is None else {name: str(getattr(record, name)) for name in LaunchRecord.__slots__}
-    stream.append([stream.entry(LAUNCH, container, values)])
+    stream.append([stream.entry(LAUNCH, container, values)], urgent=record is None)
 
 
 def read_launches(stream: CoordinatorStream) -> dict[ContainerId, LaunchRecord]:

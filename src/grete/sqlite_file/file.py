@@ -238,18 +238,17 @@ class SqliteFile:
             self._end(f"I/O error: {error}", keep_wal=True)
 
     def urgently(self, work: Callable[[apsw.Connection], T], *, busy_timeout_s: float | None = None) -> T:
-        """A write transaction that must succeed on a full disk too: leadership, fences. Gets the reserve.
+        """A write transaction that must succeed on a full disk too: leadership, fences, ends. It has the reserve.
 
-        `work` runs a second time when the disk was full. Raises what `transaction` raises.
+        `work` runs again as long as the disk is full and the reserve lasts. Raises what `transaction` raises.
         """
-        try:
-            with self.transaction(busy_timeout_s=busy_timeout_s) as connection:
-                return work(connection)
-        except StorageFull:
-            if not self._reserve.free():
-                raise
-        with self.transaction(busy_timeout_s=busy_timeout_s) as connection:
-            return work(connection)
+        while True:
+            try:
+                with self.transaction(busy_timeout_s=busy_timeout_s) as connection:
+                    return work(connection)
+            except StorageFull:
+                if not self._reserve.free():
+                    raise
 
     def settle(self) -> None:
         """Make what can be read now durable beyond doubt, and what can not be read never come back.
