@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.errors import JobError
 from grete.metadata.access import open_coordinator_stream
@@ -166,6 +167,21 @@ def test_a_coordinator_that_is_killed_is_succeeded_by_the_next_start(job: Job) -
     eventually(job.copied_once, "the adopted container goes on")
     job.stop()
     assert second.wait(patient(30)) == 0
+
+
+def test_what_a_coordinator_that_was_killed_has_left_is_stopped(job: Job) -> None:
+    """The topic names the dead until somebody else leads, so they are known by their silence alone."""
+    process, _ = copying(job)
+    process.kill()
+    process.wait()
+    with open_job(job.id) as handle:
+        assert handle.holder() is not None
+    assert main(["stop", "--job", job.id.shown, "--deadline", "5"]) == 0
+    with open_job(job.id) as handle:
+        state = handle.state()
+        assert (handle.launches(), handle.holder()) == ({}, None)
+    assert state is not None
+    assert state.state == "stopped"
 
 
 def test_brokers_that_are_away_longer_than_the_lease_cost_an_incarnation_and_nothing_else(

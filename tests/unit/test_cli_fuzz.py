@@ -19,7 +19,7 @@ from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 
 CASES = 10_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 300
-BLOCKS = 4
+BLOCKS = max(4, CASES // 100)
 COMMANDS = (
     ("status",),
     ("history",),

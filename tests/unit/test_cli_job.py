@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import sys
@@ -430,6 +431,33 @@ def test_what_a_dead_coordinator_has_left_is_shown_fenced_off_and_stopped(
         assert ended is not None
         assert (ended.state, ended.message) == ("stopped", "cleaning up")
         assert handle.holder() is None
+
+
+@pytest.fixture
+def silent(job: Path) -> Iterator[None]:
+    """A coordinator that is alive to whoever looks at its process, and renews its leadership no more."""
+    with opened() as handle:
+        handle.set_config({"job.coordinator.lease.ttl.ms": "1000"}, reason="test")
+    with opened() as leader:
+        leader._coordination.campaign(job_scope(JOB), epoch_floor=1)
+        yield
+
+
+def test_what_a_silent_coordinator_has_left_is_stopped_in_its_place(
+    orphan: ProcessLauncher, silent: None, capsys: Output
+) -> None:
+    assert main(["drain"]) == 1
+    assert "grete run --job orders --until-drained" in capsys.readouterr().err
+    assert main(["stop", "--reason", "cleaning up"]) == 0
+    assert [ended.exit_code for ended in orphan.exits()] == [-signal.SIGTERM]
+    assert capsys.readouterr().out == "orders: stopped\n"
+
+
+def test_stop_of_a_job_whose_silent_coordinator_has_left_nothing_says_who_that_is(
+    silent: None, capsys: Output
+) -> None:
+    assert main(["stop"]) == 1
+    assert f"is not running: process {os.getpid()}" in capsys.readouterr().err
 
 
 def test_one_container_that_a_dead_coordinator_has_left_is_stopped(

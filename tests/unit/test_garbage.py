@@ -37,7 +37,8 @@ from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 
 CASES = 5_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 120
-BLOCKS = 4
+BLOCKS = max(4, CASES // 50)
+"""Each has a job of its own: every command reads the whole stream, in which each case leaves ten records for good."""
 TYPES = (
     *VALUE_FIELDS,
     *(SET_CHECKPOINT, SET_MIGRATION_INFO, GENERATION, HISTORY, STATE, REQUEST, LAUNCH, INPUT),

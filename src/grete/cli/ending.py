@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from grete.cli.options import add_job_options, seconds
@@ -27,9 +28,17 @@ def add_ending_options(
 
 
 def await_end(
-    handle: JobHandle, options: argparse.Namespace, *, within_s: float, asked: str, too_late: str
+    handle: JobHandle,
+    options: argparse.Namespace,
+    *,
+    within_s: float,
+    asked: str,
+    too_late: str,
+    if_silent: Callable[[], None] | None = None,
 ) -> int:
     """Wait for the end, unless `--no-wait` says that being `asked` is enough, and print the state.
+
+    `if_silent` is called once it is known that the coordinator which was asked will not answer.
 
     Raises:
         JobError: `too_late`, when the job still runs after `within_s`.
@@ -38,6 +47,8 @@ def await_end(
     while not options.no_wait and handle.holder() is not None:
         if not deadline.pause():
             raise JobError(too_late)
+        if if_silent is not None and handle.is_silent():
+            if_silent()
     state = handle.state()
     ended = asked if options.no_wait else "ended" if state is None else state.state
     if options.output == "json":

@@ -110,5 +110,12 @@ class Coordination(ABC):
         """
 
     @abstractmethod
+    def is_silent(self, scope: str) -> bool:
+        """Whether somebody leads and has not renewed for a TTL since this object first looked: ask repeatedly.
+
+        Such a holder is dead or hangs, and the next `campaign` succeeds it.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Release every resource; leaderships that were not released expire."""

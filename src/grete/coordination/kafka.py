@@ -178,6 +178,13 @@ class KafkaCoordination(Coordination):
         row = _decode(scope, self._register(scope).read(is_settled=True))
         return None if row is None or row.holder is None else row.epoch
 
+    def is_silent(self, scope: str) -> bool:
+        """See Coordination. May be told late when somebody who hangs keeps the outcome of a change open."""
+        row = _decode(scope, self._register(scope).read())
+        if row is None or row.holder is None:
+            return False
+        return self._patience.is_over(scope, row.epoch, row.renewals)
+
     def close(self) -> None:
         """See Coordination."""
         for register in self._registers.values():

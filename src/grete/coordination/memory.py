@@ -90,5 +90,13 @@ class MemoryCoordination(Coordination):
             row = self._shared.rows.get(scope)
             return None if row is None or row.is_over else row.epoch
 
+    def is_silent(self, scope: str) -> bool:
+        """See Coordination."""
+        with self._shared.lock:
+            row = self._shared.rows.get(scope)
+            if row is None or row.is_over:
+                return False
+            return self._patience.is_over(scope, row.epoch, row.renewals)
+
     def close(self) -> None:
         """See Coordination."""

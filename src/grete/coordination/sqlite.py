@@ -142,6 +142,11 @@ class SqliteCoordination(Coordination):
         row = self._held(scope)
         return None if row is None else row.epoch
 
+    def is_silent(self, scope: str) -> bool:
+        """See Coordination."""
+        row = self._held(scope)
+        return row is not None and self._patience.is_over(scope, row.epoch, row.renewals)
+
     def _held(self, scope: str) -> _Row | None:
         row = self._row(scope)
         if row is None or row.holder is None:

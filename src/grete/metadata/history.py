@@ -32,7 +32,7 @@ class HistoryRow:
 
 
 class History:
-    """Appends and lists events; the oldest are tombstoned beyond 500. `urgent` ones are written on a full disk too."""
+    """Appends and lists events; the oldest beyond 500 go. `urgent` ones are written on a full disk too."""
 
     def __init__(self, stream: CoordinatorStream, *, urgent: bool = False) -> None:
         self._stream = stream

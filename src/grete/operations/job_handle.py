@@ -172,17 +172,26 @@ class JobHandle:
         """The recorded state; `running` of a job that nobody leads means that its coordinator died."""
         return read_state(self.stream)
 
+    @property
+    def lease_s(self) -> float:
+        """How long a silent coordinator is left alone."""
+        return lease_ttl_s(self.config() or self._given)
+
     @cached_property
     def _coordination(self) -> Coordination:
         """Opened when it is first asked: on Kafka it takes a connection of its own."""
         config = self.config() or self._given
-        coordination = open_coordination(config, self.home, self._clock, ttl_s=lease_ttl_s(config))
+        coordination = open_coordination(config, self.home, self._clock, ttl_s=self.lease_s)
         self._stack.callback(coordination.close)
         return coordination
 
     def holder(self) -> Holder | None:
         """Who runs the job now."""
         return self._coordination.holder(job_scope(self.job))
+
+    def is_silent(self) -> bool:
+        """Whether the holder has given no sign of life for the lease since the first call: it is dead or hangs."""
+        return self._coordination.is_silent(job_scope(self.job))
 
     def localities(self) -> dict[ContainerId, str]:
         """The host of each container."""

@@ -142,6 +142,26 @@ class CoordinationConformance:
         assert second.epoch > first.epoch
         assert one.renew(first) is None
 
+    def test_a_holder_is_silent_when_it_has_not_renewed_for_a_ttl(
+        self, contender: Contender, pass_time: PassTime
+    ) -> None:
+        """Counted from the first look on; nobody is silent where nobody leads."""
+        leader, onlooker = contender(), contender()
+        assert not onlooker.is_silent("job")
+        leadership = leader.campaign("job")
+        assert leader.leading_epoch("job") == leadership.epoch
+        assert not onlooker.is_silent("job")
+        pass_time(self.TTL_S * 0.9)
+        assert leader.renew(leadership) is not None
+        assert leader.leading_epoch("job") == leadership.epoch
+        pass_time(self.TTL_S * 0.2)
+        assert not onlooker.is_silent("job")
+        pass_time(self.TTL_S)
+        assert onlooker.is_silent("job")
+        leader.release(leadership)
+        assert leader.leading_epoch("job") is None
+        assert not onlooker.is_silent("job")
+
     def test_a_holder_that_renews_is_never_succeeded(self, contender: Contender, pass_time: PassTime) -> None:
         """However long somebody waits."""
         one, two = contender(), contender()

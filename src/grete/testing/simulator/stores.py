@@ -127,6 +127,10 @@ class ProcessCoordination(Coordination):
         """See Coordination."""
         return self._coordination.leading_epoch(scope)
 
+    def is_silent(self, scope: str) -> bool:
+        """See Coordination."""
+        return self._coordination.is_silent(scope)
+
     def close(self) -> None:
         """See Coordination."""
 
