@@ -19,7 +19,6 @@ from pathlib import Path
 
 from grete.assembly import RunOptions, run_job
 from grete.clock import SystemClock
-from grete.metadata.home import parse_job
 from grete.model.ids import JobId
 from grete.operations import open_job
 from grete.systems.base import StreamSpec
@@ -169,7 +168,7 @@ def _coordinate(config: list[str]) -> int:
     options = (
         RunOptions(config_paths=config, container_command=command)
         if config
-        else RunOptions(job=parse_job(JOB.name), container_command=command)
+        else RunOptions(job=JobId.parse(JOB.name), container_command=command)
     )
     return run_job(options)
 

@@ -27,7 +27,7 @@ from places import Place, embedded, on_kafka  # noqa: E402
 from show import show_figures, show_jobs, show_places  # noqa: E402
 
 from grete.cli.progress import Progress  # noqa: E402
-from grete.metadata.home import grete_home  # noqa: E402
+from grete.environment import grete_home  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -23,7 +23,7 @@ from pathlib import Path
 import orjson
 
 from grete.clock import SystemClock
-from grete.metadata.home import grete_home
+from grete.environment import grete_home
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.systems.partitioner import partition_of

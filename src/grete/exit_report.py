@@ -1,4 +1,4 @@
-"""A container's last word, for a launcher that reads it: a file named by the environment.
+"""A container's exit report: `{"epoch": n, "code": n, "failure": {...} | null}` in a file that its launcher names.
 
 The operating system reports a code to the parent only, and nothing of the cause; whoever adopted the container gets
 neither. One that was killed leaves no word.
@@ -15,13 +15,10 @@ from typing import NoReturn
 
 import orjson
 
+from grete.environment import CONTAINER_EPOCH, EXIT_FILE
 from grete.model.ending import ContainerEnd, ExitCode, as_document, failure_of, from_document
 
 _log = logging.getLogger("grete.container")
-
-EXIT_FILE = "GRETE_EXIT_FILE"
-"""Where a container leaves `{"epoch": n, "code": n, "failure": {...} | null}` as the last thing it does."""
-_EPOCH = "GRETE_CONTAINER_EPOCH"
 
 
 def leave_word(end: int, environment: Mapping[str, str] = os.environ) -> None:
@@ -30,7 +27,7 @@ def leave_word(end: int, environment: Mapping[str, str] = os.environ) -> None:
     if not path:
         return
     failure = end.failure if isinstance(end, ContainerEnd) else None
-    document = {"epoch": int(environment[_EPOCH]), "code": int(end), "failure": as_document(failure)}
+    document = {"epoch": int(environment[CONTAINER_EPOCH]), "code": int(end), "failure": as_document(failure)}
     temporary = Path(path).with_suffix(".tmp")
     temporary.write_bytes(orjson.dumps(document))
     temporary.replace(path)

@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from grete.environment import CONTAINER_ID
 from grete.errors import ConfigError, LogError
 
 POINTS: dict[str, str] = {
@@ -117,7 +118,7 @@ def _parse(text: str) -> dict[str, list[_Armed]]:
 
 def _is_meant() -> bool:
     container = os.environ.get("GRETE_FAILPOINT_CONTAINER")
-    return container is None or container == os.environ.get("SAMZA_CONTAINER_ID")
+    return container is None or container == os.environ.get(CONTAINER_ID)
 
 
 _armed = _parse(os.environ.get("GRETE_FAILPOINT", "")) if _is_meant() else {}

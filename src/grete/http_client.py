@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
 from grete.errors import CoordinatorUnavailable, Fenced, WireError
+from grete.wire import coordinator_api as api
+from grete.wire.container_protocol import Directive, Heartbeat, convert, document
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 _GIVE_UP_AFTER_S = 60.0
 _LONGEST_TOKEN = 200
 _TOKEN = re.compile(rb"[A-Za-z0-9_-]{1,%d}" % _LONGEST_TOKEN)
@@ -92,7 +95,7 @@ class JobCoordinatorClient:
         for delay_ms in self._backoff.delays_ms():
             response = self._request("GET", path)
             if response.status_code == 200:
-                return _document(response)
+                return _document(response, dict)
             _log.warning("GET %s: %s %s", path, response.status_code, response.text[:500])
             if waited_ms >= _GIVE_UP_AFTER_S * 1000:
                 break
@@ -108,46 +111,36 @@ class JobCoordinatorClient:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CoordinatorUnavailable(f"{method} {self._client.base_url}{path}: {error!r}") from error
 
-    def container(self, container_id: str) -> dict[str, Any]:
-        """The container's assignment."""
-        document: dict[str, Any] = self.get(f"/api/v1/containers/{container_id}")
-        return document
-
-    def heartbeat(self, container_id: str, body: dict[str, object]) -> dict[str, Any]:
-        """Tell that the container lives; returns what it is told, `{"action": ..., "number": n}`.
+    def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
+        """Report that the container lives, and how far it is; returns the coordinator's directive.
 
         Raises:
             Fenced: the coordinator knows a newer incarnation.
-            CoordinatorUnavailable: no answer, or an error.
+            CoordinatorUnavailable: no answer, an error, or no directive.
         """
         path = f"/api/v1/containers/{container_id}/heartbeat"
-        response = self._request("POST", path, body)
+        response = self._request("POST", path, document(heartbeat))
         if response.status_code == 409:
-            seen = _document(response).get("epoch")
-            if type(seen) is not int:
-                raise CoordinatorUnavailable(f"POST {path}: a 409 that names no epoch")
-            raise Fenced(f"container {container_id}", epoch=int(str(body["epoch"])), seen=seen)
+            seen = _document(response, api.Fenced).epoch
+            raise Fenced(f"container {container_id}", epoch=heartbeat.epoch, seen=seen)
         if response.status_code != 200:
             raise CoordinatorUnavailable(f"POST {path}: {response.status_code} {response.text[:500]}")
-        return _document(response)
+        return _document(response, Directive)
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
 
-def _document(response: httpx.Response) -> dict[str, Any]:
-    """The object that was answered.
+def _document(response: httpx.Response, kind: type[T]) -> T:
+    """The document that was answered.
 
     Raises:
-        CoordinatorUnavailable: it is none: somebody else listens where a coordinator did.
+        CoordinatorUnavailable: it is none: another process listens where a coordinator did.
     """
     try:
-        document = response.json()
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
+        return convert(response.json(), kind)
+    except (ValueError, RecursionError, WireError) as error:
         raise CoordinatorUnavailable(
             f"{response.url} answers {response.text[:100]!r}: that is no coordinator"
-        )
-    return document
+        ) from error

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from grete.environment import CONTAINER_EPOCH, EXIT_FILE
 from grete.launch.base import ContainerStart, Launcher
-from grete.launch.process import EPOCH, EXIT_FILE, ProcessLauncher
+from grete.launch.process import ProcessLauncher
 from grete.launch.processes import name_of
 from grete.launch.thread import ThreadLauncher
 from grete.model.ids import ContainerId
@@ -45,7 +46,7 @@ def test_a_process_that_is_not_provably_the_container_is_neither_adopted_nor_sig
     launcher, start = ProcessLauncher(["true"], tmp_path), ContainerStart(ContainerId("0"), 4, {})
     environment = {
         **os.environ,
-        EPOCH: str(epoch),
+        CONTAINER_EPOCH: str(epoch),
         **({EXIT_FILE: str(tmp_path / exit_file)} if exit_file else {}),
     }
     other = subprocess.Popen(["sleep", "60"], env=environment)

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,6 +28,7 @@ from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.testing.kafka_broker import free_ports
 from grete.testing.waiting import eventually, patient
+from grete.wire.container_protocol import Command, Directive, Heartbeat
 
 pytestmark = pytest.mark.fault
 
@@ -74,11 +74,11 @@ os._exit(code)
 RUNNER = """
 import sys
 from grete.assembly import RunOptions, run_job
-from grete.metadata.home import parse_job
+
 from grete.errors import GreteError
 container, *config = sys.argv[1:]
 options = (RunOptions(config_paths=config, container_command=(sys.executable, container)) if config
-           else RunOptions(job=parse_job("job"), container_command=(sys.executable, container)))
+           else RunOptions(job=JobId.parse("job"), container_command=(sys.executable, container)))
 try:
     sys.exit(run_job(options))
 except GreteError as error:
@@ -346,21 +346,21 @@ def test_who_is_said_to_have_paused_and_has_not_commits_nothing_more(job: Job) -
         assert state is not None
     job.set(job__container__count="2", task__shutdown__ms="60000")
     liar = JobCoordinatorClient(state.url, Path(state.token_file))
-    told: dict[str, Any] = {}
+    directives: list[Directive] = []
 
     def is_told_to_pause() -> bool:
-        told.update(liar.heartbeat("0", {"epoch": launch.epoch}))
-        return bool(told["action"] == "pause")
+        directives.append(liar.heartbeat("0", Heartbeat(launch.epoch)))
+        return directives[-1].action is Command.PAUSE
 
     job.eventually(is_told_to_pause)
-    liar.heartbeat("0", {"epoch": launch.epoch, "paused": told["number"]})
+    liar.heartbeat("0", Heartbeat(launch.epoch, paused=directives[-1].number))
     job.eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
     count = len(job.said())
     job.eventually(lambda: spoke_since(job, count + 4))
     assert max(turns(job)) <= 2, "each task changed hands as often as it was given away"
     reader = JobCoordinatorClient(state.url, Path(state.read_token_file))
     with pytest.raises(CoordinatorUnavailable, match="401"):
-        reader.heartbeat("0", {"epoch": launch.epoch, "paused": 1})
+        reader.heartbeat("0", Heartbeat(launch.epoch, paused=1))
     reader.close()
     liar.close()
 

@@ -35,28 +35,30 @@ OLD, NEW = {"a": "1", "b": "1"}, {"b": "2", "c": "2"}
 CONTAINER = """
 import os, signal, sys, time
 from pathlib import Path
+from grete.container.assignment import parse_assignment
 from grete.http_client import JobCoordinatorClient
+from grete.wire.container_protocol import Heartbeat
 client = JobCoordinatorClient(os.environ["COORDINATOR_URL"], Path(os.environ["GRETE_COORDINATOR_TOKEN_FILE"]))
 id_, epoch = os.environ["SAMZA_CONTAINER_ID"], int(os.environ["GRETE_CONTAINER_EPOCH"])
-assignment = client.container(id_)
-assert assignment["epoch"] == epoch
+assignment = parse_assignment(client.get(f"/api/v1/containers/{id_}"))
+assert assignment.epoch == epoch
 stopping = []
 signal.signal(signal.SIGTERM, lambda *_: stopping.append(1))
-runs_for_ever = assignment["config"].get("test.for.ever")
+runs_for_ever = assignment.config.get("test.for.ever")
 while True:
-    client.heartbeat(id_, {"epoch": epoch, "state": "running", "batch_id": 0, "records": 1})
+    client.heartbeat(id_, Heartbeat(epoch, "running", batch_id=0, records=1))
     if stopping or not runs_for_ever:
-        sys.exit(int(assignment["config"].get("test.exit.code", "0")))
+        sys.exit(int(assignment.config.get("test.exit.code", "0")))
     time.sleep(0.02)
 """
 RUNNER = """
 import sys
 from grete.assembly import RunOptions, run_job
 from grete.errors import GreteError
-from grete.metadata.home import parse_job
+
 container, take_over, *config = sys.argv[1:]
 paths = [path for path in config if not path.startswith("job:")]
-jobs = [parse_job(path[4:]) for path in config if path.startswith("job:")]
+jobs = [JobId.parse(path[4:]) for path in config if path.startswith("job:")]
 try:
     sys.exit(run_job(RunOptions(config_paths=paths, job=jobs[0] if jobs else None, take_over=take_over == "yes",
                                 container_command=(sys.executable, container))))

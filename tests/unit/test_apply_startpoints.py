@@ -14,7 +14,7 @@ from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
 from grete.container import checkpoints, rewind
-from grete.container.assignment import Assignment, parse_assignment, pending_document
+from grete.container.assignment import Assignment, parse_assignment
 from grete.errors import Fenced, JobError, OffsetOutOfRange
 from grete.metadata.startpoint_state import state_entry
 from grete.metadata.startpoints import startpoint_entry, startpoint_key
@@ -29,6 +29,7 @@ from grete.testing.job import JobUnderTest
 from grete.testing.job_model import assignments_of
 from grete.testing.pytest_fixtures import StartJob
 from grete.testing.pytest_fixtures import start_job as start_job
+from grete.wire import container_protocol as protocol
 
 CONFIG = {
     "task.inputs": "local.in",
@@ -282,7 +283,7 @@ def test_what_is_pending_travels_in_the_coordinators_document(job: JobUnderTest)
                 "name": task.name,
                 "ssps": ssps,
                 "changelog_partition": task.changelog_partition,
-                "pending": pending_document(task.pending),
+                "pending": protocol.document(protocol.Pending.of(task.pending)),
             }
         ],
     }

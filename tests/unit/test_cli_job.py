@@ -27,7 +27,6 @@ from grete.metadata.assignments import TaskAssignments
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.history import History
-from grete.metadata.home import parse_job
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import (
     STATE,
@@ -550,7 +549,7 @@ def test_of_several_jobs_one_has_to_be_named_and_the_message_has_them_as_they_ar
     message = capsys.readouterr().err
     assert f"jobs in {job}: {JOB.name}, {JOB.name}:2" in message
     named = message.split(": ")[-1].strip().split(", ")
-    assert [parse_job(name) for name in named] == [JOB, other]
+    assert [JobId.parse(name) for name in named] == [JOB, other]
 
 
 def test_stream_dump_decodes_messages_and_masks_secrets(job: Path, capsys: Output) -> None:

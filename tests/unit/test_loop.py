@@ -9,8 +9,8 @@ import pytest
 
 from grete.assembly.stop_signals import StopSignals
 from grete.coordination.memory import MemoryCoordination
-from grete.coordinator.board import Board, Seat
 from grete.coordinator.events import ModelChanged, ReloadRequested, Run
+from grete.coordinator.heartbeat_registry import ContainerSlot, HeartbeatRegistry
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import ContainerSpec, Phase, RetryPolicy, State
@@ -23,6 +23,7 @@ from grete.model.ids import ContainerId, JobId
 from grete.model.job import ContainerModel, JobModel
 from grete.testing.clock import ManualClock
 from grete.testing.simulator.coordinator import SteppedLoop
+from grete.wire.container_protocol import Heartbeat
 
 JOB = JobId("orders")
 ZERO = ContainerId("0")
@@ -45,14 +46,14 @@ class Log(MemoryKeyedLog):
         return super().append(entries, fence=fence, append_id=append_id)
 
 
-class Seats(Board):
-    """Lets something happen before a seat is looked at."""
+class Registry(HeartbeatRegistry):
+    """Lets something happen before a slot is looked at."""
 
     meanwhile: Callable[[], None] = staticmethod(nothing)
 
-    def seat(self, container: ContainerId) -> Seat | None:
+    def slot(self, container: ContainerId) -> ContainerSlot | None:
         self.meanwhile()
-        return super().seat(container)
+        return super().slot(container)
 
 
 class Containers(Launcher):
@@ -129,7 +130,7 @@ class Coordinator:
             state=State(RetryPolicy()),
             job=Job(),
         )
-        self.seats = self.loop.board = Seats()
+        self.registry = self.loop.registry = Registry()
         self.view = View(JOB, stream, MetadataMetrics(), "run", leadership.epoch, clock)
         self.view.loop = self.loop
         self.serve("first")
@@ -140,8 +141,7 @@ class Coordinator:
 
     def hears(self, serial: int) -> None:
         """A heartbeat of a container that runs what it was told under this number."""
-        body = {"epoch": self.containers.started[-1].epoch, "serial": serial, "state": "running"}
-        self.view.heartbeat(ZERO, body)
+        self.view.heartbeat(ZERO, Heartbeat(self.containers.started[-1].epoch, "running", serial=serial))
 
     def ends(self, code: int) -> None:
         """The container ends."""
@@ -202,14 +202,14 @@ def test_a_container_is_never_given_an_older_model_under_a_newer_number(coordina
     """It would not look again, since it is told that number already."""
 
     def changes() -> None:
-        coordinator.seats.meanwhile = nothing
+        coordinator.registry.meanwhile = nothing
         coordinator.serve("second")
         coordinator.loop._execute(Run(ZERO))
 
-    coordinator.seats.meanwhile = changes
-    document = coordinator.view.assignment(ZERO)
-    assert document is not None
-    assert (document["serial"], document["config"]) == (2, {"which": "second"})
+    coordinator.registry.meanwhile = changes
+    assignment = coordinator.view.assignment(ZERO)
+    assert assignment is not None
+    assert (assignment.serial, assignment.config) == (2, {"which": "second"})
 
 
 def test_a_signal_that_came_before_there_was_a_loop_stops_the_job_and_the_next_one_kills(

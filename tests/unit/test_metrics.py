@@ -13,11 +13,11 @@ from grete.checkpoint.lag import JobLag, SspLag
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
-from grete.coordinator.heartbeats import Heartbeats
 from grete.coordinator.job_model import Remembered, calculate
 from grete.coordinator.lag import RecentLag
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.metrics import MetricFacts, job_metrics
+from grete.coordinator.progress import ReportedProgress
 from grete.coordinator.state import Container, Failures, RetryPolicy, State
 from grete.coordinator.view import View
 from grete.keyed_log.memory import MemoryKeyedLog
@@ -27,6 +27,7 @@ from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartit
 from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.clock import ManualClock
+from grete.wire.container_protocol import Heartbeat
 from grete.wire.prometheus_text import Family, encode
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -90,10 +91,10 @@ SSP = SystemStreamPartition("local", 'in"\\', 3)
 
 def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
     clock = ManualClock()
-    heartbeats = Heartbeats(clock)
-    heartbeats.take("0", {"epoch": 6})
+    progress = ReportedProgress(clock)
+    progress.record("0", Heartbeat(6))
     for batch in range(5):
-        heartbeats.take("0", {"epoch": 7, "records": 100 * batch, "batch_id": batch, **COMMITS})
+        progress.record("0", Heartbeat(7, records=100 * batch, batch_id=batch, **COMMITS))
         clock.advance(2)
     state = State(
         RetryPolicy(),
@@ -106,7 +107,7 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
     lag = JobLag((SspLag(SSP, TaskName("Partition 3"), "41", "50", 8),))
     metadata = MetadataMetrics(applicationAttemptCount=3)
     facts = MetricFacts(
-        metadata, 5, state, 3, heartbeats.heard(), clock.monotonic_s(), lag, 2, events=["a", "a"]
+        metadata, 5, state, 3, progress.by_container(), clock.monotonic_s(), lag, 2, events=["a", "a"]
     )
     found = parse(encode(job_metrics(facts)))
     ssp = (("task", "Partition 3"), ("system", "local"), ("stream", 'in"\\'), ("partition", "3"))
@@ -138,12 +139,12 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
 
 def test_the_rate_is_of_this_incarnation_and_the_last_minute() -> None:
     clock = ManualClock()
-    heartbeats = Heartbeats(clock)
+    progress = ReportedProgress(clock)
 
     def rate(records: int, epoch: int, after_s: float = 1) -> float:
         clock.advance(after_s)
-        heartbeats.take("0", {"epoch": epoch, "records": records})
-        return heartbeats.heard()["0"].records_per_s
+        progress.record("0", Heartbeat(epoch, records=records))
+        return progress.by_container()["0"].records_per_s
 
     assert [rate(0, 1), rate(100, 1), rate(200, 1)] == [0, 100, 100]
     assert [rate(0, 2), rate(30, 2)] == [0, 30]

@@ -18,11 +18,13 @@ from starlette.testclient import TestClient
 
 from grete.errors import CoordinatorUnavailable, Fenced, WireError
 from grete.http_client import Backoff, JobCoordinatorClient
+from grete.model.ids import ContainerId, JobId
 from grete.server import serve
 from grete.server.app import build_app
 from grete.server.connections import bounded_protocol
 from grete.server.guard import Tokens
 from grete.server.serve import HttpServer, bind, bind_beside, write_token
+from grete.wire.container_protocol import Assignment, Command, Directive, Heartbeat
 
 TOKEN = "t0ken"  # noqa: S105 - of this test
 TOKENS = Tokens(TOKEN, container=TOKEN)
@@ -46,18 +48,17 @@ ROUTES = (
 class View:
     """A coordinator with one container under epoch 7."""
 
-    stopping = False
-
     def job_model_document(self) -> bytes:
         return b'{"containers":{}}'
 
-    def assignment(self, container_id: str) -> dict[str, Any] | None:
-        return {"epoch": 7, "config": {}} if container_id == "0" else None
+    def assignment(self, container_id: str) -> Assignment | None:
+        made = Assignment(job=JobId("job"), container_id=ContainerId("0"), epoch=7, config={}, tasks=())
+        return made if container_id == "0" else None
 
-    def heartbeat(self, container_id: str, body: dict[str, Any]) -> str:
-        if body["epoch"] != 7:
-            raise Fenced(container_id, epoch=body["epoch"], seen=7)
-        return "stop" if self.stopping else "continue"
+    def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
+        if heartbeat.epoch != 7:
+            raise Fenced(container_id, epoch=heartbeat.epoch, seen=7)
+        return Directive(Command.RUN, 1)
 
     def job(self) -> dict[str, Any]:
         return {"state": "running"}
@@ -266,7 +267,7 @@ def test_the_client_tries_again_with_growing_waits(url: str) -> None:
     waits: list[float] = []
     Answers.script = [(500, "no"), (503, "no"), (200, json.dumps({"epoch": 7}))]
     client = JobCoordinatorClient(url, None, sleep=waits.append)
-    assert client.container("0") == {"epoch": 7}
+    assert client.get("/api/v1/containers/0") == {"epoch": 7}
     assert waits == [0.1, 0.2]
 
 
@@ -295,7 +296,18 @@ def test_waits_grow_to_their_maximum_and_never_shrink() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [(200, b"hello"), (200, b"[]"), (200, b"[" * 9999), (409, b"{}"), (409, b"no")]
+    "answer",
+    [
+        (200, b"hello"),
+        (200, b"[]"),
+        (200, b"[" * 9999),
+        (200, b'{"action": "dance", "number": 1}'),
+        (200, b'{"action": "run", "number": "3"}'),
+        (200, b'{"action": ["run"], "number": 3}'),
+        (200, b'{"action": "run", "number": null}'),
+        (409, b"{}"),
+        (409, b"no"),
+    ],
 )
 def test_who_answers_like_no_coordinator_is_none(tmp_path: Path, answer: tuple[int, bytes]) -> None:
     """Whoever got the port of a coordinator that is gone."""
@@ -315,14 +327,14 @@ def test_who_answers_like_no_coordinator_is_none(tmp_path: Path, answer: tuple[i
         threading.Thread(target=stranger.handle_request).start()
         client = JobCoordinatorClient(f"http://127.0.0.1:{stranger.server_port}", None)
         with pytest.raises(CoordinatorUnavailable):
-            client.heartbeat("0", {"epoch": 1})
+            client.heartbeat("0", Heartbeat(1))
         client.close()
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://[", "\x00"])
 def test_an_address_that_is_none_is_refused_as_one(url: str) -> None:
     with pytest.raises((WireError, CoordinatorUnavailable)):
-        JobCoordinatorClient(url, None).heartbeat("0", {"epoch": 1})
+        JobCoordinatorClient(url, None).heartbeat("0", Heartbeat(1))
 
 
 def raw(port: int, head: bytes) -> socket.socket:

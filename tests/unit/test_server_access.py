@@ -18,9 +18,11 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from grete.errors import CoordinatorUnavailable, Fenced
+from grete.model.ids import ContainerId, JobId
 from grete.server.app import build_app
 from grete.server.guard import Tokens
 from grete.server.openapi import PATHS, SCHEMAS, document
+from grete.wire.container_protocol import Assignment, Command, Directive, Heartbeat
 
 TOKEN = "t0ken"  # noqa: S105 - of this test
 HOST = {"host": "127.0.0.1:8080"}
@@ -34,6 +36,8 @@ SECRET = {"shop.password": "hunter2hunter2", "task.inputs": "local.in"}
 WRITES = ("/api/v1/job/stop", "/api/v1/job/drain", "/api/v1/containers/0/request")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 EPOCH = 7
+BODY = {"epoch": EPOCH, "what": "stop"}
+"""A heartbeat and a request: fields that a reader does not know are ignored."""
 
 
 class View:
@@ -42,15 +46,18 @@ class View:
     def job_model_document(self) -> bytes:
         return b"{}"
 
-    def assignment(self, container_id: str) -> dict[str, Any] | None:
-        return {"epoch": EPOCH, "config": SECRET} if container_id == "0" else None
+    def assignment(self, container_id: str) -> Assignment | None:
+        made = Assignment(
+            job=JobId("job"), container_id=ContainerId("0"), epoch=EPOCH, config=SECRET, tasks=()
+        )
+        return made if container_id == "0" else None
 
-    def heartbeat(self, container_id: str, body: dict[str, Any]) -> str:
+    def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
         if container_id == "new":
             raise CoordinatorUnavailable("the coordinator has only just started")
-        if container_id != "0" or body["epoch"] != EPOCH:
-            raise Fenced(f"container {container_id}", epoch=body["epoch"], seen=EPOCH)
-        return "continue"
+        if container_id != "0" or heartbeat.epoch != EPOCH:
+            raise Fenced(f"container {container_id}", epoch=heartbeat.epoch, seen=EPOCH)
+        return Directive(Command.RUN, 1)
 
     def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> dict[str, Any]:
         return {"requested": what, "deadline_s": deadline_s}
@@ -156,7 +163,7 @@ def test_with_the_token_every_route_answers_its_own_methods_and_no_other(client:
     for path, method in CELLS:
         has_body = method in ("POST", "PUT", "PATCH")
         headers = WRITER if path in WRITES else CONTAINER if path == HEARTBEAT else GOOD
-        answer = client.request(method, path, headers=headers, json={"epoch": EPOCH} if has_body else None)
+        answer = client.request(method, path, headers=headers, json=BODY if has_body else None)
         expected = {True: 200, False: 405, None: 404}[allowed(path, method)]
         assert answer.status_code == expected, (path, method)
         if answer.status_code >= 400 and method != "HEAD":

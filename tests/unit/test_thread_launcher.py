@@ -6,8 +6,9 @@ import threading
 from collections.abc import Mapping
 
 from grete.config.validate import check
+from grete.environment import IN_PROCESS
 from grete.launch.base import ContainerExit, ContainerStart
-from grete.launch.thread import IN_PROCESS, ThreadLauncher
+from grete.launch.thread import ThreadLauncher
 from grete.model.ids import ContainerId
 
 ZERO = ContainerId("0")

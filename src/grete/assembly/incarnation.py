@@ -26,6 +26,7 @@ from grete.coordinator.state import Phase, State
 from grete.coordinator.view import View
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import JOB_COORDINATOR
+from grete.environment import grete_home
 from grete.errors import GreteError, LeadershipLost
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
@@ -34,7 +35,6 @@ from grete.launch.process import ProcessLauncher
 from grete.launch.thread import ThreadLauncher
 from grete.metadata.change_authors import changed_since_the_last_start, described
 from grete.metadata.history import History, unchanged_attempts
-from grete.metadata.home import grete_home
 from grete.metadata.job_state import JobState, read_state, write_state
 from grete.model.ids import JobId
 from grete.operations.job_handle import job_scope

@@ -20,8 +20,7 @@ from grete.coordination.base import Coordination
 from grete.errors import Fenced, HeldByOther, JobError, LogNotFound
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
-from grete.metadata.home import jobs
-from grete.metadata.job_index import where_submitted
+from grete.metadata.job_index import jobs, where_submitted
 from grete.metadata.launches import read_launches
 from grete.model.fence import Fence
 from grete.model.ids import JobId, SystemStream

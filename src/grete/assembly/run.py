@@ -13,8 +13,8 @@ from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions as RunOptions
 from grete.coordination.base import Leadership
 from grete.coordinator.view import View
+from grete.environment import grete_home
 from grete.errors import GreteError, HeldByOther, LeadershipLost
-from grete.metadata.home import grete_home
 from grete.private_files import tighten_home
 
 _log = logging.getLogger("grete.coordinator")

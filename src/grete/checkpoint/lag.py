@@ -17,6 +17,8 @@ from grete.config.settings.tasks import TaskSettings
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
 from grete.systems.base import PartitionOffsets
+from grete.wire.container_protocol import document
+from grete.wire.coordinator_api import Lag, PartitionLag
 
 StreamOffsets = Mapping[SystemStream, Mapping[int, PartitionOffsets | None]]
 """What each stream's partitions hold, None of one that nobody answers for."""
@@ -77,24 +79,21 @@ class JobLag:
         return sum(self.by_ssp.values())
 
     def document(self) -> dict[str, Any]:
-        """As JSON: `total`, `tasks` by name, `partitions` as a list of SSPs in tasks, `missing` streams."""
-        return {
-            "total": self.total,
-            "tasks": dict(sorted(self.by_task.items())),
-            "partitions": [
-                {
-                    "task": row.task,
-                    "system": row.ssp.system,
-                    "stream": row.ssp.stream,
-                    "partition": row.ssp.partition,
-                    "checkpointed": row.checkpointed,
-                    "upcoming": row.upcoming,
-                    "lag": row.records,
-                }
-                for row in self.rows
-            ],
-            "missing": [str(stream) for stream in self.missing],
-        }
+        """As JSON, see `Lag`."""
+        partitions = [
+            PartitionLag(
+                row.task,
+                row.ssp.system,
+                row.ssp.stream,
+                row.ssp.partition,
+                row.checkpointed,
+                row.upcoming,
+                row.records,
+            )
+            for row in self.rows
+        ]
+        missing = [str(stream) for stream in self.missing]
+        return document(Lag(self.total, dict(sorted(self.by_task.items())), partitions, missing))
 
 
 def active_tasks(model: JobModel) -> dict[TaskName, tuple[SystemStreamPartition, ...]]:

@@ -122,7 +122,7 @@ def loopback() -> Finding:
 
 def home() -> Finding:
     """GRETE_HOME: on a local file system, writable, with space."""
-    from grete.metadata.home import grete_home
+    from grete.environment import grete_home
     from grete.sqlite_file import open_file
 
     path = grete_home()
@@ -185,7 +185,7 @@ def _inputs(config: Mapping[str, str], away: Collection[str]) -> Iterator[Findin
     """
     from grete.clock import SystemClock
     from grete.config.settings import Settings
-    from grete.metadata.home import grete_home
+    from grete.environment import grete_home
     from grete.systems.factory import open_system
 
     inputs = Settings.of(config).task.all_inputs

@@ -45,7 +45,8 @@ def _forget(options: argparse.Namespace) -> int:
     Raises:
         JobNotFound: there is not even that.
     """
-    from grete.metadata.home import grete_home, jobs
+    from grete.environment import grete_home
+    from grete.metadata.job_index import jobs
     from grete.operations import deletion
 
     job = named_job(options, given_config(options))

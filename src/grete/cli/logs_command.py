@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 def _folder(options: argparse.Namespace) -> Path:
     """Where the job's logs are; in its usual place when nobody can be asked, since that is when logs are wanted."""
     from grete.config.folders import state_directory
-    from grete.metadata.home import grete_home
+    from grete.environment import grete_home
 
     try:
         with opened_job(options) as handle:

@@ -67,7 +67,7 @@ def _take_over(migration: Migration) -> TakeOver:
     from grete.clock import SystemClock
     from grete.config.completed import completed
     from grete.config.current import in_current_words
-    from grete.metadata.home import grete_home
+    from grete.environment import grete_home
     from grete.migration.take_over import take_over
 
     return take_over(in_current_words(completed(migration.written)), grete_home(), SystemClock())

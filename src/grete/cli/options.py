@@ -88,13 +88,14 @@ def named_job(options: argparse.Namespace, config: Mapping[str, str]) -> JobId:
     Raises:
         ConfigError: none named and there is not exactly one.
     """
-    from grete.metadata.home import grete_home, jobs, parse_job
+    from grete.environment import grete_home
+    from grete.metadata.job_index import jobs
     from grete.model.ids import JobId
 
     if config:
         return JobId(config["job.name"], config.get("job.id", "1"))
     if options.job:
-        return parse_job(options.job)
+        return JobId.parse(options.job)
     known = jobs(grete_home())
     if len(known) != 1:
         names = ", ".join(job.shown for job in known) or "none"

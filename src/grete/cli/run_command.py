@@ -7,9 +7,9 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grete.cli.options import add_job_options
 from grete.cli.progress import Progress
@@ -18,6 +18,7 @@ from grete.model.ids import JobId
 
 if TYPE_CHECKING:
     from grete.coordinator.view import View
+    from grete.wire.container_protocol import Heartbeat
 
 _EVERY_S = 0.5
 
@@ -41,7 +42,6 @@ def run(options: argparse.Namespace) -> int:
     from grete.assembly import RunOptions, run_job
     from grete.config.load import parse_overrides
     from grete.coordinator.metadata_manager import STARTS
-    from grete.metadata.home import parse_job
 
     logging.basicConfig(
         level=log_level(debug=options.debug),
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     run_options = RunOptions(
         config_paths=options.config,
         overrides=parse_overrides(options.set),
-        job=parse_job(options.job) if options.job else None,
+        job=JobId.parse(options.job) if options.job else None,
         until_drained=options.until_drained,
         take_over=options.take_over,
         reason=options.reason,
@@ -103,13 +103,12 @@ def _watch(view: View, done: threading.Event) -> None:
 
 def _line(view: View) -> str:
     job = view.job()
-    containers = [_container(name, body) for name, body in sorted(view.progress().items())]
-    told = [*containers, job["message"]] if job["message"] else containers
-    name = JobId(job["job"]["name"], job["job"]["id"]).shown
-    return f"{name}: {'; '.join(told) or 'starting'}"
+    containers = [_container(name, one.heartbeat) for name, one in sorted(view.progress().items())]
+    told = [*containers, job.message] if job.message else containers
+    return f"{job.job.shown}: {'; '.join(told) or 'starting'}"
 
 
-def _container(name: str, body: Mapping[str, Any]) -> str:
-    if body["state"] == "starting":
+def _container(name: str, heartbeat: Heartbeat) -> str:
+    if heartbeat.state == "starting":
         return f"container {name} starting Spark"
-    return f"container {name} {body['state']}, batch {body['batch_id']}, {body['records']:,} records"
+    return f"container {name} {heartbeat.state}, batch {heartbeat.batch_id}, {heartbeat.records:,} records"

@@ -35,7 +35,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show one job, or all of them."""
-    from grete.metadata.home import grete_home, jobs
+    from grete.environment import grete_home
+    from grete.metadata.job_index import jobs
 
     if options.job or options.config:
         with opened_job(options) as handle:

@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
         StreamError: fewer than there are, or refused for the sake of a job.
     """
     from grete.config.settings import Settings
-    from grete.metadata.home import grete_home
+    from grete.environment import grete_home
     from grete.operations.growth import readers_after_growth
 
     name, home = parse_stream(options.stream), grete_home()

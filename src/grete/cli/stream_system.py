@@ -38,7 +38,7 @@ def opened_system(
     """
     from grete.clock import SystemClock
     from grete.config.settings import Settings
-    from grete.metadata.home import grete_home
+    from grete.environment import grete_home
     from grete.systems.factory import open_system
     from grete.systems.local.system import FILE_NAME
 

@@ -1,4 +1,4 @@
-"""What a container is told by its coordinator: the document of `/api/v1/containers/{id}`, as values."""
+"""A container's assignment: the coordinator's document, with the folders and the fence it implies."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from grete.config.folders import standby_directory, state_directory
-from grete.errors import WireError
 from grete.model.fence import Fence, container_fence
 from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
-from grete.model.startpoint import PendingStart, StateChoice, StateRequest
-from grete.wire import startpoint_json
+from grete.model.startpoint import PendingStart
+from grete.wire import container_protocol as protocol
+from grete.wire.container_protocol import convert
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,65 +79,26 @@ class Assignment:
         return standby_directory(self.config, self.job, home) / f"standby-{replica}"
 
 
-def parse_assignment(document: Mapping[str, Any]) -> Assignment:
-    """Read the coordinator's document.
+def parse_assignment(document: Any) -> Assignment:
+    """Read the coordinator's document, parsed from JSON.
 
     Raises:
         WireError: a field is missing or of another type; names it.
     """
-    try:
-        tasks = tuple(_task(task) for task in document["tasks"])
-        return Assignment(
-            job=JobId(document["job"]["name"], document["job"]["id"]),
-            container_id=ContainerId(str(document["container_id"])),
-            epoch=int(document["epoch"]),
-            config=dict(document["config"]),
-            tasks=tuple(sorted(tasks, key=lambda task: task.name)),
-            serial=int(document.get("serial", 0)),
-            until_drained=bool(document.get("until_drained", False)),
-            fence_epoch=int(document["fence_epoch"]) if "fence_epoch" in document else None,
-            input_uids={SystemStream.parse(k): str(v) for k, v in document.get("input_uids", {}).items()},
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise WireError(f"the coordinator's assignment is not understood: {error!r}") from error
-
-
-def _task(document: Mapping[str, Any]) -> AssignedTask:
-    ssps = (
-        SystemStreamPartition(ssp["system"], ssp["stream"], int(ssp["partition"])) for ssp in document["ssps"]
-    )
-    return AssignedTask(
-        TaskName(document["name"]),
-        tuple(sorted(ssps)),
-        int(document["changelog_partition"]),
-        _pending(document.get("pending", {})),
-        TaskMode(document.get("mode", TaskMode.ACTIVE)),
+    told = convert(document, protocol.Assignment)
+    return Assignment(
+        job=told.job,
+        container_id=told.container_id,
+        epoch=told.epoch,
+        config=told.config,
+        tasks=tuple(sorted(map(_task, told.tasks), key=lambda task: task.name)),
+        serial=told.serial,
+        until_drained=told.until_drained,
+        fence_epoch=told.fence_epoch,
+        input_uids={SystemStream.parse(stream): uid for stream, uid in told.input_uids.items()},
     )
 
 
-def pending_document(pending: PendingStart) -> dict[str, Any]:
-    """A task's pending startpoints as the coordinator's document carries them."""
-    made: dict[str, Any] = {
-        "startpoints": {str(ssp): startpoint_json.document(one) for ssp, one in pending.startpoints.items()}
-    }
-    if pending.state is not None:
-        state = pending.state
-        made["state"] = {
-            "choice": state.choice.value,
-            "created_ms": state.created_ms,
-            "positions": dict(state.positions),
-        }
-    return made
-
-
-def _pending(document: Mapping[str, Any]) -> PendingStart:
-    startpoints = {
-        SystemStreamPartition.parse(ssp): startpoint_json.from_document(one)
-        for ssp, one in document.get("startpoints", {}).items()
-    }
-    state = document.get("state")
-    if state is None:
-        return PendingStart(startpoints)
-    positions = {str(name): int(end) for name, end in state["positions"].items()}
-    request = StateRequest(StateChoice(state["choice"]), int(state["created_ms"]), positions)
-    return PendingStart(startpoints, request)
+def _task(task: protocol.Task) -> AssignedTask:
+    ssps = tuple(sorted(one.ssp() for one in task.ssps))
+    return AssignedTask(task.name, ssps, task.changelog_partition, task.pending.start(), task.mode)

@@ -1,4 +1,4 @@
-"""What a container was told to do, whether its query has to leave the batch loop for it, and how queries end."""
+"""The directive in force, whether it interrupts the running query, and how queries end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
+
+from grete.wire.container_protocol import Command, Directive
 
 
 class Ended(Enum):
@@ -31,16 +33,16 @@ class Control:
         self._changed = threading.Condition()
         self._stop = stop
         self._serial = 0
-        self._told, self._number = "run", 0
+        self._directive = Directive(Command.RUN, 0)
         self.on_at_work: Callable[[], None] = lambda: None
-        """Called when what the container was told to run has begun to look for input."""
+        """Called when the query has begun to look for input."""
 
     def is_set(self) -> bool:
         """Whether the query shall end at the next batch boundary, for whatever reason."""
         if self._stop.is_set():
             return True
         with self._changed:
-            return self._told == "pause" or self._number > self._serial
+            return self._directive.action is Command.PAUSE or self._directive.number > self._serial
 
     @property
     def is_stopping(self) -> bool:
@@ -48,27 +50,27 @@ class Control:
         return self._stop.is_set()
 
     def running(self, serial: int) -> None:
-        """The container is about to run what it was told under this number."""
+        """The container is about to run the assignment of this number."""
         with self._changed:
             self._serial = serial
 
-    def on_told(self, told: str, number: int) -> None:
-        """The coordinator's answer to a heartbeat: `run`, `pause` or `stop`."""
+    def on_directive(self, directive: Directive) -> None:
+        """Take the coordinator's answer to a heartbeat."""
         with self._changed:
-            if told == "stop":
+            if directive.action is Command.STOP:
                 self._stop.set()
             else:
-                self._told, self._number = told, number
+                self._directive = directive
             self._changed.notify_all()
 
     @property
     def barrier(self) -> int:
         """The barrier at which the container shall wait, 0 for none."""
         with self._changed:
-            return self._number if self._told == "pause" else 0
+            return self._directive.number if self._directive.action is Command.PAUSE else 0
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the next word, at most so long."""
+        """Wait for the next directive, at most so long."""
         with self._changed:
             if not self._stop.is_set():
                 self._changed.wait(timeout_s)

@@ -1,4 +1,4 @@
-"""Tells the coordinator that the container lives and how far it is; brings back what it is told to do."""
+"""Sends the container's heartbeats to its coordinator, and passes on the directives that answer them."""
 
 from __future__ import annotations
 
@@ -6,37 +6,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError
+from grete.wire.container_protocol import Directive, Heartbeat
 
 _log = logging.getLogger(__name__)
 _INTERVAL_S = 0.5
-_TOLD = ("run", "pause", "stop")
 _LOOK_AFTER = 2
 """Heartbeats without an answer before a new coordinator is looked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerProgress:
-    """What a container reports of itself. `records` counts messages processed since it started.
-
-    `serial` is the number of what it runs; `paused` the barrier at which it waits, 0 when at none. `commits` counts
-    the batches that were committed, `commit_seconds` is the time that took in all, `last_commit_seconds` the last;
-    `dead_letters` counts the messages that these set aside.
-    """
-
-    state: str = "starting"
-    batch_id: int = -1
-    records: int = 0
-    message: str = ""
-    serial: int = 0
-    paused: int = 0
-    commits: int = 0
-    commit_seconds: float = 0.0
-    last_commit_seconds: float = 0.0
-    dead_letters: int = 0
 
 
 class CoordinatorClient(Protocol):
@@ -45,12 +26,12 @@ class CoordinatorClient(Protocol):
     def get(self, path: str) -> Any:
         """The JSON document at `path`. Raises CoordinatorUnavailable."""
 
-    def heartbeat(self, container_id: str, body: dict[str, object]) -> dict[str, Any]:
-        """Send one; returns `{"action": "run" | "pause" | "stop", "number": n}`.
+    def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
+        """Send one; returns the answer.
 
         Raises:
             Fenced: the coordinator knows a newer incarnation of this container.
-            CoordinatorUnavailable: it did not answer.
+            CoordinatorUnavailable: it did not answer, or not as a coordinator does.
         """
 
 
@@ -61,13 +42,13 @@ class Reactions:
     `find_coordinator` raises an error that may pass when nobody can be asked where one is.
     """
 
-    on_told: Callable[[str, int], None]
+    on_directive: Callable[[Directive], None]
     on_fenced: Callable[[], None]
     on_orphaned: Callable[[], None]
     find_coordinator: Callable[[], CoordinatorClient | None]
 
 
-class Heartbeat:
+class HeartbeatSender:
     """Sends two heartbeats a second from a thread of its own until closed.
 
     Processing goes on while the coordinator does not answer: the commit's fence, not this thread, decides who may
@@ -86,13 +67,12 @@ class Heartbeat:
     ) -> None:
         self.client = client
         self._container_id = container_id
-        self._epoch = epoch
         self._reactions = reactions
         self._now_s = now_s
         self.orphan_s = -1.0
         self._answered_s = now_s()
         self._unanswered = 0
-        self._progress = ContainerProgress()
+        self._heartbeat = Heartbeat(epoch)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -100,9 +80,14 @@ class Heartbeat:
         """Begin."""
         self._thread.start()
 
-    def report(self, progress: ContainerProgress) -> None:
-        """Set what the next heartbeat says."""
-        self._progress = progress
+    @property
+    def heartbeat(self) -> Heartbeat:
+        """The report that is sent next."""
+        return self._heartbeat
+
+    def report(self, **changed: Any) -> None:
+        """Change fields of the report. Called by one thread at a time."""
+        self._heartbeat = msgspec.structs.replace(self._heartbeat, **changed)
 
     def _run(self) -> None:
         while not self._closed.wait(_INTERVAL_S):
@@ -114,9 +99,8 @@ class Heartbeat:
 
     def send(self) -> None:
         """One heartbeat, and what follows from its answer."""
-        body: dict[str, object] = {"epoch": self._epoch, **asdict(self._progress)}
         try:
-            answer = self.client.heartbeat(self._container_id, body)
+            directive = self.client.heartbeat(self._container_id, self._heartbeat)
         except Fenced as error:
             _log.error("%s", error)
             self._reactions.on_fenced()
@@ -125,13 +109,8 @@ class Heartbeat:
             _log.debug("no answer to a heartbeat: %s", error)
             self._without_answer()
             return
-        told, number = answer.get("action", "run"), answer.get("number", 0)
-        if told not in _TOLD or type(number) is not int:
-            _log.warning("somebody else answers where the coordinator did: %.200r", answer)
-            self._without_answer()
-            return
         self._answered_s, self._unanswered = self._now_s(), 0
-        self._reactions.on_told(told, number)
+        self._reactions.on_directive(directive)
 
     def _without_answer(self) -> None:
         self._unanswered += 1

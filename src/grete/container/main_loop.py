@@ -1,28 +1,25 @@
-"""A container's life: told what to run by its coordinator, interrupted for barriers and new words, and its end.
+"""Container main loop: fetch the assignment, run it until interrupted (barrier, new one, stop), report the end.
 
-It is told over HTTP (never by reading the coordinator stream), writes its locality there, and processes until
-drained, stopped or fenced. A coordinator that dies changes nothing: processing goes on, the fence of each commit
-decides who may write, and the next coordinator is found through the coordinator stream.
+The assignment comes over HTTP (never from the coordinator stream); locality is written to the stream. A coordinator
+that dies changes nothing: processing goes on, the fence of each commit decides who may write, and the next
+coordinator is found through the coordinator stream.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from grete.checkpoint.offset_manager import may_skip
 from grete.config.validate import is_loopback
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control, Ended
-from grete.container.heartbeat import ContainerProgress, Heartbeat, Reactions
+from grete.container.heartbeat import HeartbeatSender, Reactions
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetsRemoved, WireError
 from grete.failpoints import failpoint
 from grete.http_client import JobCoordinatorClient
@@ -32,6 +29,7 @@ from grete.metadata.locality import LocalityManager
 from grete.model.ending import ContainerEnd, ExitCode, exit_code, failure_of
 from grete.model.ids import JobId
 from grete.tasks.commit.driver import BatchOutcome
+from grete.wire.container_protocol import ContainerEnvironment
 
 _log = logging.getLogger("grete.container")
 
@@ -50,34 +48,29 @@ class ContainerLife:
 
     def __init__(self, environment: Mapping[str, str], stop: threading.Event, work: Work) -> None:
         self._work = work
-        self._environment = environment
-        self._id = environment["SAMZA_CONTAINER_ID"]
-        self._epoch = int(environment["GRETE_CONTAINER_EPOCH"])
-        self._home = Path(environment.get("GRETE_HOME", ".grete")).resolve()
-        self._coordinator_config: dict[str, str] = json.loads(environment["SAMZA_COORDINATOR_SYSTEM_CONFIG"])
+        given = ContainerEnvironment.of(environment)
+        self._id, self._epoch, self._home = given.container_id, given.epoch, given.home
+        self._coordinator_config = given.coordinator_system()
         self._stop = stop
         self._control = Control(stop)
-        self._control.on_at_work = lambda: self._report(state="running")
+        self._control.on_at_work = lambda: self._sender.report(state="running")
         self._job: JobId | None = None
         self._folder: Path | None = None
         self._found: tuple[str, int] | None = None
         reactions = Reactions(
-            self._control.on_told,
-            _end_process_when_fenced(environment),
+            self._control.on_directive,
+            _keep_on if given.is_thread else _end_process,
             self._stop.set,
             self._find_coordinator,
         )
-        client = JobCoordinatorClient(
-            environment["COORDINATOR_URL"], Path(environment["GRETE_COORDINATOR_TOKEN_FILE"])
-        )
-        self._heartbeat = Heartbeat(client, self._id, self._epoch, reactions)
-        self._progress = ContainerProgress()
+        client = JobCoordinatorClient(given.coordinator_url, given.token_file)
+        self._sender = HeartbeatSender(client, self._id, self._epoch, reactions)
         self._outage_pause_s = _OUTAGE_PAUSE_S[0]
         self._is_outage = False
 
     def run(self) -> ContainerEnd:
         """See `grete.spark.container.run_container`."""
-        self._heartbeat.start()
+        self._sender.start()
         try:
             assignment = self._assignment()
             self._write_locality(assignment)
@@ -87,14 +80,14 @@ class ContainerLife:
                 self._wait_at_barrier()
                 if not self._control.is_stopping:
                     ended = self._process(self._assignment())
-            self._report(state="stopped" if self._control.is_stopping else "drained")
+            self._sender.report(state="stopped" if self._control.is_stopping else "drained")
             return ContainerEnd(ExitCode.STOPPED if ended is Ended.INTERRUPTED else ExitCode.OK)
         except GreteError as error:
             _log.error("container %s: %s", self._id, error)
-            self._report(state="failed", message=str(error)[:2000])
+            self._sender.report(state="failed", message=str(error)[:2000])
             return ContainerEnd(exit_code(error), failure_of(error))
         finally:
-            self._heartbeat.close()
+            self._sender.close()
 
     def _write_locality(self, assignment: Assignment) -> None:
         """Append set-container-host-assignment for this container (S1-18)."""
@@ -106,7 +99,7 @@ class ContainerLife:
         is_told = False
         while True:
             try:
-                document = self._heartbeat.client.get(f"/api/v1/containers/{self._id}")
+                document = self._sender.client.get(f"/api/v1/containers/{self._id}")
                 break
             except CoordinatorUnavailable:
                 if self._job is None or self._control.is_stopping:
@@ -120,9 +113,9 @@ class ContainerLife:
             raise Fenced(assignment.fence.scope, epoch=self._epoch, seen=assignment.epoch)
         self._job = assignment.job
         self._folder = assignment.state_directory(self._home).parent.resolve()
-        self._heartbeat.orphan_s = _orphan_s(assignment.config)
+        self._sender.orphan_s = _orphan_s(assignment.config)
         self._control.running(assignment.serial)
-        self._report(state="starting", serial=assignment.serial, paused=0, message="")
+        self._sender.report(state="starting", serial=assignment.serial, paused=0, message="")
         return assignment
 
     def _process(self, assignment: Assignment) -> Ended:
@@ -142,18 +135,18 @@ class ContainerLife:
             level = logging.DEBUG if self._is_outage else logging.WARNING
             _log.log(level, "container %s waits, and begins anew until it can go on: %s", self._id, error)
             self._is_outage = True
-            self._report(state="waiting", message=str(error)[:2000])
+            self._sender.report(state="waiting", message=str(error)[:2000])
             self._control.wait(self._outage_pause_s)
             self._outage_pause_s = min(2 * self._outage_pause_s, _OUTAGE_PAUSE_S[1])
             return Ended.INTERRUPTED
 
     def _on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
-        before = self._progress
+        before = self._sender.heartbeat
         self._outage_pause_s = _OUTAGE_PAUSE_S[0]
         if self._is_outage:
             _log.warning("container %s goes on", self._id)
             self._is_outage = False
-        self._report(
+        self._sender.report(
             state="running",
             batch_id=batch_id,
             records=before.records + outcome.records,
@@ -166,13 +159,9 @@ class ContainerLife:
     def _wait_at_barrier(self) -> None:
         """The query has ended and everything of it is committed: say so, and wait until told to run."""
         while (barrier := self._control.barrier) and not self._control.is_stopping:
-            self._report(state="paused", paused=barrier)
-            self._heartbeat.send()  # others wait for it
+            self._sender.report(state="paused", paused=barrier)
+            self._sender.send()  # others wait for it
             self._control.wait(_WAIT_S)
-
-    def _report(self, **changed: Any) -> None:
-        self._progress = replace(self._progress, **changed)
-        self._heartbeat.report(self._progress)
 
     def _find_coordinator(self) -> JobCoordinatorClient | None:
         """A coordinator that has taken over writes its address into the coordinator stream.
@@ -227,11 +216,10 @@ def _orphan_s(config: Mapping[str, str]) -> float:
     return retries * int(config.get("yarn.container.heartbeat.retry-sleep-duration.ms", "10000")) / 1000
 
 
-def _end_process_when_fenced(environment: Mapping[str, str]) -> Callable[[], None]:
-    """What to do when the coordinator knows a newer incarnation: end at once, whatever Spark is doing."""
+def _end_process() -> None:
+    """The coordinator knows a newer incarnation: end at once, whatever Spark is doing."""
+    os._exit(ExitCode.FENCED)
 
-    def end() -> None:
-        if environment.get("GRETE_CONTAINER_IN_PROCESS") != "1":
-            os._exit(ExitCode.FENCED)
 
-    return end
+def _keep_on() -> None:
+    """The process is the coordinator's own; the fence of its next commit ends the thread."""

@@ -50,6 +50,7 @@ from grete.metadata.startpoint_hand_over import TOLD_FOR_S
 from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
 from grete.model.ids import ContainerId, JobId
 from grete.model.messages import SET_CONFIG
+from grete.wire.container_protocol import ContainerEnvironment
 
 _log = logging.getLogger("grete.coordinator")
 _MOST_KEYS = 5
@@ -144,16 +145,11 @@ class CoordinatedJob:
     # --- what the loop asks ---
 
     def environment(self, container: ContainerId, epoch: int) -> dict[str, str]:
-        """See coordinator.loop.Job. No secrets (S2-57)."""
+        """See coordinator.loop.Job."""
         around = self._surroundings
-        return {
-            "COORDINATOR_URL": around.url,
-            "SAMZA_CONTAINER_ID": container,
-            "SAMZA_COORDINATOR_SYSTEM_CONFIG": coordinator_environment(self._config),
-            "GRETE_HOME": str(around.home),
-            "GRETE_COORDINATOR_TOKEN_FILE": str(around.token_file),
-            "GRETE_CONTAINER_EPOCH": str(epoch),
-        }
+        config = coordinator_environment(self._config)
+        made = ContainerEnvironment(container, epoch, around.url, around.token_file, config, around.home)
+        return made.variables()
 
     def fence_off(self, container: ContainerId, epoch: int) -> None:
         """See coordinator.loop.Job."""

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Protocol
 
 from grete.clock import Clock
-from grete.coordinator.board import Board, Directive, Seat, Told
 from grete.coordinator.decide import decide
 from grete.coordinator.events import (
     Action,
@@ -28,6 +27,7 @@ from grete.coordinator.events import (
     Run,
     Tick,
 )
+from grete.coordinator.heartbeat_registry import ContainerSlot, HeartbeatRegistry
 from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import FINAL, Container, ContainerSpec, State
 from grete.errors import Fenced, GreteError
@@ -38,6 +38,7 @@ from grete.metadata.history import History
 from grete.metadata.launches import LaunchRecord, read_launches, write_launch
 from grete.model.fence import container_epoch
 from grete.model.ids import ContainerId
+from grete.wire.container_protocol import Command, Directive
 
 _log = logging.getLogger("grete.coordinator")
 _POLL_S = 0.1
@@ -84,7 +85,7 @@ class CoordinatorLoop:
         self._launches: dict[int, tuple[ContainerId, int]] = {}
         self._records: dict[ContainerId, LaunchRecord] = {}
         self._serial = 0
-        self.board = Board()
+        self.registry = HeartbeatRegistry()
         self.signalled: Callable[[], Iterable[Event]] = lambda: ()
         """What signals ask for. Their handlers cannot post: they may interrupt whoever holds the inbox's lock."""
         self.on_record: Callable[[str, Mapping[str, str]], None] = lambda event, details: None
@@ -101,7 +102,7 @@ class CoordinatorLoop:
         """
         self.adopt()
         self.handle(first)
-        self.board.open()
+        self.registry.open()
         while self.state.phase not in FINAL:
             self.step(self._next_event())
         return self.state
@@ -149,9 +150,10 @@ class CoordinatorLoop:
         self.state = replace(self.state, containers=containers, launches=number)
         self._launches[record.epoch] = (container, number)
         self._records[container] = record
-        told = Directive(Told.RUN, record.serial)
+        run = Directive(Command.RUN, record.serial)
         now_s = self.clock.monotonic_s()
-        self.board.place(container, Seat(record.epoch, number, told, record.serial, now_s, record.fence))
+        slot = ContainerSlot(record.epoch, number, run, record.serial, now_s, record.fence)
+        self.registry.assign(container, slot)
         self._record("container-adopted", {"container": container, "epoch": str(record.epoch)})
         failpoint("change.adopted")
 
@@ -168,9 +170,9 @@ class CoordinatorLoop:
             self._execute(action)
 
     def _is_told_last(self, loaded: ContainerLoaded) -> bool:
-        """Heartbeats come at any time: one may speak of what it was told before, while the next is still written."""
-        seat = self.board.seat(loaded.container)
-        return seat is not None and (seat.launch, seat.serial) == (loaded.launch, loaded.serial)
+        """Whether it speaks of the present directive: a heartbeat may come while the next one is still written."""
+        slot = self.registry.slot(loaded.container)
+        return slot is not None and (slot.launch, slot.serial) == (loaded.launch, loaded.serial)
 
     def _execute(self, action: Action) -> None:
         """Do it, unless the leadership it was decided under may be over."""
@@ -182,11 +184,11 @@ class CoordinatorLoop:
             case Launch(container, launch):
                 self._launch(container, launch)
             case Pause(container, revision):
-                self.board.tell(container, Directive(Told.PAUSE, revision))
+                self.registry.direct(container, Directive(Command.PAUSE, revision))
             case Run(container):
                 self._tell_to_run(container)
             case RequestStop(container):
-                self.board.tell(container, Directive(Told.STOP, 0))
+                self.registry.direct(container, Directive(Command.STOP, 0))
                 self._launcher.request_stop(container)
             case FenceOff(container, launch):
                 self._job.fence_off(container, container_epoch(self._renewal.epoch, launch))
@@ -207,9 +209,9 @@ class CoordinatorLoop:
         spec = self.state.containers[container].spec
         record = LaunchRecord(epoch, self._serial, "", spec.tasks, spec.query, spec.process, epoch)
         self._write_record(container, record)
-        told = Directive(Told.RUN, self._serial)
+        run = Directive(Command.RUN, self._serial)
         now_s = self.clock.monotonic_s()
-        self.board.place(container, Seat(epoch, launch, told, self._serial, now_s, epoch))
+        self.registry.assign(container, ContainerSlot(epoch, launch, run, self._serial, now_s, epoch))
         _log.info("launching container %s, epoch %s", container, epoch)
         try:
             self._launcher.start(ContainerStart(container, epoch, self._job.environment(container, epoch)))
@@ -234,7 +236,7 @@ class CoordinatorLoop:
         )
         self._write_record(container, told)
         failpoint("change.recorded")
-        self.board.tell(container, Directive(Told.RUN, self._serial), fence)
+        self.registry.direct(container, Directive(Command.RUN, self._serial), fence)
 
     def _write_record(self, container: ContainerId, record: LaunchRecord) -> None:
         write_launch(self._stream, container, record)
@@ -242,10 +244,10 @@ class CoordinatorLoop:
 
     def _forget(self, container: ContainerId, launch: int) -> None:
         """No incarnation up to this launch runs any more. A record left behind is looked for in vain: no harm."""
-        seat = self.board.seat(container)
-        if seat is None or seat.launch > launch:
+        slot = self.registry.slot(container)
+        if slot is None or slot.launch > launch:
             return
-        self.board.clear(container, launch)
+        self.registry.clear(container, launch)
         self._records.pop(container, None)
         write_launch(self._stream, container, None)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from grete.checkpoint.lag import JobLag
-from grete.coordinator.heartbeats import Heard
 from grete.coordinator.metadata_manager import GROUP, MetadataMetrics
 from grete.coordinator.monitors.watch import Monitors
+from grete.coordinator.progress import Progress
 from grete.coordinator.state import State
 from grete.wire.prometheus_text import Family
 
@@ -23,13 +23,13 @@ _METADATA_HELP = {
 
 @dataclass(frozen=True, slots=True)
 class MetricFacts:
-    """What the metrics are made from. `heard` is by container; `events` are those of the history that is kept."""
+    """What the metrics are made from. `progress` is by container; `events` are those of the history that is kept."""
 
     metadata: MetadataMetrics
     epoch: int
     state: State | None
     container_count: int
-    heard: Mapping[str, Heard]
+    progress: Mapping[str, Progress]
     now_s: float
     lag: JobLag | None
     quarantined: int
@@ -98,16 +98,17 @@ def _containers(facts: MetricFacts) -> Iterator[Family]:
     last = Family("grete_last_commit_seconds", "gauge", "Seconds that the last commit took.")
     restarts = Family("grete_container_restarts_total", "counter", "Incarnations before the present one.")
     age = Family("grete_heartbeat_age_seconds", "gauge", "Seconds since the container's last heartbeat.")
-    for container, heard in sorted(facts.heard.items()):
-        processed.add(int(heard.body.get("records", 0)), container=container)
-        rate.add(round(heard.records_per_s, 3), container=container)
-        batch.add(int(heard.body.get("batch_id", -1)), container=container)
-        commits.add(int(heard.body.get("commits", 0)), container=container)
-        dead.add(int(heard.body.get("dead_letters", 0)), container=container)
-        seconds.add(round(float(heard.body.get("commit_seconds", 0)), 6), container=container)
-        last.add(round(float(heard.body.get("last_commit_seconds", 0)), 6), container=container)
-        restarts.add(heard.restarts, container=container)
-        age.add(round(max(0.0, facts.now_s - heard.at_s), 3), container=container)
+    for container, one in sorted(facts.progress.items()):
+        said = one.heartbeat
+        processed.add(said.records, container=container)
+        rate.add(round(one.records_per_s, 3), container=container)
+        batch.add(said.batch_id, container=container)
+        commits.add(said.commits, container=container)
+        dead.add(said.dead_letters, container=container)
+        seconds.add(round(said.commit_seconds, 6), container=container)
+        last.add(round(said.last_commit_seconds, 6), container=container)
+        restarts.add(one.restarts, container=container)
+        age.add(round(max(0.0, facts.now_s - one.at_s), 3), container=container)
     return iter((processed, rate, batch, commits, dead, seconds, last, restarts, age))
 
 

@@ -14,23 +14,21 @@ from grete.clock import Clock, SystemClock
 from grete.config.redact import redact
 from grete.config.samza_job import is_startpoint_enabled
 from grete.config.values import Config
-from grete.container.assignment import pending_document
-from grete.coordinator.board import Told
 from grete.coordinator.events import ContainerCommitted, ContainerLoaded, ContainerPaused
-from grete.coordinator.heartbeats import Heartbeats
 from grete.coordinator.lag import RecentLag, job_lag
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.metrics import MetricFacts, job_metrics
 from grete.coordinator.monitors.containers import ContainerFacts
 from grete.coordinator.monitors.watch import Monitors
+from grete.coordinator.progress import Progress, ReportedProgress
 from grete.coordinator.standing import Standing, standing
+from grete.environment import grete_home
 from grete.errors import CoordinatorUnavailable, GreteError, WireError
 from grete.keyed_log.base import KeyedLog
 from grete.metadata.container_requests import CONTAINER_REQUESTS, ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import GIVEN_UP, STOPPED, History
-from grete.metadata.home import grete_home
 from grete.metadata.input_streams import read_input_uids
 from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
 from grete.metadata.quarantine import SHOWN
@@ -39,6 +37,17 @@ from grete.model.ids import ContainerId, JobId, TaskName
 from grete.model.job import ContainerModel, JobModel
 from grete.model.startpoint import PendingStart
 from grete.wire import job_model_json, prometheus_text
+from grete.wire.container_protocol import (
+    Assignment,
+    Command,
+    Directive,
+    Heartbeat,
+    Partition,
+    Pending,
+    Task,
+    document,
+)
+from grete.wire.coordinator_api import HistoryRow, Job, Requested
 
 _log = logging.getLogger("grete.coordinator")
 
@@ -63,7 +72,7 @@ class View:
         self._run_id = run_id
         self._epoch = epoch
         self._clock = SystemClock() if clock is None else clock
-        self._heartbeats = Heartbeats(self._clock)
+        self._progress = ReportedProgress(self._clock)
         self._home = grete_home()
         self._lag = RecentLag(self._measure_lag, self._clock)
         self.monitors: Monitors | None = None
@@ -103,39 +112,37 @@ class View:
             self._encoded = (model, job_model_json.encode(shown))  # 10,000 tasks take 30 ms, for every reader
         return self._encoded[1]
 
-    def assignment(self, container_id: str) -> dict[str, Any] | None:
+    def assignment(self, container_id: str) -> Assignment | None:
         """See CoordinatorView."""
-        # the number first: a container that has an older number than its model is told to look again, and never the
-        # other way round
-        seat = None if self.loop is None else self.loop.board.seat(ContainerId(container_id))
+        # the number first: a container that has an older number than its model is commanded to read again, and
+        # never the other way round
+        slot = None if self.loop is None else self.loop.registry.slot(ContainerId(container_id))
         config, model = self._serving()
         container = model.containers.get(ContainerId(container_id))
-        if container is None or seat is None:
+        if container is None or slot is None:
             return None
         pending = self._pending_starts(container)
-        return {
-            "job": {"name": self._job.name, "id": self._job.id},
-            "container_id": container_id,
-            "epoch": seat.epoch,
-            "fence_epoch": seat.fence,
-            "serial": seat.serial,
-            "run_id": self._run_id,
-            "until_drained": self.until_drained,
-            "config": dict(config),
-            "input_uids": {str(one): uid for one, uid in read_input_uids(self._stream).items()},
-            "tasks": [
-                {
-                    "name": task.name,
-                    "ssps": [
-                        {"system": s.system, "stream": s.stream, "partition": s.partition} for s in task.ssps
-                    ],
-                    "changelog_partition": task.changelog_partition,
-                    "pending": pending_document(pending.get(task.name, PendingStart())),
-                    "mode": task.mode.value,
-                }
+        return Assignment(
+            job=self._job,
+            container_id=container.id,
+            epoch=slot.epoch,
+            fence_epoch=slot.fence,
+            serial=slot.serial,
+            run_id=self._run_id,
+            until_drained=self.until_drained,
+            config=dict(config),
+            input_uids={str(one): uid for one, uid in read_input_uids(self._stream).items()},
+            tasks=tuple(
+                Task(
+                    task.name,
+                    tuple(map(Partition.of, task.ssps)),
+                    task.changelog_partition,
+                    Pending.of(pending.get(task.name, PendingStart())),
+                    task.mode,
+                )
                 for task in container.tasks.values()
-            ],
-        }
+            ),
+        )
 
     def _pending_starts(self, container: ContainerModel) -> dict[TaskName, PendingStart]:
         """The startpoints that the container's tasks have to apply."""
@@ -150,22 +157,22 @@ class View:
         applied = read_applied(self.checkpoint_log(checkpoint_log_name(self._job)).read())
         return {task: one.created_ms for task, one in applied.items()}
 
-    def heartbeat(self, container_id: str, body: dict[str, Any]) -> dict[str, Any]:
+    def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
         """See CoordinatorView."""
         loop = self.loop
         if loop is None:
             raise CoordinatorUnavailable("the coordinator has only just started; ask again")
         container = ContainerId(container_id)
-        seat = loop.board.heard(container, int(body["epoch"]), loop.clock.monotonic_s())
-        self._heartbeats.take(container_id, body)
-        if seat.directive.told is Told.PAUSE and body.get("paused") == seat.directive.number:
-            loop.post(ContainerPaused(container, seat.launch, seat.directive.number))
+        slot = loop.registry.record_heartbeat(container, heartbeat.epoch, loop.clock.monotonic_s())
+        self._progress.record(container_id, heartbeat)
+        if slot.directive.action is Command.PAUSE and heartbeat.paused == slot.directive.number:
+            loop.post(ContainerPaused(container, slot.launch, slot.directive.number))
         known = loop.state.containers.get(container)
-        if known is not None and known.unsure and body.get("serial") == seat.serial:
-            loop.post(ContainerLoaded(container, seat.launch, seat.serial))
-        if known is not None and not known.committed and body.get("commits", 0) > 0:
-            loop.post(ContainerCommitted(container, seat.launch))
-        return {"action": seat.directive.told.value, "number": seat.directive.number}
+        if known is not None and known.unsure and heartbeat.serial == slot.serial:
+            loop.post(ContainerLoaded(container, slot.launch, slot.serial))
+        if known is not None and not known.committed and heartbeat.commits > 0:
+            loop.post(ContainerCommitted(container, slot.launch))
+        return slot.directive
 
     def containers_with_startpoints(self) -> tuple[ContainerId, ...]:
         """The containers of which a task has a startpoint that it has not been told of."""
@@ -177,36 +184,37 @@ class View:
         tasks = self._startpoints.not_told(active_tasks(model))
         return tuple(sorted(c.id for c in model.containers.values() if tasks.intersection(c.tasks)))
 
-    def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> dict[str, Any]:
+    def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> Requested:
         """See CoordinatorView."""
         if container is None:
             if what == "drain":
                 write_drain_request(self._stream, DrainRequest(self._epoch, reason))
             else:
                 write_stop_request(self._stream, StopRequest(self._epoch, deadline_s, reason))
-            return {"requested": what}
+            return Requested(what)
         if what not in CONTAINER_REQUESTS:
             raise WireError(f"what is one of {', '.join(CONTAINER_REQUESTS)}, got {what!r}")
         if ContainerId(container) not in self._serving()[1].containers:
             raise WireError(f"the job has no container {container!r}")
         id_ = ask_container(self._stream, ContainerId(container), what, self._epoch, deadline_s, reason)
-        return {"requested": what, "container": container, "id": id_}
+        return Requested(what, container, id_)
 
-    def progress(self) -> dict[str, dict[str, Any]]:
-        """The last heartbeat of each container."""
-        return self._heartbeats.bodies()
+    def progress(self) -> dict[str, Progress]:
+        """What each container has reported last."""
+        return self._progress.by_container()
 
     def container_facts(self) -> dict[ContainerId, ContainerFacts]:
         """What the monitors want to know of the containers that should be running."""
-        heard = self._heartbeats.heard()
+        reported = self.progress()
         found = {}
-        for id_, seat in ({} if self.loop is None else self.loop.board.seats()).items():
-            said = heard.get(id_)
-            if said is None or said.epoch != seat.epoch:
-                found[id_] = ContainerFacts(seat.launch)
+        for id_, slot in ({} if self.loop is None else self.loop.registry.slots()).items():
+            one = reported.get(id_)
+            if one is None or one.heartbeat.epoch != slot.epoch:
+                found[id_] = ContainerFacts(slot.launch)
             else:
-                word, batch = str(said.body.get("state", "")), int(said.body.get("batch_id", -1))
-                found[id_] = ContainerFacts(seat.launch, said.at_s, word, batch)
+                found[id_] = ContainerFacts(
+                    slot.launch, one.at_s, one.heartbeat.state, one.heartbeat.batch_id
+                )
         return found
 
     def standing(self) -> Standing:
@@ -216,30 +224,30 @@ class View:
         said = {id_: facts.state for id_, facts in self.container_facts().items()}
         return standing(self.loop.state, said)
 
-    def job(self) -> dict[str, Any]:
+    def job(self) -> Job:
         """See CoordinatorView."""
         stands = self.standing()
         state = self.loop.state if self.loop is not None else None
-        return {
-            "job": {"name": self._job.name, "id": self._job.id},
-            "state": "starting" if state is None else state.phase.value,
-            "run_id": self._run_id,
-            "epoch": self._epoch,
-            "standing": stands.word,
-            "message": stands.message,
-            "problem": self.problem,
-            "metrics": {name: getattr(self._metrics, name) for name in MetadataMetrics.__slots__},
-            "containers": self._containers(),
-            "quarantined": [str(one) for one in self._stream.quarantined[:SHOWN]],
-            "quarantined_count": self._stream.quarantined_count(),
-            "monitor_problems": {} if self.monitors is None else dict(self.monitors.problems),
-        }
+        return Job(
+            job=self._job,
+            state="starting" if state is None else state.phase.value,
+            run_id=self._run_id,
+            epoch=self._epoch,
+            standing=stands.word,
+            message=stands.message,
+            problem=self.problem,
+            metrics={name: getattr(self._metrics, name) for name in MetadataMetrics.__slots__},
+            containers=self._containers(),
+            quarantined=[str(one) for one in self._stream.quarantined[:SHOWN]],
+            quarantined_count=self._stream.quarantined_count(),
+            monitor_problems={} if self.monitors is None else dict(self.monitors.problems),
+        )
 
     def _containers(self) -> dict[str, dict[str, Any]]:
-        """What each has said last; of one that was given up or stopped, what was decided counts."""
-        said = self.progress()
-        resting = {str(id_): {**said.get(id_, {}), "state": why} for id_, why in self._resting().items()}
-        return {**said, **resting}
+        """The last heartbeat of each; of one that was given up or stopped, with the state that was decided."""
+        reported = {id_: document(one.heartbeat) for id_, one in self.progress().items()}
+        resting = {str(id_): {**reported.get(id_, {}), "state": why} for id_, why in self._resting().items()}
+        return {**reported, **resting}
 
     def _resting(self) -> dict[ContainerId, str]:
         containers = {} if self.loop is None else self.loop.state.containers
@@ -262,7 +270,7 @@ class View:
     def history(self) -> list[dict[str, Any]]:
         """See CoordinatorView."""
         return [
-            {"number": row.number, "timestamp_ms": row.timestamp_ms, "event": row.event, **row.details}
+            {**document(HistoryRow(row.number, row.timestamp_ms, row.event)), **row.details}
             for row in History(self._stream).rows()
         ]
 
@@ -299,7 +307,7 @@ class View:
             epoch=self._epoch,
             state=self.loop.state if self.loop is not None else None,
             container_count=0 if self._served is None else len(self._served[1].containers),
-            heard=self._heartbeats.heard(),
+            progress=self.progress(),
             now_s=self._clock.monotonic_s(),
             lag=self._known_lag(),
             quarantined=self._stream.quarantined_count(),

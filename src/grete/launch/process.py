@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.exit_report import EXIT_FILE, read_word
+from grete.environment import CONTAINER_EPOCH, EXIT_FILE
+from grete.exit_report import read_word
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.launch.processes import OtherProcess, name_of, parse_name
@@ -22,7 +23,6 @@ from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
 from grete.private_files import private_directory
 
-EPOCH = "GRETE_CONTAINER_EPOCH"
 _PASSED_ON = (
     *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME", "TZ"),
     *("JAVA_HOME", "SPARK_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
@@ -80,7 +80,7 @@ class ProcessLauncher(Launcher):
         own = {
             **container.environment,
             EXIT_FILE: str(self._exit_file(container.container_id)),
-            EPOCH: str(container.epoch),
+            CONTAINER_EPOCH: str(container.epoch),
         }
         with open(log, "ab", opener=_for_the_owner) as output:
             process = subprocess.Popen(  # noqa: S603 - our own command, no shell
@@ -134,7 +134,7 @@ class ProcessLauncher(Launcher):
         given = process.environment()
         exit_file = given.get(EXIT_FILE, "")
         return Path(exit_file).resolve() == self._exit_file(container.container_id).resolve() and given.get(
-            EPOCH
+            CONTAINER_EPOCH
         ) == str(container.epoch)
 
     def request_stop(self, container_id: ContainerId) -> None:

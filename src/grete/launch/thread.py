@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from grete.environment import IN_PROCESS
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.model.ending import ContainerEnd, ExitCode, failure_of
 from grete.model.ids import ContainerId
 
 _log = logging.getLogger(__name__)
 RunContainer = Callable[[Mapping[str, str], threading.Event], int]
-IN_PROCESS = "GRETE_CONTAINER_IN_PROCESS"
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NewType
 
-from grete.errors import WireError
+from grete.errors import JobError, WireError
 
 TaskName = NewType("TaskName", str)
 """Solely the name (S2-8): it is a key of the coordinator stream."""
@@ -43,6 +43,18 @@ class JobId:
     def shown(self) -> str:
         """As messages name the job and `--job` takes it: `name`, or `name:id` where the id is not 1."""
         return self.name if self.id == "1" else f"{self.name}:{self.id}"
+
+    @classmethod
+    def parse(cls, text: str) -> JobId:
+        """Read `name` or `name:id`.
+
+        Raises:
+            JobError: no name.
+        """
+        name, _, id_ = text.partition(":")
+        if not name:
+            raise JobError(f"--job {text!r}: write the job's name, or name:id")
+        return cls(name, id_ or "1")
 
 
 @dataclass(frozen=True, slots=True, order=True)

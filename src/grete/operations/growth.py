@@ -10,7 +10,7 @@ from grete.config.changes import is_stateful
 from grete.config.settings import Settings
 from grete.grouping.expansion import refused_count
 from grete.metadata.assignments import TaskAssignments
-from grete.metadata.home import jobs
+from grete.metadata.job_index import jobs
 from grete.model.ids import JobId, SystemStream
 from grete.operations.job_handle import JobHandle, open_job
 

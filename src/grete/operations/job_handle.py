@@ -26,6 +26,7 @@ from grete.config.values import valid_value_of
 from grete.coordination.base import Coordination, Holder, Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
 from grete.coordinator.lag import job_lag
+from grete.environment import grete_home
 from grete.errors import ConfigError, HeldByOther, JobError, JobNotFound, LogNotFound
 from grete.keyed_log.base import KeyedLog
 from grete.keyed_log.coordinator_log import open_coordinator_log
@@ -36,8 +37,7 @@ from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import ConfigChange, CoordinatorStream, stream_name
 from grete.metadata.examine import examined
 from grete.metadata.history import History, HistoryRow, rests
-from grete.metadata.home import grete_home, jobs
-from grete.metadata.job_index import where_submitted
+from grete.metadata.job_index import jobs, where_submitted
 from grete.metadata.job_state import (
     DrainRequest,
     JobState,

@@ -10,6 +10,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+import msgspec
 import orjson
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -23,12 +24,10 @@ from grete.errors import CoordinatorUnavailable, Fenced, GreteError, WireError
 from grete.server import openapi
 from grete.server.guard import RIGHT, Guard, Right, Tokens
 from grete.server.guard import error as _error
-from grete.wire import strict_json
+from grete.wire import coordinator_api as api
+from grete.wire.container_protocol import Assignment, Directive, Heartbeat, decode, document
+from grete.wire.coordinator_api import ContainerRequest, Job, JobRequest, Requested
 from grete.wire.prometheus_text import CONTENT_TYPE
-
-_LARGEST = 2**63
-_LONGEST_S = 86_400
-_LONGEST_REASON = 1_000
 
 
 class CoordinatorView(Protocol):
@@ -37,20 +36,20 @@ class CoordinatorView(Protocol):
     def job_model_document(self) -> bytes:
         """Samza's job model JSON."""
 
-    def assignment(self, container_id: str) -> dict[str, Any] | None:
+    def assignment(self, container_id: str) -> Assignment | None:
         """A container's assignment, with its secrets; None when there is no such container."""
 
-    def heartbeat(self, container_id: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Take a heartbeat; returns what the container is told. Raises Fenced for a stale epoch."""
+    def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
+        """Record a heartbeat; returns the container's directive. Raises Fenced for a stale epoch."""
 
-    def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> dict[str, Any]:
+    def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> Requested:
         """Ask for `stop` or `drain` of the job, or `stop`, `start`, `restart` of a container, through the stream.
 
         Raises:
             WireError: there is no such thing to ask for, or no such container.
         """
 
-    def job(self) -> dict[str, Any]:
+    def job(self) -> Job:
         """State, epoch, run id, metrics, containers."""
 
     def config(self) -> dict[str, str]:
@@ -74,9 +73,9 @@ class CoordinatorView(Protocol):
 
 def _json(document: Any) -> Response:
     try:
-        body = orjson.dumps(document)
+        body = orjson.dumps(document, default=msgspec.to_builtins)
     except TypeError:  # a lone surrogate, which Java's JSON may hold: escape it
-        body = json.dumps(document).encode()
+        body = json.dumps(document, default=msgspec.to_builtins).encode()
     return Response(body, media_type="application/json")
 
 
@@ -109,40 +108,46 @@ class _Routes:
         return _cached(request, *self._tagged)
 
     async def container(self, request: Request) -> Response:
-        document = await run_in_threadpool(self._view.assignment, request.path_params["id"])
-        if document is None:
+        assignment = await run_in_threadpool(self._view.assignment, request.path_params["id"])
+        if assignment is None:
             return _error(404, f"the job has no container {request.path_params['id']!r}")
         if request.scope[RIGHT] is not Right.CONTAINER:
-            document = {**document, "config": redact(document["config"])}
-        body = orjson.dumps(document)
+            assignment = msgspec.structs.replace(assignment, config=redact(assignment.config))
+        body = orjson.dumps(document(assignment))
         return _cached(request, body, _tag(body))
 
     async def heartbeat(self, request: Request) -> Response:
         try:
-            body = _heartbeat(await request.body())
-            told = await run_in_threadpool(self._view.heartbeat, request.path_params["id"], body)
+            heartbeat = decode(await request.body(), Heartbeat)
+            directive = await run_in_threadpool(self._view.heartbeat, request.path_params["id"], heartbeat)
         except WireError as error:
             return _error(400, str(error))
         except Fenced as error:
-            return JSONResponse({"message": str(error), "epoch": error.seen}, status_code=409)
-        return _json(told)
+            return JSONResponse(document(api.Fenced(str(error), error.seen)), status_code=409)
+        return _json(directive)
 
-    def request(self, what: str | None) -> Callable[[Request], Awaitable[Response]]:
+    def request(self, what: str) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             try:
-                body = _request(await request.body())
-                asked = what if what is not None else str(body.get("what", ""))
-                container = request.path_params.get("id")
-                deadline_s, reason = float(body.get("deadline_s", 30.0)), str(body.get("reason", "over HTTP"))
-                return _json(
-                    await run_in_threadpool(self._view.request, asked, container, deadline_s, reason)
-                )
+                asked = decode(await request.body(), JobRequest)
+                return await self._request(what, None, asked)
             except WireError as error:
                 return _error(400, str(error))
 
         return endpoint
 
-    def document(self, read: Callable[[], Any]) -> Callable[[Request], Awaitable[Response]]:
+    async def container_request(self, request: Request) -> Response:
+        try:
+            asked = decode(await request.body(), ContainerRequest)
+            return await self._request(asked.what, request.path_params["id"], asked)
+        except WireError as error:
+            return _error(400, str(error))
+
+    async def _request(self, what: str, container: str | None, asked: JobRequest) -> Response:
+        ask = self._view.request
+        return _json(await run_in_threadpool(ask, what, container, asked.deadline_s, asked.reason))
+
+    def answer(self, read: Callable[[], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(_: Request) -> Response:
             return _json(await run_in_threadpool(read))
 
@@ -160,44 +165,6 @@ class _Routes:
     async def readyz(self, _: Request) -> Response:
         why = await run_in_threadpool(self._view.not_ready)
         return PlainTextResponse(f"not ready: {why}\n" if why else "ready\n", status_code=503 if why else 200)
-
-
-def _heartbeat(data: bytes) -> dict[str, Any]:
-    """A heartbeat's body.
-
-    Raises:
-        WireError: not an object, no epoch, or a number that is none.
-    """
-    body = strict_json.loads(data)
-    if not isinstance(body, dict) or "epoch" not in body:
-        raise WireError("a heartbeat is an object with a whole number `epoch`")
-    for name in ("epoch", "batch_id", "records", "commits", "dead_letters"):
-        value = body.get(name, 0)
-        if not isinstance(value, int) or isinstance(value, bool) or not -_LARGEST <= value < _LARGEST:
-            raise WireError(f"{name} is a whole number of 64 bits")
-    for name in ("commit_seconds", "last_commit_seconds"):
-        value = body.get(name, 0)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _LARGEST:
-            raise WireError(f"{name} is a number of zero or more")
-    return body
-
-
-def _request(data: bytes) -> dict[str, Any]:
-    """A request's body.
-
-    Raises:
-        WireError: not an object, or a deadline that is none.
-    """
-    body = strict_json.loads(data)
-    if not isinstance(body, dict):
-        raise WireError("a request is an object with `deadline_s` and `reason`")
-    deadline_s = body.get("deadline_s", 30.0)
-    is_number = isinstance(deadline_s, int | float) and not isinstance(deadline_s, bool)
-    if not is_number or not 0 <= deadline_s <= _LONGEST_S:
-        raise WireError(f"deadline_s is a number of seconds from 0 to {_LONGEST_S}")
-    if len(str(body.get("reason", ""))) > _LONGEST_REASON:
-        raise WireError(f"reason has at most {_LONGEST_REASON} characters")
-    return body
 
 
 async def _on_unavailable(_: Request, error: Exception) -> Response:
@@ -222,14 +189,14 @@ def build_app(view: CoordinatorView, *, tokens: Tokens, hosts: frozenset[str]) -
             Route("/api/v1/job-model", routes.job_model),
             Route("/api/v1/containers/{id}", routes.container),
             Route("/api/v1/containers/{id}/heartbeat", routes.heartbeat, methods=["POST"]),
-            Route("/api/v1/containers/{id}/request", routes.request(None), methods=["POST"]),
-            Route("/api/v1/job", routes.document(view.job)),
+            Route("/api/v1/containers/{id}/request", routes.container_request, methods=["POST"]),
+            Route("/api/v1/job", routes.answer(view.job)),
             Route("/api/v1/job/stop", routes.request("stop"), methods=["POST"]),
             Route("/api/v1/job/drain", routes.request("drain"), methods=["POST"]),
-            Route("/api/v1/config", routes.document(view.config)),
-            Route("/api/v1/history", routes.document(view.history)),
-            Route("/api/v1/checkpoints", routes.document(view.checkpoints)),
-            Route("/api/v1/lag", routes.document(view.lag)),
+            Route("/api/v1/config", routes.answer(view.config)),
+            Route("/api/v1/history", routes.answer(view.history)),
+            Route("/api/v1/checkpoints", routes.answer(view.checkpoints)),
+            Route("/api/v1/lag", routes.answer(view.lag)),
             Route("/api/v1/openapi.json", routes.openapi),
             Route("/metrics", routes.metrics),
             Route("/healthz", routes.healthz),

@@ -1,30 +1,20 @@
-"""The OpenAPI document of the coordinator's HTTP API. A test compares it with the routes."""
+"""The OpenAPI document of the coordinator's HTTP API, its schemas made from the classes that are sent and read."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from grete import __version__
+from grete.wire import coordinator_api as api
+from grete.wire.container_protocol import Assignment, Directive, Heartbeat
 
 _TEXT = {"type": "string"}
-_NUMBER = {"type": "integer", "format": "int64"}
-_AMOUNT = {"type": "number"}
-_MAYBE_NUMBER = {"type": ["integer", "null"], "format": "int64"}
-_NUMBERS = {"type": "object", "additionalProperties": _NUMBER}
 _TEXTS = {"type": "object", "additionalProperties": _TEXT}
-
-
-def _object(required: str = "", /, **properties: Any) -> dict[str, Any]:
-    document: dict[str, Any] = {"type": "object", "properties": properties}
-    return document | {"required": required.split()} if required else document
-
-
-def _list(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-_SSP = _object("system stream partition", system=_TEXT, stream=_TEXT, partition=_NUMBER)
-_JOB_ID = _object("name id", name=_TEXT, id=_TEXT)
+_REF = "#/components/schemas/{name}"
+_BODIES = (Heartbeat, api.JobRequest, api.ContainerRequest)
+_ANSWERS = (Assignment, Directive, api.Refusal, api.Fenced, api.Requested, api.Job, api.HistoryRow, api.Lag)
 _CONTAINER_ID = {
     "name": "id",
     "in": "path",
@@ -34,85 +24,38 @@ _CONTAINER_ID = {
 }
 _ETAG = {"ETag": {"schema": _TEXT, "description": "for If-None-Match, which answers 304"}}
 
+
+def _of_answers() -> dict[str, Any]:
+    """The schemas of answers: fields with a default, which an older reader or writer may lack, are always there."""
+    _, schemas = msgspec.json.schema_components(_ANSWERS, ref_template=_REF)
+    for schema in schemas.values():
+        fields: dict[str, Any] = schema.get("properties", {})
+        schema["required"] = [n for n in fields if n in schema["required"] or "default" in fields[n]]
+    # a container that was given up before its first heartbeat has its state alone
+    fields = {
+        n: {"$ref": f"{_REF.format(name='Heartbeat')}/properties/{n}"} for n in Heartbeat.__struct_fields__
+    }
+    schemas["Job"]["properties"]["containers"]["additionalProperties"] = _object(fields)
+    schemas["HistoryRow"]["additionalProperties"] = True
+    return schemas
+
+
+def _object(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": fields}
+
+
 SCHEMAS: dict[str, Any] = {
-    "Message": _object("message", message=_TEXT),
-    "Fenced": _object("message epoch", message=_TEXT, epoch=_NUMBER),
+    **msgspec.json.schema_components(_BODIES, ref_template=_REF)[1],
+    **_of_answers(),
     "JobModel": {"type": "object", "description": "Samza's job model as its ObjectMapper writes it"},
-    "Assignment": _object(
-        "job container_id epoch run_id config tasks",
-        job=_JOB_ID,
-        container_id=_TEXT,
-        epoch=_NUMBER,
-        serial=_NUMBER,
-        until_drained={"type": "boolean"},
-        run_id=_TEXT,
-        config=_TEXTS,
-        tasks=_list(
-            _object(
-                "name ssps changelog_partition", name=_TEXT, ssps=_list(_SSP), changelog_partition=_NUMBER
-            )
-        ),
-    ),
-    "Heartbeat": _object(
-        "epoch",
-        epoch=_NUMBER,
-        state=_TEXT,
-        batch_id=_NUMBER,
-        records=_NUMBER,
-        message=_TEXT,
-        commits=_NUMBER,
-        dead_letters=_NUMBER,
-        commit_seconds=_AMOUNT,
-        last_commit_seconds=_AMOUNT,
-    ),
-    "HeartbeatAnswer": _object(
-        "action number", action={"type": "string", "enum": ["run", "pause", "stop"]}, number=_NUMBER
-    ),
-    "Request": _object(deadline_s={"type": "number"}, reason=_TEXT),
-    "ContainerRequest": _object(
-        "what",
-        what={"type": "string", "enum": ["stop", "start", "restart"]},
-        deadline_s={"type": "number"},
-        reason=_TEXT,
-    ),
-    "Requested": _object("requested", requested=_TEXT, container=_TEXT, id=_TEXT),
-    "Job": _object(
-        "job state run_id epoch metrics containers quarantined monitor_problems",
-        job=_JOB_ID,
-        state=_TEXT,
-        run_id=_TEXT,
-        epoch=_NUMBER,
-        metrics=_NUMBERS,
-        containers={"type": "object", "additionalProperties": {"type": "object"}},
-        quarantined=_list(_TEXT),
-        monitor_problems=_TEXTS,
-    ),
     "Config": _TEXTS,
     "OpenApi": {"type": "object"},
-    "History": _list(_object("number timestamp_ms event", number=_NUMBER, timestamp_ms=_NUMBER, event=_TEXT)),
+    "History": {"type": "array", "items": {"$ref": _REF.format(name="HistoryRow")}},
     "Checkpoints": {
         "type": "object",
         "description": "last processed offsets by task and system.stream.partition",
         "additionalProperties": _TEXTS,
     },
-    "Lag": _object(
-        "total tasks partitions missing",
-        total=_MAYBE_NUMBER,
-        tasks=_NUMBERS,
-        partitions=_list(
-            _object(
-                "task system stream partition checkpointed upcoming lag",
-                task={"type": ["string", "null"]},
-                system=_TEXT,
-                stream=_TEXT,
-                partition=_NUMBER,
-                checkpointed={"type": ["string", "null"]},
-                upcoming=_TEXT,
-                lag=_MAYBE_NUMBER,
-            )
-        ),
-        missing=_list(_TEXT),
-    ),
 }
 
 
@@ -121,7 +64,7 @@ def _schema(name: str) -> dict[str, Any]:
 
 
 def _refused(status: int, why: str) -> dict[str, Any]:
-    return {str(status): {"description": why, "content": _schema("Fenced" if status == 409 else "Message")}}
+    return {str(status): {"description": why, "content": _schema("Fenced" if status == 409 else "Refusal")}}
 
 
 _STRANGER = {**_refused(403, "an Origin of another site"), **_refused(421, "a Host that is not served here")}
@@ -185,7 +128,7 @@ PATHS: dict[str, Any] = {
             "parameters": [_CONTAINER_ID],
             "requestBody": {"required": True, "content": _schema("Heartbeat")},
             "responses": {
-                "200": {"description": "what it is asked to do", "content": _schema("HeartbeatAnswer")},
+                "200": {"description": "what it is asked to do", "content": _schema("Directive")},
                 **_refused(400, "not a heartbeat"),
                 **_NO_TOKEN,
                 **_refused(409, "a newer incarnation of the container is known: this one must end"),
@@ -199,8 +142,8 @@ PATHS: dict[str, Any] = {
     "/api/v1/containers/{id}/request": _ask(
         "Stop, start or restart one container", "ContainerRequest", parameters=[_CONTAINER_ID]
     ),
-    "/api/v1/job/stop": _ask("Stop the job at a batch boundary", "Request"),
-    "/api/v1/job/drain": _ask("Consume what is there, and end the job", "Request"),
+    "/api/v1/job/stop": _ask("Stop the job at a batch boundary", "JobRequest"),
+    "/api/v1/job/drain": _ask("Consume what is there, and end the job", "JobRequest"),
     "/api/v1/job": _get("State, epoch, run, metrics, containers", "Job"),
     "/api/v1/config": _get("The configuration, secrets masked", "Config"),
     "/api/v1/history": _get("What happened", "History"),

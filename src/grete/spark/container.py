@@ -22,6 +22,7 @@ from grete.diagnostics.streams import container_name
 from grete.errors import MissingExtra
 from grete.exit_report import run_and_tell
 from grete.model.ending import ContainerEnd
+from grete.wire.container_protocol import ContainerEnvironment
 
 
 def run_container(environment: Mapping[str, str], stop: threading.Event) -> ContainerEnd:
@@ -29,8 +30,8 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> Cont
 
     See `grete.model.ending.ExitCode`. Never raises a GreteError.
     """
-    home = Path(environment.get("GRETE_HOME", ".grete")).resolve()
-    own_process = environment.get("GRETE_CONTAINER_IN_PROCESS") != "1"
+    given = ContainerEnvironment.of(environment)
+    home, own_process = given.home, not given.is_thread
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         name = container_name(assignment.container_id)

@@ -32,9 +32,10 @@ from grete.container.standby import follow
 from grete.container.start import report_skipped
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
+from grete.environment import grete_home
 from grete.errors import GreteError
 from grete.exit_report import run_and_tell
-from grete.metadata.home import parse_job
+from grete.model.ids import JobId
 from grete.systems.factory import open_system
 from grete.testing.job_container import BlockedEnds, ContainerUnderTest
 
@@ -45,7 +46,7 @@ COMMAND = (sys.executable, "-m", "grete.testing.sparkless")
 
 def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
     """As `grete.spark.container.run_container`, without Spark."""
-    home = Path(environment.get("GRETE_HOME", ".grete")).resolve()
+    home = grete_home(environment)
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         with observed(assignment.config, assignment.job, container_name(assignment.container_id), home):
@@ -107,7 +108,7 @@ def main(arguments: Sequence[str]) -> int:
 def _coordinate(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m grete.testing.sparkless")
     parser.add_argument("--config", action="append", default=[])
-    parser.add_argument("--job", type=parse_job)
+    parser.add_argument("--job", type=JobId.parse)
     parser.add_argument("--until-drained", action="store_true")
     parser.add_argument("--dev", action="store_true")
     options = parser.parse_args(arguments)

@@ -23,7 +23,6 @@ from pathlib import Path
 
 from grete.clock import SystemClock
 from grete.errors import GreteError
-from grete.metadata.home import parse_job
 from grete.model.ids import JobId
 from grete.operations import open_job
 from grete.operations.job_handle import JobHandle
@@ -119,7 +118,7 @@ def _job(options: argparse.Namespace, chosen: Sequence[str]) -> int:
     with ExitStack() as stack:
         found: dict[str, Component] = {}
         if options.job:
-            handle = stack.enter_context(open_job(parse_job(options.job)))
+            handle = stack.enter_context(open_job(JobId.parse(options.job)))
             found = _components(handle)
             found["coordinator"] = Component(
                 "coordinator", lambda: coordinators(handle), lambda: _start(options.restart)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from grete.environment import CONTAINER_EPOCH
 from grete.exit_report import leave_word
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.model.ending import ContainerEnd, ExitCode, Failure, failure_of
@@ -65,7 +66,7 @@ class LauncherConformance:
         self, file: Path, order: str, *, id_: ContainerId = ZERO, epoch: int = 1, word: str = ""
     ) -> ContainerStart:
         orders = {"GRETE_SUITE_ORDER": order, "GRETE_SUITE_WORD": word, "GRETE_SUITE_FILE": str(file)}
-        orders["GRETE_CONTAINER_EPOCH"] = str(epoch)
+        orders[CONTAINER_EPOCH] = str(epoch)
         return ContainerStart(id_, epoch, orders)
 
     def _running(self, launcher: Launcher, file: Path, start: ContainerStart) -> None:

@@ -11,10 +11,12 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control
+from grete.environment import COORDINATOR_URL
 from grete.errors import CoordinatorUnavailable, Fenced
 from grete.launch.base import ContainerStart
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -24,6 +26,7 @@ from grete.model.ending import ExitCode
 from grete.testing.simulator.query import QueryRun
 from grete.testing.simulator.scheduler import Call, Ended, Process, Script, Server, Sleep
 from grete.testing.simulator.stores import ProcessLog, ProcessSystem
+from grete.wire.container_protocol import Command, Directive, Heartbeat, decode, document
 
 if TYPE_CHECKING:
     from grete.testing.simulator.world import World
@@ -44,19 +47,13 @@ class ContainerProgram:
         self.host = host
         self.incarnation = f"container {self.id}#{self.epoch:x}"
         self.home = Path(world.directory) / host
-        self._url = start.environment["COORDINATOR_URL"]
+        self._url = start.environment[COORDINATOR_URL]
         self.process: Process = world.process(self.incarnation)
         self.log = ProcessLog(world.stream_log, world, self.process)
         self.system = ProcessSystem(world.system, world, self.process)
         self.control = Control(threading.Event())
         self._stream = CoordinatorStream(self.log, self.process.clock, source="SamzaContainer")
-        self._progress: dict[str, Any] = {
-            "state": "starting",
-            "records": 0,
-            "commits": 0,
-            "serial": 0,
-            "paused": 0,
-        }
+        self._heartbeat = Heartbeat(self.epoch)
         self._answered_s = self.process.clock.monotonic_s()
         self.query: QueryRun | None = None
         self.process.on_end.append(self._release)
@@ -80,8 +77,8 @@ class ContainerProgram:
             if not self.control.is_stopping:
                 assignment = yield from self._assignment()
                 interrupted = yield from self._process(assignment)
-        self._progress["state"] = "stopped" if interrupted else "drained"
-        yield self._call({"what": "heartbeat", **self._body()})
+        self._report(state="stopped" if interrupted else "drained")
+        yield self._send()
         raise Ended(_STOPPED if interrupted else ExitCode.OK)
 
     def _assignment(self, *, first: bool = False) -> Any:
@@ -98,12 +95,12 @@ class ContainerProgram:
             if self.control.is_stopping or (first and tries > _TRIES):
                 raise CoordinatorUnavailable("nobody answers")
             yield Sleep(1.0)
-        assignment = parse_assignment(orjson.loads(orjson.dumps(answer)))
+        assignment = parse_assignment(orjson.loads(answer))
         if assignment.epoch != self.epoch:
             raise Fenced(assignment.fence.scope, epoch=self.epoch, seen=assignment.epoch)
         self.fence_epoch = assignment.fence.epoch
         self.control.running(assignment.serial)
-        self._progress.update(state="running", serial=assignment.serial, paused=0)
+        self._report(state="running", serial=assignment.serial, paused=0)
         return assignment
 
     def _process(self, assignment: Assignment) -> Any:
@@ -117,13 +114,13 @@ class ContainerProgram:
     def _wait_at_barrier(self) -> Script:
         """The query has ended and everything of it is committed: say so, and wait until told to run."""
         while (barrier := self.control.barrier) and not self.control.is_stopping:
-            self._progress.update(state="paused", paused=barrier)
+            self._report(state="paused", paused=barrier)
             yield Sleep(0.5)
 
     def processed(self, records: int) -> None:
         """Count a batch, and what it has processed."""
-        self._progress["records"] += records
-        self._progress["commits"] += 1
+        before = self._heartbeat
+        self._report(records=before.records + records, commits=before.commits + 1)
 
     # --- the heartbeat's thread ---
 
@@ -131,7 +128,7 @@ class ContainerProgram:
         unanswered = 0
         while True:
             try:
-                answer = yield self._call({"what": "heartbeat", **self._body()})
+                answer = yield self._send()
             except Fenced:
                 raise Ended(ExitCode.FENCED, "a newer incarnation has taken over") from None
             except CoordinatorUnavailable:
@@ -142,14 +139,18 @@ class ContainerProgram:
                 if unanswered >= 2:
                     self._find_coordinator()
                 if now_s - self._answered_s > _ORPHAN_S:
-                    self.control.on_told("stop", 0)
+                    self.control.on_directive(Directive(Command.STOP, 0))
             else:
                 unanswered, self._answered_s = 0, now_s
-                self.control.on_told(answer["action"], answer["number"])
+                self.control.on_directive(decode(answer, Directive))
             yield Sleep(_HEARTBEAT_S)
 
-    def _body(self) -> dict[str, Any]:
-        return {"id": self.id, "epoch": self.epoch, **self._progress}
+    def _report(self, **changed: Any) -> None:
+        self._heartbeat = msgspec.structs.replace(self._heartbeat, **changed)
+
+    def _send(self) -> Call:
+        body = orjson.dumps(document(self._heartbeat))
+        return self._call({"what": "heartbeat", "id": self.id, "body": body})
 
     def _call(self, request: dict[str, Any]) -> Call:
         return Call(self._server, request)

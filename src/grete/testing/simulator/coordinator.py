@@ -11,10 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+import orjson
+
 from grete.config.validate import validate
 from grete.coordination.base import Leadership
 from grete.coordination.memory import MemoryCoordination
-from grete.coordinator.board import Directive, Told
 from grete.coordinator.coordinated import CoordinatedJob, Surroundings, retry_policy
 from grete.coordinator.events import Event, ModelChanged, Tick
 from grete.coordinator.loop import CoordinatorLoop
@@ -38,6 +40,7 @@ from grete.testing.simulator.launcher import SimulatedLauncher
 from grete.testing.simulator.ledger import Violation
 from grete.testing.simulator.scheduler import Process, Script, Server, Sleep
 from grete.testing.simulator.stores import ProcessCoordination, ProcessLog, ProcessSystem
+from grete.wire.container_protocol import Command, Directive, Heartbeat, decode, document
 
 if TYPE_CHECKING:
     from grete.testing.simulator.world import World
@@ -126,12 +129,12 @@ class CoordinatorProgram(Server):
             answer = view.assignment(request["id"])
             if answer is None:
                 raise JobError(f"the job has no container {request['id']}")
-            return answer
-        body = {name: value for name, value in request.items() if name not in ("what", "id")}
-        answer = view.heartbeat(request["id"], body)
-        if answer["action"] == Told.PAUSE.value and self.world.faults.strikes("forged-pause"):
-            view.heartbeat(request["id"], {**body, "paused": answer["number"]})
-        return answer
+            return orjson.dumps(document(answer))
+        heartbeat = decode(request["body"], Heartbeat)
+        directive = view.heartbeat(request["id"], heartbeat)
+        if directive.action is Command.PAUSE and self.world.faults.strikes("forged-pause"):
+            view.heartbeat(request["id"], msgspec.structs.replace(heartbeat, paused=directive.number))
+        return orjson.dumps(document(directive))
 
     # --- grete run ---
 
@@ -237,7 +240,7 @@ class CoordinatorProgram(Server):
         unchanged = self._unchanged(stream, first)
         loop.adopt()
         loop.handle(first)
-        loop.board.open()
+        loop.registry.open()
         self._check_adopted(unchanged)
         self.process.spawn(self._monitors(view), _MONITORS_S)
         while loop.state.phase not in FINAL:
@@ -276,14 +279,14 @@ class CoordinatorProgram(Server):
         """
         assert self.loop is not None
         for id_, record in unchanged.items():
-            seat = self.loop.board.seat(id_)
+            slot = self.loop.registry.slot(id_)
             if not self.launcher.runs(record.handle):
                 continue  # it ended meanwhile
-            if seat is None or (seat.epoch, seat.directive) != (
+            if slot is None or (slot.epoch, slot.directive) != (
                 record.epoch,
-                Directive(Told.RUN, record.serial),
+                Directive(Command.RUN, record.serial),
             ):
-                raise Violation("unchanged containers are adopted", f"container {id_}: {record}, now {seat}")
+                raise Violation("unchanged containers are adopted", f"container {id_}: {record}, now {slot}")
 
     def _finish(self, stream: CoordinatorStream, leadership: Leadership, run_id: str) -> Script:
         """Write the terminal state under our epoch, then release: never the other way round (fault 52)."""

@@ -8,6 +8,7 @@ from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.model.ids import ContainerId
 from grete.testing.simulator.container import ContainerProgram
 from grete.testing.simulator.scheduler import KILLED
+from grete.wire.container_protocol import Command, Directive
 
 if TYPE_CHECKING:
     from grete.testing.simulator.coordinator import CoordinatorProgram
@@ -40,7 +41,7 @@ class SimulatedLauncher(Launcher):
         self._world.conduct.acts(self._coordinator, f"stop container {container_id}")
         program = self._running.get(container_id)
         if program is not None:
-            program.control.on_told("stop", 0)
+            program.control.on_directive(Directive(Command.STOP, 0))
 
     def kill(self, container_id: ContainerId) -> None:
         """See Launcher."""

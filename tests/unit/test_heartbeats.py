@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from grete.container.control import Control
-from grete.container.heartbeat import ContainerProgress, Heartbeat, Reactions
-from grete.coordinator.board import Board, Directive, Seat, Told
+from grete.container.heartbeat import HeartbeatSender, Reactions
+from grete.coordinator.heartbeat_registry import ContainerSlot, HeartbeatRegistry
 from grete.errors import CoordinatorUnavailable, Fenced, LogCorrupted, LogUnreachable
 from grete.model.ids import ContainerId
 from grete.testing.clock import ManualClock
 from grete.testing.waiting import eventually
+from grete.wire.container_protocol import Command, Directive, Heartbeat
 
 ZERO = ContainerId("0")
 
@@ -22,17 +23,17 @@ def test_a_query_is_interrupted_for_a_barrier_a_new_word_and_the_end_and_for_not
     stop = threading.Event()
     control = Control(stop)
     control.running(4)
-    for told, number, interrupts in (
-        ("run", 4, False),
-        ("pause", 2, True),
-        ("run", 4, False),
-        ("run", 5, True),
+    for command, number, interrupts in (
+        (Command.RUN, 4, False),
+        (Command.PAUSE, 2, True),
+        (Command.RUN, 4, False),
+        (Command.RUN, 5, True),
     ):
-        control.on_told(told, number)
-        assert control.is_set() is interrupts, (told, number)
+        control.on_directive(Directive(command, number))
+        assert control.is_set() is interrupts, (command, number)
     control.running(5)
     assert not control.is_set()
-    control.on_told("stop", 0)
+    control.on_directive(Directive(Command.STOP, 0))
     assert control.is_set()
     assert stop.is_set()
 
@@ -40,56 +41,54 @@ def test_a_query_is_interrupted_for_a_barrier_a_new_word_and_the_end_and_for_not
 def test_a_container_knows_the_barrier_it_waits_at() -> None:
     control = Control(threading.Event())
     assert control.barrier == 0
-    control.on_told("pause", 7)
+    control.on_directive(Directive(Command.PAUSE, 7))
     assert control.barrier == 7
-    control.on_told("run", 1)
+    control.on_directive(Directive(Command.RUN, 1))
     assert control.barrier == 0
 
 
-def board() -> Board:
-    made = Board()
-    made.place(ZERO, Seat(11, 1, Directive(Told.RUN, 3), 3, 0.0, 11))
+@pytest.fixture
+def registry() -> HeartbeatRegistry:
+    made = HeartbeatRegistry()
+    made.assign(ZERO, ContainerSlot(11, 1, Directive(Command.RUN, 3), 3, 0.0, 11))
     return made
 
 
-def test_only_the_incarnation_with_the_seat_is_answered() -> None:
-    seats = board()
-    assert seats.heard(ZERO, 11, 5.0).heard_s == 5.0
+def test_only_the_incarnation_that_has_the_slot_is_answered(registry: HeartbeatRegistry) -> None:
+    assert registry.record_heartbeat(ZERO, 11, 5.0).heartbeat_s == 5.0
     with pytest.raises(CoordinatorUnavailable):
-        seats.heard(ZERO, 10, 5.0)  # before the coordinator knows who runs, nobody is sent away
-    seats.open()
+        registry.record_heartbeat(ZERO, 10, 5.0)  # none is sent away before it is known which ones run
+    registry.open()
     for container, epoch in ((ZERO, 10), (ContainerId("1"), 11)):
         with pytest.raises(Fenced):
-            seats.heard(container, epoch, 5.0)
+            registry.record_heartbeat(container, epoch, 5.0)
 
 
-def test_who_was_told_to_stop_is_told_nothing_else() -> None:
-    seats = board()
-    seats.tell(ZERO, Directive(Told.STOP, 0))
-    seats.tell(ZERO, Directive(Told.RUN, 4))
-    assert seats.heard(ZERO, 11, 1.0).directive == Directive(Told.STOP, 0)
+def test_a_stop_is_final_for_an_incarnation(registry: HeartbeatRegistry) -> None:
+    registry.direct(ZERO, Directive(Command.STOP, 0))
+    registry.direct(ZERO, Directive(Command.RUN, 4))
+    assert registry.record_heartbeat(ZERO, 11, 1.0).directive == Directive(Command.STOP, 0)
 
 
-def test_a_barrier_does_not_change_what_a_container_was_told_to_run() -> None:
-    seats = board()
-    seats.tell(ZERO, Directive(Told.PAUSE, 9))
-    seat = seats.seat(ZERO)
-    assert seat is not None
-    assert seat.serial == 3
+def test_a_barrier_does_not_change_what_a_container_has_to_run(registry: HeartbeatRegistry) -> None:
+    registry.direct(ZERO, Directive(Command.PAUSE, 9))
+    slot = registry.slot(ZERO)
+    assert slot is not None
+    assert slot.serial == 3
 
 
 class Client:
     """A coordinator that answers, refuses or is gone."""
 
-    def __init__(self, answer: dict[str, Any] | Exception) -> None:
+    def __init__(self, answer: Directive | Exception) -> None:
         self.answer = answer
-        self.bodies: list[dict[str, object]] = []
+        self.heartbeats: list[Heartbeat] = []
 
     def get(self, path: str) -> Any:
         raise NotImplementedError(path)
 
-    def heartbeat(self, container_id: str, body: dict[str, object]) -> dict[str, Any]:
-        self.bodies.append(body)
+    def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
+        self.heartbeats.append(heartbeat)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -97,7 +96,7 @@ class Client:
 
 def heartbeat(
     client: Client, successor: Client | Exception | None = None
-) -> tuple[Heartbeat, list[Any], ManualClock]:
+) -> tuple[HeartbeatSender, list[Any], ManualClock]:
     clock, seen = ManualClock(), []
 
     def found() -> Client | None:
@@ -106,22 +105,21 @@ def heartbeat(
         return successor
 
     reactions = Reactions(
-        lambda told, number: seen.append((told, number)),
+        seen.append,
         lambda: seen.append("fenced"),
         lambda: seen.append("orphaned"),
         found,
     )
-    return Heartbeat(client, "0", 11, reactions, now_s=clock.monotonic_s), seen, clock
+    return HeartbeatSender(client, "0", 11, reactions, now_s=clock.monotonic_s), seen, clock
 
 
 def test_a_heartbeat_says_how_far_the_container_is_and_passes_on_the_answer() -> None:
-    client = Client({"action": "pause", "number": 2})
+    client = Client(Directive(Command.PAUSE, 2))
     beat, seen, _ = heartbeat(client)
-    beat.report(ContainerProgress("running", batch_id=5, records=100, serial=3))
+    beat.report(state="running", batch_id=5, records=100, serial=3)
     beat.send()
-    assert seen == [("pause", 2)]
-    assert client.bodies[0]["epoch"] == 11
-    assert client.bodies[0]["records"] == 100
+    assert seen == [Directive(Command.PAUSE, 2)]
+    assert client.heartbeats == [Heartbeat(11, "running", batch_id=5, records=100, serial=3)]
 
 
 def test_a_fenced_container_is_told_so() -> None:
@@ -131,11 +129,11 @@ def test_a_fenced_container_is_told_so() -> None:
 
 
 def test_a_coordinator_that_is_gone_is_looked_for_at_its_successors_address() -> None:
-    successor = Client({"action": "run", "number": 3})
+    successor = Client(Directive(Command.RUN, 3))
     beat, seen, _ = heartbeat(Client(CoordinatorUnavailable("gone")), successor)
     for _ in range(3):
         beat.send()
-    assert seen == [("run", 3)]
+    assert seen == [Directive(Command.RUN, 3)]
 
 
 @pytest.mark.parametrize(("orphan_s", "expected"), [(50.0, ["orphaned"]), (-1.0, [])])
@@ -162,11 +160,9 @@ def test_while_the_coordinator_stream_does_not_answer_no_container_becomes_an_or
     assert seen == []
 
 
-@pytest.mark.parametrize(
-    "answer", [{"action": "dance"}, {"number": "3"}, {"action": ["run"]}, {"number": None}]
-)
-def test_an_answer_that_is_no_coordinators_counts_as_none(answer: dict[str, Any]) -> None:
-    beat, seen, clock = heartbeat(Client(answer), LogCorrupted("garbage in the stream"))
+def test_an_answer_that_is_no_coordinators_counts_as_none() -> None:
+    stranger = Client(CoordinatorUnavailable("answers 'hello': that is no coordinator"))
+    beat, seen, clock = heartbeat(stranger, LogCorrupted("garbage in the stream"))
     beat.orphan_s = 50.0
     for _ in range(3):
         beat.send()
@@ -183,5 +179,5 @@ def test_whatever_a_heartbeat_meets_the_container_is_an_orphan_in_its_time() -> 
     clock.advance(51)
     beat.start()
     eventually(lambda: "orphaned" in seen)
-    beat.client = Client({})
+    beat.client = Client(Directive(Command.RUN, 0))
     beat.close()

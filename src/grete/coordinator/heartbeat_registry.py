@@ -1,0 +1,87 @@
+"""The current incarnation of each container and its directive, shared by the loop and the HTTP threads."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+from grete.errors import CoordinatorUnavailable, Fenced
+from grete.model.ids import ContainerId
+from grete.wire.container_protocol import Command, Directive
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSlot:
+    """The current incarnation of a container: its epoch, its directive, and its last heartbeat (monotonic).
+
+    `serial` numbers what it is to run. `fence` is the epoch of its commits: its own, or a higher one since it has
+    given tasks away.
+    """
+
+    epoch: int
+    launch: int
+    directive: Directive
+    serial: int
+    heartbeat_s: float
+    fence: int
+
+
+class HeartbeatRegistry:
+    """A slot per running container. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._slots: dict[ContainerId, ContainerSlot] = {}
+        self._is_open = False
+
+    def open(self) -> None:
+        """All running containers have their slots: from now on any other is fenced; before, it has to ask again."""
+        self._is_open = True
+
+    def slot(self, container: ContainerId) -> ContainerSlot | None:
+        """The container's slot."""
+        with self._lock:
+            return self._slots.get(container)
+
+    def slots(self) -> dict[ContainerId, ContainerSlot]:
+        """All of them."""
+        with self._lock:
+            return dict(self._slots)
+
+    def assign(self, container: ContainerId, slot: ContainerSlot) -> None:
+        """Give an incarnation the container's slot."""
+        with self._lock:
+            self._slots[container] = slot
+
+    def direct(self, container: ContainerId, directive: Directive, fence: int | None = None) -> None:
+        """Change the directive, and the epoch of the commits. STOP is final for an incarnation."""
+        with self._lock:
+            slot = self._slots.get(container)
+            if slot is None or slot.directive.action is Command.STOP:
+                return
+            serial = directive.number if directive.action is Command.RUN else slot.serial
+            fence = slot.fence if fence is None else fence
+            self._slots[container] = replace(slot, directive=directive, serial=serial, fence=fence)
+
+    def clear(self, container: ContainerId, launch: int) -> None:
+        """No incarnation up to this launch runs any more."""
+        with self._lock:
+            slot = self._slots.get(container)
+            if slot is not None and slot.launch <= launch:
+                del self._slots[container]
+
+    def record_heartbeat(self, container: ContainerId, epoch: int, now_s: float) -> ContainerSlot:
+        """Note that the incarnation with this epoch is alive; returns its slot.
+
+        Raises:
+            Fenced: another incarnation has the slot.
+            CoordinatorUnavailable: this coordinator does not know yet which containers run.
+        """
+        with self._lock:
+            slot = self._slots.get(container)
+            if slot is not None and slot.epoch == epoch:
+                slot = self._slots[container] = replace(slot, heartbeat_s=now_s)
+                return slot
+        if not self._is_open:
+            raise CoordinatorUnavailable("the coordinator has only just started")
+        raise Fenced(f"container {container}", epoch=epoch, seen=0 if slot is None else slot.epoch)

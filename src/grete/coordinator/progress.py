@@ -1,0 +1,61 @@
+"""The progress that containers report in their heartbeats: the source of liveness, rates and restarts."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+
+from grete.clock import Clock
+from grete.wire.container_protocol import Heartbeat
+
+_WINDOW_S = 60.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """The last heartbeat of an incarnation, when it came, and the records it had processed during the last minute.
+
+    `restarts` counts the incarnations that reported before it.
+    """
+
+    heartbeat: Heartbeat
+    at_s: float
+    samples: deque[tuple[float, int]] = field(default_factory=deque)
+    restarts: int = 0
+
+    @property
+    def records_per_s(self) -> float:
+        """Records processed a second, over the last minute or since the first heartbeat."""
+        (first_s, first), (last_s, last) = self.samples[0], self.samples[-1]
+        return max(0, last - first) / (last_s - first_s) if last_s > first_s else 0.0
+
+
+class ReportedProgress:
+    """The progress of each container. Thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._reported: dict[str, Progress] = {}
+
+    def record(self, container: str, heartbeat: Heartbeat) -> None:
+        """Remember a heartbeat that was accepted."""
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            before = self._reported.get(container)
+            is_new = before is None or before.heartbeat.epoch != heartbeat.epoch
+            samples = deque() if before is None or is_new else before.samples
+            restarts = 0 if before is None else before.restarts + is_new
+            samples.append((now_s, heartbeat.records))
+            while samples[0][0] < now_s - _WINDOW_S and len(samples) > 1:
+                samples.popleft()
+            self._reported[container] = Progress(heartbeat, now_s, samples, restarts)
+
+    def by_container(self) -> dict[str, Progress]:
+        """The progress of each container that has reported."""
+        with self._lock:
+            return {
+                id_: Progress(one.heartbeat, one.at_s, deque((one.samples[0], one.samples[-1])), one.restarts)
+                for id_, one in self._reported.items()
+            }

@@ -1,0 +1,27 @@
+"""Environment variables by which a coordinator and its launchers speak to a container, each named once.
+
+`COORDINATOR_URL` and those with `SAMZA_` are Samza's own names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+COORDINATOR_URL = "COORDINATOR_URL"
+CONTAINER_ID = "SAMZA_CONTAINER_ID"
+COORDINATOR_CONFIG = "SAMZA_COORDINATOR_SYSTEM_CONFIG"
+"""JSON: the part of the configuration with which a container opens the coordinator stream."""
+HOME = "GRETE_HOME"
+TOKEN_FILE = "GRETE_COORDINATOR_TOKEN_FILE"  # noqa: S105 - a name
+CONTAINER_EPOCH = "GRETE_CONTAINER_EPOCH"
+EXIT_FILE = "GRETE_EXIT_FILE"
+"""Where a container leaves its exit report (`grete.exit_report`)."""
+IN_PROCESS = "GRETE_CONTAINER_IN_PROCESS"
+"""`1` for a container that is a thread of its launcher's process."""
+
+
+def grete_home(variables: Mapping[str, str] = os.environ) -> Path:
+    """The folder of all state, absolute; it may not exist yet."""
+    return Path(variables.get(HOME, ".grete")).resolve()
