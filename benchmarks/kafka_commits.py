@@ -28,7 +28,6 @@ from grete.container.start import prepare
 from grete.keyed_log.base import Entry, Fence
 from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.systems.base import StreamSpec
-from grete.systems.kafka.access import KafkaAccess
 from grete.systems.kafka.system import KafkaSystem
 from grete.systems.outputs import create_outputs
 from grete.systems.records import records
@@ -78,8 +77,8 @@ def _commits(bootstrap: str, tasks: int, groups: int) -> Figures:
     spans_ms: list[float] = []
 
     def executor(own: range) -> None:
-        access = KafkaAccess(config, "kafka", clock)
-        slots = {slot: access.group(fence, slot, [log, out]) for slot in own}
+        own_system = KafkaSystem(config, "kafka", clock)
+        slots = {slot: own_system.transactions(fence, slot, [log, out]) for slot in own}
         for number in range(_ROUNDS + 1):
             for slot, group in slots.items():
                 started = time.monotonic()
@@ -96,7 +95,7 @@ def _commits(bootstrap: str, tasks: int, groups: int) -> Figures:
                 group.commit(deadline_s)
                 if number > 0:  # the first opens the id
                     spans_ms.append((time.monotonic() - started) * 1000)
-        access.close()
+        own_system.close()
 
     with ThreadPoolExecutor(2) as pool:
         started = time.monotonic()

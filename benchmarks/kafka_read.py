@@ -26,7 +26,6 @@ from benchmarks.kafka_peers import CONNECTOR_JARS
 from benchmarks.run import RESULTS
 from grete.clock import SystemClock
 from grete.systems.base import Message, StreamSpec, SystemContext
-from grete.systems.kafka.access import open_kafka_access
 from grete.systems.kafka.system import open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster
 
@@ -90,10 +89,10 @@ def _through_spark(spark: SparkSession, bootstrap: str, offsets: dict[int, tuple
 def _as_ranges(spark: SparkSession, config: dict[str, str], offsets: dict[int, tuple[int, int]]) -> int:
     def consume(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = size = 0
-        with closing(open_kafka_access(SystemContext(config, "kafka", Path(), SystemClock()))) as access:
+        with closing(open_kafka_system(SystemContext(config, "kafka", Path(), SystemClock()))) as system:
             for batch in batches:
                 for partition in batch.column(0).to_pylist():
-                    for _, records in access.read(STREAM, partition, *offsets[partition]):
+                    for _, records in system.read(STREAM, partition, *offsets[partition]):
                         columns = [records.column(i).to_pylist() for i in (3, 0, 1, 2)]
                         for record in zip(*columns, strict=True):
                             rows += 1

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grete.clock import SystemClock
-from grete.systems.base import SegmentWrite, StreamSpec
-from grete.systems.local.access import LocalAccess
+from grete.systems.base import CommitGroup, SegmentWrite, StreamSpec
 from grete.systems.local.system import LocalSystem
-from grete.systems.records import pack
+from grete.systems.records import pack, unpack_changes
 from grete.tasks.stores.file import StoreFile
 from grete.tasks.stores.warm_copy import take_over
 
@@ -31,11 +30,11 @@ def run(keys: int = KEYS) -> dict[str, float]:
         system = LocalSystem(directory / "local", SystemClock())
         system.create_stream(StreamSpec("changes", 1, compacted=True))
         for first in range(0, keys + BEHIND, _CHUNK):
-            system.append_segments([_segment(first, min(_CHUNK, keys + BEHIND - first), keys)])
-        access = LocalAccess(str(system.directory))
+            segment = _segment(first, min(_CHUNK, keys + BEHIND - first), keys)
+            system.commit(CommitGroup([], [segment], "", []))
 
         def settle(file: StoreFile, end: int) -> None:
-            file.settle(end, "", lambda a, b: access.changes("changes", 0, a, b), access.unpack)
+            file.settle(end, "", lambda a, b: system.changes("changes", 0, a, b), unpack_changes)
 
         copy = directory / "standby" / "store.db"
         standby = StoreFile(copy, "changelog")
@@ -56,7 +55,6 @@ def run(keys: int = KEYS) -> dict[str, float]:
         size = (directory / "local" / "streams.db").stat().st_size
         for file in (standby, cold, taken):
             file.close()
-        access.close()
         system.close()
     return {
         "keys": keys,

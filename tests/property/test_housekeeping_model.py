@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from grete.errors import OffsetOutOfRange
-from grete.systems.base import SegmentWrite, StreamSpec
+from grete.systems.base import CommitGroup, SegmentWrite, StreamSpec
 from grete.systems.local.compactor import CompactionLimits
 from grete.systems.local.housekeeping import Housekeeper, StreamPolicy
 from grete.systems.local.system import LocalSystem
@@ -69,7 +69,7 @@ class History:
             for _ in range(self.random.randint(1, 3))
         ]
         data = pack([k for k, _ in changes], [v for _, v in changes], [self.clock.wall_ms()] * len(changes))
-        self.system.append_segments([SegmentWrite("c", 0, len(changes), data)])
+        self.system.commit(CommitGroup([], [SegmentWrite("c", 0, len(changes), data)], "", []))
         for change in changes:
             self.states.append(applied(self.states[-1], [change]))
 

@@ -14,13 +14,12 @@ from grete.container.housekeeping import housekeeper
 from grete.errors import Fenced, LogCorrupted, OffsetOutOfRange
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
-from grete.systems.base import SegmentWrite, StreamSpec
-from grete.systems.local.access import LocalAccess
+from grete.systems.base import CommitGroup, SegmentWrite, StreamSpec
 from grete.systems.local.compactor import CompactionLimits
 from grete.systems.local.housekeeping import Housekeeper, StreamPolicy
 from grete.systems.local.segment_rows import PartitionKey, data_of, replace_in, segments_from
 from grete.systems.local.system import LocalSystem, Message
-from grete.systems.records import pack
+from grete.systems.records import pack, unpack_changes
 from grete.tasks.stores.file import StoreFile
 from grete.testing.clock import ManualClock
 
@@ -57,7 +56,7 @@ def stamped(
         [None if value is None else value.encode() for value in values],
         [at_ms] * len(records),
     )
-    system.append_segments([SegmentWrite(stream, 0, len(records), data)])
+    system.commit(CommitGroup([], [SegmentWrite(stream, 0, len(records), data)], "", []))
 
 
 def records(system: LocalSystem, stream: str, start: int = 0) -> list[tuple[int, bytes | None, bytes | None]]:
@@ -231,10 +230,8 @@ def store(tmp_path: Path) -> Iterator[StoreFile]:
 
 
 def settle(store: StoreFile, system: LocalSystem, end: int | None = None) -> dict[bytes, bytes]:
-    access = LocalAccess(str(system.directory))
     to = int(system.offsets("c")[0].upcoming) if end is None else end
-    store.settle(to, "", lambda low, high: access.changes("c", 0, low, high), access.unpack)
-    access.close()
+    store.settle(to, "", lambda low, high: system.changes("c", 0, low, high), unpack_changes)
     return dict(store.scan(None, None))
 
 
@@ -260,7 +257,7 @@ def test_compaction_during_a_restore_is_noticed(
             if number == 2 and next(times) == 0:
                 run(housekeeper)  # b was read, its tombstone is gone before it is
 
-    store.settle(8, "", changes, LocalAccess.unpack)  # type: ignore[arg-type] # nothing is pending
+    store.settle(8, "", changes, unpack_changes)
     assert dict(store.scan(None, None)) == {b"a": b"2", b"c": b"2", b"d": b"1"}
 
 

@@ -13,7 +13,6 @@ from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.spark.planned_source import LocalReader
 from grete.systems.base import CommitGroup, Origin, SegmentWrite, StreamSpec
-from grete.systems.local.access import LocalAccess
 from grete.systems.local.system import LocalSystem, Message, StreamInfo
 from grete.systems.partitioner import murmur2, partition_of
 from grete.systems.records import pack
@@ -210,10 +209,8 @@ def test_ranges_become_rows_where_they_are_processed(system: LocalSystem) -> Non
     end = {"offsets": {"local.a.0": 4, "local.b.0": 5}, "tick": 2}
     groups = task_groups(spec_of(system), start, end)
     ranges = [range_rows(group, tick=is_tick(start, end)) for group in groups.values()]
-    access = LocalAccess(str(system.directory))
     ssps = [SystemStreamPartition.parse(ssp) for ssp in ("local.a.0", "local.b.0")]
-    found = [row for batch in rows_of(access, ssps, ranges, skip={1}) for row in rows(batch)]
-    access.close()
+    found = [row for batch in rows_of(system, ssps, ranges, skip={1}) for row in rows(batch)]
     assert found == [
         (0, 0, 2, b"k", b"a2", 2),
         (0, 0, 3, b"k", b"a3", 3),

@@ -7,7 +7,6 @@ from typing import Any
 import grete
 from grete.config.settings import Settings
 from grete.model.ids import JobId
-from grete.systems.local.access import LocalAccess
 from grete.testing.job import JobUnderTest
 from grete.testing.pytest_fixtures import StartJob
 from grete.testing.pytest_fixtures import start_job as start_job
@@ -48,9 +47,7 @@ def send(job: JobUnderTest, *messages: str, partition: int) -> None:
 
 def changelog(job: JobUnderTest, partition: int) -> list[tuple[str, str | None]]:
     stream = Settings.of(CONFIG).store("mystore").changelog_stream(JobId(CONFIG["job.name"]))
-    access = LocalAccess(str(job.directory / "local"))
-    changes = list(access.changes(stream, partition, 0, 10_000))
-    access.close()
+    changes = list(job._system.changes(stream, partition, 0, 10_000))
     return [(key.decode(), None if value is None else value.decode()) for key, value in changes]
 
 

@@ -24,7 +24,7 @@ from grete.errors import (
 )
 from grete.model.ending import failure_of, noted_in
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
-from grete.systems.base import SegmentWrite, StreamSpec
+from grete.systems.base import CommitGroup, SegmentWrite, StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.tasks import share_runner
 from grete.tasks.runner import run_tasks
@@ -128,13 +128,12 @@ class Executor:
 
     def commit(self, result: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
         """Make what was handed back visible, as the driver does."""
-        self.system.append_segments(
-            [
-                SegmentWrite(row["stream"], row["partition"], row["count"], row["data"])
-                for row in result
-                if row["kind"] != "r"
-            ]
-        )
+        segments = [
+            SegmentWrite(row["stream"], row["partition"], row["count"], row["data"])
+            for row in result
+            if row["kind"] != "r"
+        ]
+        self.system.commit(CommitGroup([], segments, "", []))
         reports = {row["task"]: json.loads(row["data"]) for row in result if row["kind"] == "r"}
         for index, report in reports.items():
             before = self.progress.get(index, TaskProgress())

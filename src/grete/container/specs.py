@@ -84,7 +84,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
 
 
 def _commit_spec(assignment: Assignment, system: System) -> CommitSpec | None:
-    if not system.commits_on_executors:
+    if not system.capabilities.commits_on_executors:
         return None
     name = checkpoint_log_name(assignment.job)
     outputs = tuple(stream.stream for stream in Settings.of(assignment.config).task.written_streams)
@@ -119,7 +119,11 @@ def store_positions(
     def position(task: TaskSpec, store: str) -> int:
         end = int(ends[store][task.changelog_partition].upcoming)
         commit = commits.get(task.name)
-        is_mark = system.has_gaps and commit is not None and commit.store_positions.get(store) == end - 1
+        is_mark = (
+            system.capabilities.has_gaps
+            and commit is not None
+            and commit.store_positions.get(store) == end - 1
+        )
         return end - 1 if is_mark else end
 
     return {task.index: {store: position(task, store) for store in ends} for task in spec.tasks}

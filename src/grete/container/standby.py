@@ -20,7 +20,8 @@ from grete.container.specs import single_system, stores
 from grete.errors import GreteError
 from grete.grouping.standby import replica_of, task_of_standby
 from grete.model.ids import TaskName
-from grete.systems.factory import open_access, open_system
+from grete.systems.factory import open_system
+from grete.systems.records import unpack_changes
 from grete.tasks.spec import StoreSpec
 from grete.tasks.stores.file import StoreFile
 from grete.tasks.stores.paths import store_identity, store_path
@@ -38,7 +39,6 @@ class StandbyRun:
         self._assignment = assignment
         self._directory = assignment.standby_directory(home, replica_of(assignment.container_id))
         self._system = open_system(config, name, home, clock)
-        self._access = open_access(config, name, home, clock)
         self._files: dict[tuple[TaskName, str], StoreFile] = {}
 
     def execute(self, control: Control) -> Ended:
@@ -81,10 +81,10 @@ class StandbyRun:
         file.settle(
             end,
             "",
-            lambda first, last: self._access.changes(
+            lambda first, last: self._system.changes(
                 store.changelog_stream, task.changelog_partition, first, last, copied_ms=file.copied_ms
             ),
-            self._access.unpack,
+            unpack_changes,
         )
         return end
 
@@ -95,7 +95,6 @@ class StandbyRun:
     def close(self) -> None:
         """Close the files."""
         self._close_files()
-        self._access.close()
         self._system.close()
 
 

@@ -113,7 +113,7 @@ class JobRun:
         commits = started.batch_commits(lineage.id)
         options = self._source_options(lineage, by_task=True)
         if (
-            self._system.commits_on_executors
+            self._system.capabilities.commits_on_executors
         ):  # a share more than cores is an opening, a commit and a turn more
             slots = min(options.partitions_at_most, spark.sparkContext.defaultParallelism)
             options = replace(options, partitions_at_most=slots)

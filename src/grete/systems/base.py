@@ -1,4 +1,6 @@
-"""The system port: an input and output system as the control plane and the data plane see it.
+"""The system port: an input and output system as the control plane, containers and executors see it.
+
+Each process opens its own from the configuration alone; references to secrets are resolved there.
 
 Offsets are strings at this border, as in Samza: only the system knows how to order them. An SSP's *checkpoint*
 offset is the last one processed; a *starting* offset is the next one to read.
@@ -14,8 +16,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from grete.clock import Clock
 from grete.errors import StreamError
-from grete.keyed_log.base import Entry, Fence, KeyedLog
-from grete.model.ids import SystemStreamPartition
+from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
+from grete.model.capabilities import Capabilities
+from grete.model.ids import SystemStream, SystemStreamPartition
+from grete.systems.partitioner import Partitioner, partition_of
+from grete.systems.transactions import Transactions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +31,8 @@ MOST_PARTITIONS = 1_000_000
 
 Range = tuple[int, int]
 """Offsets from the first to before the second."""
+Change = tuple[bytes, bytes | None]
+"""Key and value of a changelog record; None deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +289,10 @@ class GroupOffsets(ABC):
 class System(SystemAdmin, TransactionalStore):
     """A system of a job: its streams, its commits and its checkpoint logs. Safe to use from several threads."""
 
-    commits_on_executors: bool = False
-    """Whether a batch of StreamTasks is committed where its tasks ran, by the system's Access (see systems.group)."""
-    has_gaps: bool = False
-    """Whether offsets of a partition are left out though no record was removed, as by marks of transactions."""
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """As the system's kind has them, unless they follow from the configuration."""
 
     @abstractmethod
     def checkpoint_log(self, name: str) -> KeyedLog:
@@ -333,10 +340,37 @@ class System(SystemAdmin, TransactionalStore):
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(offset of the first row, columns key, value, timestamp_ms) for start <= offset < end, in order.
 
-        A fourth column, where there is one, has the offsets; without it they are consecutive.
+        A fourth column, where there is one, has the offsets; without it they are consecutive. `end` is at most the
+        upcoming offset, which it is when it is left out. One range after the other: an iterator that was left ends
+        with the next read.
 
         Raises:
             OffsetOutOfRange: `start` is below the oldest offset or above the upcoming one.
+        """
+
+    @abstractmethod
+    def changes(
+        self, stream: str, partition: int, start: int, end: int, *, copied_ms: int = 0
+    ) -> Iterator[Change]:
+        """Changelog records with start <= offset < end, in order, for a copy of the state at `start` (0: empty).
+
+        `copied_ms` is when the copy was known to be the state at `start`, by the wall clock of its machine.
+
+        Raises:
+            OffsetOutOfRange: they do not bring such a copy to the state at `end`; it must start again. This may
+                show at the end only.
+        """
+
+    def partitioner(self, stream: SystemStream) -> Partitioner:
+        """The function that chooses the partition of a key that is sent to the stream."""
+        return partition_of
+
+    @abstractmethod
+    def largest_record(self, stream: str) -> int:
+        """How many bytes key and value of a record of the stream may have together.
+
+        Raises:
+            StreamNotFound: no such stream.
         """
 
     @abstractmethod
@@ -345,6 +379,23 @@ class System(SystemAdmin, TransactionalStore):
 
         Of an earlier position compaction may have removed records that a later one of their key has replaced.
         """
+
+    def transactions(self, fence: Fence, slot: int, streams: Sequence[str]) -> Transactions:
+        """The transactions of one slot of the fence's scope, not opened yet. They write to `streams`, mostly.
+
+        Asked only of systems with the capability `commits_on_executors`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} commits on the driver")
+
+    def settled_records(self, log: str, after: int) -> Iterator[Record]:
+        """The records of a keyed log above `after`, up to now: what was open when this was called is decided.
+
+        Asked as `transactions`.
+
+        Raises:
+            NotWritten: it was not decided in time, or there was no answer.
+        """
+        raise NotImplementedError(f"{type(self).__name__} commits on the driver")
 
     def keep_fence(self, fence: Fence) -> None:
         """Called between batches: a system that forgets fences in time hears it again, now and then.

@@ -9,7 +9,6 @@ from grete.clock import Clock
 from grete.config import aliases
 from grete.config.settings import Settings
 from grete.registry import load_object
-from grete.systems.access import Access
 from grete.systems.base import System, SystemContext
 
 BUILT_IN = {
@@ -18,13 +17,6 @@ BUILT_IN = {
     "eventhubs": "grete.systems.eventhubs.system:open_eventhubs_system",
 }
 """A function from a SystemContext to a System; plug-ins are entry points of the group `grete.systems`."""
-ACCESSES = "grete.accesses"
-BUILT_IN_ACCESSES = {
-    "local": "grete.systems.local.access:open_local_access",
-    "kafka": "grete.systems.kafka.access:open_kafka_access",
-    "eventhubs": "grete.systems.eventhubs.access:open_eventhubs_access",
-}
-"""A function from a SystemContext to an Access; plug-ins are entry points of the group `grete.accesses`."""
 
 
 def open_system(config: Mapping[str, str], name: str, home: Path, clock: Clock) -> System:
@@ -39,20 +31,3 @@ def open_system(config: Mapping[str, str], name: str, home: Path, clock: Clock) 
     system = made(SystemContext(config, name, home, clock))
     assert isinstance(system, System), f"{key}={kind!r} made no System"
     return system
-
-
-def open_access(config: Mapping[str, str], name: str, home: Path, clock: Clock) -> Access:
-    """Open the system `name` of a configuration as an executor uses it.
-
-    Raises:
-        ConfigError: the factory is not known, or StreamTasks cannot run on the system, or it misses a setting.
-    """
-    kind = Settings.of(config).system(name).kind
-    made = load_object(
-        ACCESSES,
-        kind,
-        built_in=BUILT_IN_ACCESSES,
-        used_by=f"systems.{name}.samza.factory of a StreamTask's system",
-    )
-    access: Access = made(SystemContext(config, name, home, clock))
-    return access

@@ -13,7 +13,8 @@ from grete.config.eventhubs import name_within
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.serdes import stream_serdes
-from grete.systems.access import Access
+from grete.systems.base import System
+from grete.systems.partitioner import Partitioner
 from grete.systems.records import join, records
 from grete.tasks.faults import FILE_ERRORS, file_error
 
@@ -45,19 +46,48 @@ class _Buffer:
             del column[length:]
 
 
+class StreamFacts:
+    """What collectors need to know of streams, asked once in a worker: partitions are only ever added."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._known: dict[str, tuple[int, int]] = {}
+
+    def partitions(self, stream: str) -> int:
+        """How many partitions the stream has."""
+        return self._of(stream)[0]
+
+    def largest(self, stream: str) -> int:
+        """See System.largest_record."""
+        return self._of(stream)[1]
+
+    def _of(self, stream: str) -> tuple[int, int]:
+        found = self._known.get(stream)
+        if found is None:
+            count = self._system.partition_count(stream)
+            found = self._known[stream] = (count, self._system.largest_record(stream))
+        return found
+
+    def partitioner(self, stream: SystemStream) -> Partitioner:
+        """See System.partitioner."""
+        return self._system.partitioner(stream)
+
+
 class _Output:
     """One output stream as one task sees it."""
 
-    def __init__(self, stream: SystemStream, name: str, config: Mapping[str, str], access: Access) -> None:
+    def __init__(
+        self, stream: SystemStream, name: str, config: Mapping[str, str], facts: StreamFacts
+    ) -> None:
         """`name` is what the container's system calls the stream."""
         self.name = name
         serdes = stream_serdes(stream, config)
         self.key_to_bytes = serdes.key.to_bytes
         self.message_to_bytes = serdes.message.to_bytes
-        self.partitions = access.partition_count(name)
-        self.largest = access.largest_record(name)
+        self.partitions = facts.partitions(name)
+        self.largest = facts.largest(name)
         self.buffers: dict[int, _Buffer] = {}
-        self._partitioner = access.partitioner(stream)
+        self._partitioner = facts.partitioner(stream)
         self.buffer_of: dict[bytes | None, _Buffer] = {}
         """By key; remembered, because hashing in Python costs more than the rest of a send."""
 
@@ -85,12 +115,12 @@ class Collector:
         config: Mapping[str, str],
         default_system: str,
         task_index: int,
-        access: Access,
+        facts: StreamFacts,
     ) -> None:
         self._config = config
         self._system = default_system
         self._task_index = task_index
-        self._access = access
+        self._facts = facts
         self._outputs: dict[str, _Output] = {}
         self._marks: list[tuple[_Buffer, int]] | None = None
         self.is_serializing = False
@@ -141,7 +171,7 @@ class Collector:
                 f"state and checkpoints commit in one transaction of it"
             )
         try:
-            output = self._outputs[stream] = _Output(parsed, name, self._config, self._access)
+            output = self._outputs[stream] = _Output(parsed, name, self._config, self._facts)
         except FILE_ERRORS as error:
             raise file_error(f"the files of stream {stream}", error) from error
         return output

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from grete.model.ids import SystemStreamPartition
-from grete.systems.access import Access
+from grete.systems.base import System
 
 RANGE_LAYOUT = "task int, ssp int, start long, end long"
 """Offsets start <= offset < end of an SSP for a task, both by index; ssp -1 marks a tick, which has no records."""
@@ -34,7 +34,7 @@ ROWS_AT_ONCE = 4_000
 
 
 def rows_of(
-    access: Access,
+    system: System,
     ssps: Sequence[SystemStreamPartition],
     ranges: Iterable[pa.RecordBatch],
     skip: Collection[int] = (),
@@ -48,7 +48,7 @@ def rows_of(
             if ssp == TICK:
                 yield _tick(task)
                 continue
-            for first, records in access.read(ssps[ssp].stream, ssps[ssp].partition, start, end):
+            for first, records in system.read(ssps[ssp].stream, ssps[ssp].partition, start, end):
                 for row in range(0, records.num_rows, ROWS_AT_ONCE):
                     yield _rows(task, ssp, first + row, records.slice(row, ROWS_AT_ONCE))
 

@@ -25,7 +25,7 @@ from grete.errors import ProcessingError
 from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
 from grete.model.ids import SystemStreamPartition
-from grete.systems.records import pieces, records
+from grete.systems.records import pieces, records, write
 from grete.tasks.collector import dead_letter
 from grete.tasks.decoding import values_of
 from grete.tasks.faults import is_machines
@@ -131,12 +131,12 @@ class TaskRun:
         worker, index = self._worker, self._worker.task.index
         for stream, partition, sent in result.outputs:
             for piece in pieces(sent):
-                yield "o", index, stream, partition, piece.num_rows, worker.write(piece)
+                yield "o", index, stream, partition, piece.num_rows, write(piece)
         for change in result.changes:
             count = change.records.num_rows
             change.keep(self._token, self._progress.store_positions.get(change.store, 0) + count)
             for piece in pieces(change.records):
-                data = change.data if piece.num_rows == count else worker.write(piece)
+                data = change.data if piece.num_rows == count else write(piece)
                 yield "c", index, change.stream, worker.task.changelog_partition, piece.num_rows, data
         self.succeeded()
         yield report_row(result.report)

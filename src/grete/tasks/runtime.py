@@ -12,26 +12,23 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
-
-import pyarrow as pa
+from typing import Any
 
 from grete.api import StreamTask
-from grete.clock import SystemClock
+from grete.clock import Clock, SystemClock
 from grete.config.application_config import ApplicationConfig
 from grete.errors import ApplicationError, ConfigError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.serdes import StreamSerdes, store_serdes, stream_serdes
-from grete.systems.access import Access
-from grete.systems.factory import open_access
-from grete.systems.group import GroupAccess
-from grete.systems.records import records
-from grete.tasks.collector import Collector
+from grete.systems.base import Change, System
+from grete.systems.factory import open_system
+from grete.systems.records import records, unpack_changes, write
+from grete.tasks.collector import Collector, StreamFacts
 from grete.tasks.commit.executor import ExecutorCommits
 from grete.tasks.results import StoreChange
 from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
-from grete.tasks.stores.file import Change, ReadChanges, StoreFile
+from grete.tasks.stores.file import ReadChanges, StoreFile
 from grete.tasks.stores.paths import store_identity, store_path
 from grete.tasks.stores.store import TaskStore
 from grete.tasks.stores.warm_copy import take_over
@@ -93,14 +90,18 @@ class Context:
 class TaskWorker:
     """One task's instance with its stores."""
 
-    def __init__(self, spec: RunnerSpec, task: TaskSpec, access: Access) -> None:
+    def __init__(
+        self, spec: RunnerSpec, task: TaskSpec, system: System, facts: StreamFacts, clock: Clock
+    ) -> None:
         self.task = task
-        self._access = access
+        self._system = system
+        self._facts = facts
+        self._clock = clock
         self._spec = spec
         self._store_specs = {store.name: store for store in spec.stores}
         self.token = ""
         self.control = TaskControl()
-        self.collector = Collector(spec.config, spec.default_system, task.index, access)
+        self.collector = Collector(spec.config, spec.default_system, task.index, facts)
         self.serdes: dict[int, StreamSerdes] = {
             index: stream_serdes(spec.ssps[index].system_stream, spec.config) for index in task.ssps
         }
@@ -111,7 +112,7 @@ class TaskWorker:
         path, identity = self._place(self._spec.store_directory, store)
         copies = [self._place(directory, store)[0] for directory in self._spec.standby_directories]
         file = StoreFile(
-            path, identity, refill=lambda: take_over(path, identity, copies), now_ms=self._access.now_ms
+            path, identity, refill=lambda: take_over(path, identity, copies), now_ms=self._clock.wall_ms
         )
         return TaskStore(file, store_serdes(store.name, self._spec.config))
 
@@ -126,9 +127,7 @@ class TaskWorker:
         continues = self.instance is not None and self.token == progress.token
         for name, store in self.stores.items():
             changes = self._reader_of_changes(self._store_specs[name].changelog_stream, store.file)
-            store.file.settle(
-                progress.store_positions.get(name, 0), progress.token, changes, self._access.unpack
-            )
+            store.file.settle(progress.store_positions.get(name, 0), progress.token, changes, unpack_changes)
             store.begin_batch(continues=continues)
         failpoint("task.before-init")
         if self.instance is None or not continues:
@@ -142,7 +141,7 @@ class TaskWorker:
     def _reader_of_changes(self, stream: str, file: StoreFile) -> ReadChanges:
         def changes(start: int, end: int) -> Iterator[Change]:
             partition = self.task.changelog_partition
-            return self._access.changes(stream, partition, start, end, copied_ms=file.copied_ms)
+            return self._system.changes(stream, partition, start, end, copied_ms=file.copied_ms)
 
         return changes
 
@@ -158,29 +157,19 @@ class TaskWorker:
         for store in self.stores.values():
             store.undo_message()
 
-    def pack(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps_ms: Sequence[int]
-    ) -> bytes:
-        """Records in the form in which the system stores them."""
-        return self._access.pack(keys, values, timestamps_ms)
-
-    def write(self, records: pa.RecordBatch) -> bytes:
-        """Records that are columns already, in the form in which the system stores them."""
-        return self._access.write(records)
-
     def partition_count(self, stream: str) -> int:
         """How many partitions a stream of the job's system has."""
-        return self._access.partition_count(stream)
+        return self._facts.partitions(stream)
 
     def store_changes(self) -> Iterator[StoreChange]:
         """What changed in each store that did."""
-        now_ms = self._access.now_ms()
+        now_ms = self._clock.wall_ms()
         for name, store in self.stores.items():
             changes = store.changes()
             if changes:
                 made = records(list(changes), list(changes.values()), [now_ms] * len(changes))
                 stream = self._store_specs[name].changelog_stream
-                yield StoreChange(name, stream, made, self._access.write(made), store.file)
+                yield StoreChange(name, stream, made, write(made), store.file)
 
     def close(self) -> None:
         """Let the instance close and release the files."""
@@ -196,12 +185,15 @@ class TaskWorker:
 class TaskWorkers:
     """The tasks this Python worker has open, the least recently used closed first."""
 
-    def __init__(self, spec: RunnerSpec, access: Access | None = None) -> None:
+    def __init__(self, spec: RunnerSpec, system: System | None = None, clock: Clock | None = None) -> None:
+        """They open the spec's system, unless `system` is given; it is closed with them."""
         if spec.application_path and spec.application_path not in sys.path:
             sys.path.insert(0, spec.application_path)
         self.spec = spec
         self.id = uuid.uuid4().hex
-        self.access = access or open_access(spec.config, spec.default_system, Path(spec.home), SystemClock())
+        self._clock = SystemClock() if clock is None else clock
+        self.system = system or open_system(spec.config, spec.default_system, Path(spec.home), self._clock)
+        self._facts = StreamFacts(self.system)
         self._open: OrderedDict[int, TaskWorker] = OrderedDict()
         self._commits: ExecutorCommits | None = None
         self._limit = _OPEN_TASKS_LIMIT
@@ -211,8 +203,7 @@ class TaskWorkers:
         """What commits for this worker's tasks, on systems where executors do."""
         if self._commits is None:
             assert self.spec.commit is not None, "the driver commits"
-            access = cast("GroupAccess", self.access)  # the system said that executors commit
-            self._commits = ExecutorCommits(self.spec, self.spec.commit, access, SystemClock(), self.id)
+            self._commits = ExecutorCommits(self.spec, self.spec.commit, self.system, self._clock, self.id)
         return self._commits
 
     def worker(self, index: int) -> TaskWorker:
@@ -221,7 +212,7 @@ class TaskWorkers:
         if worker is None:
             while len(self._open) >= self._limit:
                 self._open.popitem(last=False)[1].close()
-            worker = TaskWorker(self.spec, self.spec.tasks[index], self.access)
+            worker = TaskWorker(self.spec, self.spec.tasks[index], self.system, self._facts, self._clock)
         self._open[index] = worker
         return worker
 
@@ -244,7 +235,7 @@ class TaskWorkers:
             self._open.popitem()[1].close()
         if self._commits is not None:
             self._commits.close()
-        self.access.close()
+        self.system.close()
 
 
 def load_task(spec: RunnerSpec) -> StreamTask:

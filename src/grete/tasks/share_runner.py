@@ -72,7 +72,7 @@ class ShareRunner:
             slot = self.shares.take(workers.id, number)
             ranges = range_rows(self.shares.groups[slot], tick=self.shares.tick)
             if spec.commit is None:
-                read = rows_of(workers.access, spec.ssps, [ranges], plan.skip)
+                read = rows_of(workers.system, spec.ssps, [ranges], plan.skip)
                 with HandOver(self.results, len(self.shares.groups)) as out:
                     rows = run_tasks(workers, plan, read, out.placed)
             else:
@@ -95,7 +95,7 @@ def run_share(
         for index, piece in pieces:
             if index not in done:
                 run = TaskRun(workers.worker(index), plan.progress.get(index, TaskProgress()), workers.spec)
-                slices = rows_of(workers.access, workers.spec.ssps, [piece])
+                slices = rows_of(workers.system, workers.spec.ssps, [piece])
                 runs.append((run, run.process(slices, read_up_to(piece))))
         reports += workers.commits.finish(plan, share.slot, [result for _, result in runs])
     except BaseException:

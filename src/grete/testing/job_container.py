@@ -17,8 +17,6 @@ from grete.container.start import prepare
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets, Range, System
-from grete.systems.local.access import LocalAccess
-from grete.systems.local.system import LocalSystem
 from grete.tasks.commit.driver import BatchOutcome, sort_out
 from grete.tasks.ranges import rows_of
 from grete.tasks.read_plan import LocalPlan, Offset, is_tick, range_rows, task_groups
@@ -72,11 +70,6 @@ class BlockedEnds:
         }
 
 
-def _access(system: System, clock: Clock) -> LocalAccess | None:
-    """Of an embedded system with the test's clock; others open theirs as on executors."""
-    return LocalAccess(str(system.directory), clock) if isinstance(system, LocalSystem) else None
-
-
 @dataclass(slots=True)
 class _Batch:
     id: int
@@ -109,7 +102,7 @@ class ContainerUnderTest:
         self._options = source_options(assignment, home, started.next_offsets, by_task=True)
         self._plan = LocalPlan(self._options, ends, clock)
         self._batch = _Batch(0, self._plan.initial())
-        self._workers = TaskWorkers(self._commits.spec, _access(system, clock))
+        self._workers = TaskWorkers(self._commits.spec, clock=clock)
         self._tidy = housekeeping(assignment, system, clock)
         self._shut_down: set[int] = set()
         self.all_shut_down = False
@@ -159,7 +152,7 @@ class ContainerUnderTest:
         """What an executor does with a Spark partition; where executors commit, it has committed."""
         if self._workers.spec.commit is not None:
             return run_share(self._workers, plan, Share(slot), [ranges])
-        batches = rows_of(self._workers.access, self._workers.spec.ssps, [ranges], plan.skip)
+        batches = rows_of(self._workers.system, self._workers.spec.ssps, [ranges], plan.skip)
         return run_tasks(self._workers, plan, batches)
 
     def close(self) -> None:

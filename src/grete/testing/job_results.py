@@ -16,7 +16,6 @@ from grete.keyed_log.base import KeyedLog
 from grete.model.ids import SystemStream, TaskName
 from grete.model.job import JobModel
 from grete.serdes import store_serdes, stream_serdes
-from grete.systems.local.access import LocalAccess
 from grete.systems.local.system import LocalSystem
 from grete.testing.job_model import job_of
 
@@ -37,7 +36,6 @@ class JobResults:
     def __init__(self, config: Mapping[str, str], system: LocalSystem, clock: Clock) -> None:
         self._config = dict(config)
         self._system = system
-        self._access = LocalAccess(str(system.directory), clock)
         self._model: JobModel | None = None
 
     @property
@@ -106,7 +104,7 @@ class JobResults:
             model.changelog_partition,
         )
         end = int(self._system.offsets(stream)[partition].upcoming)
-        content = dict(self._access.changes(stream, partition, 0, end))
+        content = dict(self._system.changes(stream, partition, 0, end))
         serdes = store_serdes(name, self._config)
         return {
             serdes.key.from_bytes(key): serdes.message.from_bytes(value)
@@ -129,7 +127,6 @@ class JobResults:
 
     def close_streams(self) -> None:
         """Close the files."""
-        self._access.close()
         self._system.close()
 
 

@@ -20,12 +20,15 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from grete.config.eventhubs import CHECKPOINTS, commits_beside
+from grete.config.key_tables import eventhubs as keys
 from grete.config.settings import Settings
 from grete.errors import ConfigError, StreamError, StreamNotFound
 from grete.kafka.client import KafkaConnection, describe, reason_of
 from grete.keyed_log.base import Fence, KeyedLog
+from grete.model.capabilities import Capabilities
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition
 from grete.systems.base import (
+    Change,
     CommitGroup,
     Message,
     PartitionOffsets,
@@ -39,6 +42,7 @@ from grete.systems.eventhubs.hash import hub_partitioner
 from grete.systems.eventhubs.hubs import Hub, Hubs, create_command
 from grete.systems.eventhubs.sender import HubSender
 from grete.systems.factory import open_system
+from grete.systems.partitioner import Partitioner
 from grete.systems.records import pack
 
 
@@ -109,9 +113,9 @@ class EventHubsSystem(System):
         return open_other(self._context)
 
     @property
-    def has_gaps(self) -> bool:  # type: ignore[override] # it depends on where the changelogs are
-        """See System: of the job's own streams."""
-        return self._other.has_gaps
+    def capabilities(self) -> Capabilities:
+        """See System. The gaps are those of the job's own streams, in the other system."""
+        return Capabilities(has_gaps=self._other.capabilities.has_gaps)
 
     def checkpoint_log(self, name: str) -> KeyedLog:
         """See System. In the other system."""
@@ -232,11 +236,30 @@ class EventHubsSystem(System):
             yield from self._other.read(beside, partition, start, end)
             return
         hub = self._hubs.of(stream)
-        upcoming = int(self.offsets(stream)[partition].upcoming)
-        limit = upcoming if end is None else min(end, upcoming)
+        until = int(self.offsets(stream)[partition].upcoming) if end is None else end
         with self._lock:
-            for batch in hub.namespace.ranges.read(hub.topic, partition, start, limit):
+            for batch in hub.namespace.ranges.read(hub.topic, partition, start, until):
                 yield int(batch.column(3)[0].as_py()), batch
+
+    def changes(
+        self, stream: str, partition: int, start: int, end: int, *, copied_ms: int = 0
+    ) -> Iterator[Change]:
+        """See System: in the other system."""
+        return self._other.changes(stream, partition, start, end, copied_ms=copied_ms)
+
+    def partitioner(self, stream: SystemStream) -> Partitioner:
+        """See System: what `partition.method` says; of streams beside the hubs what their system says."""
+        if stream.system != self.name:
+            return self._other.partitioner(stream)
+        return hub_partitioner(self._context.config, stream)
+
+    def largest_record(self, stream: str) -> int:
+        """See System."""
+        beside = self._routes.beside(stream)
+        if beside is not None:
+            return self._other.largest_record(beside)
+        limit = int(self._context.config.get(keys.LARGEST.named(self.name), keys.LARGEST.default or "0"))
+        return limit if limit > 0 else 1 << 20
 
     def is_compacted(self, stream: str) -> bool:
         """See System. No hub is."""

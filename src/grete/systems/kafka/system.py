@@ -20,19 +20,24 @@ from grete.config.settings import Settings
 from grete.errors import (
     Fenced,
     InDoubt,
+    LogCorrupted,
     LogError,
     LogUnreachable,
+    OffsetOutOfRange,
     StreamError,
     StreamNotFound,
     StreamUnreachable,
 )
-from grete.kafka.client import KafkaConnection, describe, is_temporary, reason_of
+from grete.kafka.client import KafkaClients, KafkaConnection, describe, is_temporary, reason_of
 from grete.kafka.producer import NotWritten, OutcomeUnknown
 from grete.kafka.settings import checkpoint_log_settings
-from grete.keyed_log.base import Fence
+from grete.keyed_log.base import Fence, Record
 from grete.keyed_log.kafka import KafkaKeyedLog
+from grete.keyed_log.kafka_reader import LogReader
+from grete.model.capabilities import Capabilities
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.systems.base import (
+    Change,
     CommitGroup,
     Message,
     PartitionOffsets,
@@ -45,9 +50,9 @@ from grete.systems.kafka.append import Appender
 from grete.systems.kafka.fence import DRIVER, FenceReader, Fences, transactional_id
 from grete.systems.kafka.group import FenceWatch, KafkaGroupOffsets
 from grete.systems.kafka.ranges import RangeReader
-from grete.systems.kafka.topics import StreamSettings, Topics
-from grete.systems.kafka.transaction import GroupTransactions, transaction_producer
-from grete.systems.partitioner import kafka_partitioner
+from grete.systems.kafka.topics import RememberedTopics, StreamSettings, Topics
+from grete.systems.kafka.transaction import OVERHEAD_BYTES, GroupTransactions, transaction_producer
+from grete.systems.partitioner import Partitioner, kafka_partitioner
 from grete.systems.records import unpack
 
 _REFRESH_S = 3_600.0
@@ -69,8 +74,7 @@ def open_kafka_system(context: SystemContext) -> KafkaSystem:
 class KafkaSystem(System):
     """The topics of a Kafka cluster. Safe to use from several threads, and by many processes at once."""
 
-    commits_on_executors = True
-    has_gaps = True
+    capabilities = Capabilities(commits_on_executors=True, has_gaps=True)
 
     def __init__(self, config: Mapping[str, str], name: str, clock: Clock) -> None:
         settings = Settings.of(config)
@@ -89,9 +93,11 @@ class KafkaSystem(System):
         )
         self._connection.await_login(f"opening system {name!r}")
         self._topics = Topics(self._connection, name, clock)
+        self._remembered = RememberedTopics(self._topics)
         self._fences = Fences(self._log_settings, clock, settings.task.commit_groups)
         self._lock = threading.RLock()
         self._logs: dict[str, KafkaKeyedLog] = {}
+        self._log_readers: dict[str, LogReader] = {}
         self._writers: dict[Fence, GroupTransactions] = {}
         self._readers: dict[str, FenceReader] = {}
         self._raised: dict[Fence, float] = {}
@@ -244,17 +250,42 @@ class KafkaSystem(System):
     def read(
         self, stream: str, partition: int, start: int, end: int | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(offset of the first record, records with their offsets) for start <= offset < end, for few readers.
+        """See System.
 
         Raises:
             OffsetOutOfRange: `start` is not in the partition; names what is lost.
         """
-        upcoming = int(self.offsets(stream)[partition].upcoming)
+        until = int(self.offsets(stream)[partition].upcoming) if end is None else end
         with self._lock:
-            for batch in self._ranges.read(
-                stream, partition, start, upcoming if end is None else min(end, upcoming)
-            ):
+            for batch in self._ranges.read(stream, partition, start, until):
                 yield int(batch.column(3)[0].as_py()), batch
+
+    def changes(
+        self, stream: str, partition: int, start: int, end: int, *, copied_ms: int = 0
+    ) -> Iterator[Change]:
+        """See System.
+
+        A tombstone stays for `delete.retention.ms` after its record was compacted. A copy that is older than half of
+        that starts again: it may have missed one, and clocks differ.
+        """
+        if start > 0:
+            kept_ms = int(self._remembered.config(stream).get("delete.retention.ms", "0"))
+            if self._clock.wall_ms() - copied_ms > kept_ms / 2:
+                raise OffsetOutOfRange(
+                    f"{stream} partition {partition}: a copy as of offset {start} is older than half of "
+                    f"delete.retention.ms, so deletions may be missing between it and {end}"
+                )
+        oldest = self._ranges.range_of((stream, partition))[0] if start == 0 else start
+        for _, batch in self.read(stream, partition, oldest, end):
+            yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+
+    def partitioner(self, stream: SystemStream) -> Partitioner:
+        """See System: Samza's or Kafka's."""
+        return kafka_partitioner(self._config, stream)
+
+    def largest_record(self, stream: str) -> int:
+        """See System."""
+        return self._remembered.largest(stream) - OVERHEAD_BYTES
 
     def is_compacted(self, stream: str) -> bool:
         """See System."""
@@ -289,6 +320,8 @@ class KafkaSystem(System):
         with self._lock:
             for log in self._logs.values():
                 log.close()
+            for log_reader in self._log_readers.values():
+                log_reader.close()
             for reader in self._readers.values():
                 reader.close()
             self._fences.close()
@@ -312,6 +345,34 @@ class KafkaSystem(System):
             self._fences.raise_epoch(fence)
             with self._lock:
                 self._raised[fence] = self._clock.monotonic_s()
+
+    def transactions(self, fence: Fence, slot: int, streams: Sequence[str]) -> GroupTransactions:
+        """See System."""
+        return GroupTransactions(
+            self._connection,
+            transactional_id(fence.scope, str(slot)),
+            fence,
+            self._reader(fence.scope),
+            _Facts(self._remembered.largest, lambda: self._partitions_of(streams)),
+            self._clock,
+            self._transaction_timeout_s,
+        )
+
+    def _partitions_of(self, streams: Sequence[str]) -> list[tuple[str, int]]:
+        return [(stream, p) for stream in streams for p in range(self._remembered.partitions(stream))]
+
+    def settled_records(self, log: str, after: int) -> Iterator[Record]:
+        """See System."""
+        if log not in self._log_readers:
+            clients = KafkaClients(log, self._log_settings, self._clock)
+            self._log_readers[log] = LogReader(clients, self._clock)
+        reader = self._log_readers[log]
+        try:
+            yield from reader.records(after, reader.settled_end() - 1)
+        except LogCorrupted:
+            raise
+        except LogError as error:
+            raise NotWritten(str(error)) from error
 
     def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
         """See TransactionalStore. The first fence guards the transaction; others are checked just before it.
@@ -389,7 +450,9 @@ class KafkaSystem(System):
                 transactional_id(fence.scope, DRIVER),
                 fence,
                 self._reader(fence.scope),
-                _Facts(self._limit),
+                _Facts(
+                    self._limit, lambda: ()
+                ),  # single ones between batches: the next one there ends what is left
                 self._clock,
                 self._transaction_timeout_s,
             )
@@ -404,13 +467,10 @@ class KafkaSystem(System):
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """See TopicFacts. What the driver left open of a partition, its next transaction there ends."""
+    """See TopicFacts."""
 
     largest: Callable[[str], int]
-
-    def partitions(self) -> Sequence[tuple[str, int]]:
-        """None: its transactions are single ones, between batches."""
-        return []
+    partitions: Callable[[], Sequence[tuple[str, int]]]
 
 
 def _by_partition(

@@ -120,6 +120,43 @@ class StreamSettings:
         return TopicSettings(read_as(COUNT, keys[0], copies), keys[0], config)
 
 
+class RememberedTopics:
+    """Facts of topics as an executor needs them, asked once: partitions are only added, settings seldom set."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._counts: dict[str, int] = {}
+        self._configs: dict[str, Mapping[str, str]] = {}
+
+    def partitions(self, stream: str) -> int:
+        """How many partitions the topic has.
+
+        Raises:
+            StreamNotFound: no such topic.
+        """
+        if stream not in self._counts:
+            self._counts[stream] = self._topics.get(stream).partitions
+        return self._counts[stream]
+
+    def config(self, stream: str) -> Mapping[str, str]:
+        """The topic's configuration in force.
+
+        Raises:
+            StreamNotFound: no such topic.
+        """
+        if stream not in self._configs:
+            self._configs[stream] = self._topics.config(stream)
+        return self._configs[stream]
+
+    def largest(self, stream: str) -> int:
+        """How many bytes a record of the topic may have.
+
+        Raises:
+            StreamNotFound: no such topic.
+        """
+        return int(self.config(stream)["max.message.bytes"])
+
+
 class Topics:
     """The topics of a Kafka system."""
 

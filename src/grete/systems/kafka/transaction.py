@@ -20,9 +20,9 @@ from grete.kafka.client import KafkaConnection
 from grete.kafka.producer import NotWritten, not_written
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry, Fence
-from grete.systems.group import RecordTooLarge
 from grete.systems.kafka.fence import FenceReader
 from grete.systems.kafka.readable import Partition, ReadableProducer
+from grete.systems.transactions import RecordTooLarge
 
 OVERHEAD_BYTES = 128
 """What a record's batch takes beside key and value, and a little."""

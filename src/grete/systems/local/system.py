@@ -30,10 +30,12 @@ from grete.errors import (
 from grete.failpoints import failpoint
 from grete.keyed_log.sqlite import SqliteKeyedLog, append_in
 from grete.keyed_log.sqlite_rows import LAST_TABLE, SCHEMA
+from grete.model.capabilities import Capabilities
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.sqlite_file import SqliteFile, check_fences, highest_epoch, open_file
 from grete.systems.base import (
+    Change,
     CommitGroup,
     Origin,
     PartitionOffsets,
@@ -67,6 +69,8 @@ CREATE TABLE IF NOT EXISTS segments (
 """
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _APPEND_CHUNK = 50_000
+_LARGEST = 1 << 29
+"""SQLite takes values of up to 1 GB, and a segment holds several records."""
 FILE_NAME = "streams.db"
 
 
@@ -90,6 +94,8 @@ def open_local_system(context: SystemContext) -> LocalSystem:
 
 class LocalSystem(System):
     """The streams in a directory. Thread-safe; any number of processes may have it open."""
+
+    capabilities = Capabilities()
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self.directory = directory
@@ -312,11 +318,6 @@ class LocalSystem(System):
                     return sum(segment.count for segment in segments)
             info = now  # it grew meanwhile, so the keys have other partitions
 
-    def append_segments(self, segments: Sequence[Segment]) -> dict[tuple[str, int], int]:
-        """Append packed records in one transaction; returns the upcoming offset of each partition written."""
-        with self._file.transaction() as connection:
-            return self._append_segments_in(connection, segments)
-
     # --- reading ---
 
     def read(
@@ -380,6 +381,10 @@ class LocalSystem(System):
             f"from a copy"
         )
 
+    def largest_record(self, stream: str) -> int:
+        """See System."""
+        return _LARGEST
+
     def intact_from(self, stream: str, partition: int) -> int:
         """See System: where compaction has got to."""
         return self.compaction(stream, partition).horizon
@@ -390,14 +395,9 @@ class LocalSystem(System):
             return compaction_in(connection, PartitionKey(self._stream_in(connection, stream).id, partition))
 
     def changes(
-        self, stream: str, partition: int, start: int, end: int
-    ) -> Iterator[tuple[bytes, bytes | None]]:
-        """Changelog records with start <= offset < end, in order, for a copy of the state at `start` (0: empty).
-
-        Raises:
-            OffsetOutOfRange: they do not bring such a copy to the state at `end`; it must start again. This may
-                show at the end only.
-        """
+        self, stream: str, partition: int, start: int, end: int, *, copied_ms: int = 0
+    ) -> Iterator[Change]:
+        """See System. The file says how far compaction has got, so the copy's age does not matter."""
         before = self.compaction(stream, partition)
         before.check_readable(start, end)
         for _, batch in self.read(stream, partition, start, end):

@@ -25,7 +25,8 @@ from grete.errors import InDoubt, LogError, LogUnreachable, ProcessingError, Wir
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Record
 from grete.model.ids import TaskName
-from grete.systems.group import GroupAccess, NotWritten, OutcomeUnknown, RecordTooLarge, Transactions
+from grete.systems.base import System
+from grete.systems.transactions import NotWritten, OutcomeUnknown, RecordTooLarge, Transactions
 from grete.tasks.results import TaskResult
 from grete.tasks.spec import BatchPlan, CommitSpec, RunnerSpec, TaskProgress, TaskReport
 
@@ -47,11 +48,11 @@ class ExecutorCommits:
     """The slots that one Python worker has used. Used by one thread."""
 
     def __init__(
-        self, spec: RunnerSpec, commit: CommitSpec, access: GroupAccess, clock: Clock, worker: str
+        self, spec: RunnerSpec, commit: CommitSpec, system: System, clock: Clock, worker: str
     ) -> None:
         self._spec = spec
         self._commit = commit
-        self._access = access
+        self._system = system
         self._clock = clock
         self._worker = worker
         self._streams = [
@@ -153,7 +154,7 @@ class ExecutorCommits:
 
     def _held(self, slot: int) -> _Slot:
         if slot not in self._slots:
-            self._slots[slot] = _Slot(self._access.group(self._commit.fence, slot, self._streams))
+            self._slots[slot] = _Slot(self._system.transactions(self._commit.fence, slot, self._streams))
         return self._slots[slot]
 
     # --- looking ---
@@ -161,7 +162,7 @@ class ExecutorCommits:
     def _open(self, held: _Slot, plan: BatchPlan, deadline: Deadline) -> dict[int, TaskReport]:
         """Take the id over, and see what of the batch is committed by now. Of other slots' tasks, too."""
         held.transactions.open(deadline.at_s)
-        records = self._access.settled_records(self._commit.checkpoint_log, plan.log_end)
+        records = self._system.settled_records(self._commit.checkpoint_log, plan.log_end)
         return self._committed(plan, records)
 
     def _committed(self, plan: BatchPlan, records: Iterable[Record]) -> dict[int, TaskReport]:
@@ -219,7 +220,7 @@ class ExecutorCommits:
                 for report, result in zip(reports, results, strict=True)
             }
             entries = commit_entries(commits, grouper=self._commit.grouper)
-            transactions.send_entries(self._commit.checkpoint_log, entries, self._access.now_ms())
+            transactions.send_entries(self._commit.checkpoint_log, entries, self._clock.wall_ms())
             last = transactions.settle(deadline_s)[self._commit.checkpoint_log, 0] - 1
             failpoint("executor.before-commit")
         except BaseException:

@@ -55,7 +55,7 @@ class Changelog:
             return  # nothing is missing, so nothing was removed
         removed = (
             f"some of the records that make up the state at offset {position} may have been removed by compaction"
-            if self.system.has_gaps  # a transaction's mark takes an offset, too
+            if self.system.capabilities.has_gaps  # a transaction's mark takes an offset, too
             else f"{position - found} of the {position} records that make up the state were removed by compaction"
         )
         raise JobError(

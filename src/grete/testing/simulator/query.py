@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from grete.clock import Clock
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
 from grete.container.specs import source_options
@@ -19,7 +18,6 @@ from grete.container.start import steps
 from grete.spark.lineage import Continue, LineageInfo, decide_lineage
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.offset_log import SparkProgress, read_batch_end
-from grete.systems.local.access import LocalAccess
 from grete.systems.local.system import LocalSystem
 from grete.tasks.commit.driver import BatchCommits, sort_out
 from grete.tasks.ranges import rows_of
@@ -67,7 +65,7 @@ class QueryRun:
         yield Sleep()
         batches = started.batch_commits(lineage.id)
         options = source_options(assignment, container.home, lineage.starting_offsets, by_task=True)
-        self._workers = TaskWorkers(batches.spec, _SharedAccess(self._world.system, self._clock))
+        self._workers = TaskWorkers(batches.spec, _SharedSystem(self._world.system), self._clock)
         return (yield from self._batches(lineage, batches, options))
 
     def _start(self) -> Any:
@@ -131,7 +129,7 @@ class QueryRun:
         rows: list[dict[str, Any]] = []
         for group in task_groups(options, start, end).values():
             ranges = [range_rows(group, tick=False)]
-            read = rows_of(self._workers.access, self._workers.spec.ssps, ranges, plan.skip)
+            read = rows_of(self._workers.system, self._workers.spec.ssps, ranges, plan.skip)
             rows += run_tasks(self._workers, plan, read).to_pylist()
         yield Sleep(0.5)
         reports, segments = sort_out(rows)
@@ -156,13 +154,11 @@ class QueryRun:
         return self._lineages.start(wanted, plan)
 
 
-class _SharedAccess(LocalAccess):
+class _SharedSystem(LocalSystem):
     """The world's own open file: another connection for each container costs a millisecond and shows nothing more."""
 
-    def __init__(self, system: LocalSystem, clock: Clock) -> None:
-        self._clock = clock
-        self._system = system
-        self._counts = {}
+    def __init__(self, system: LocalSystem) -> None:
+        self.__dict__.update(system.__dict__)
 
     def close(self) -> None:
         """The file belongs to the world."""

@@ -1,4 +1,4 @@
-"""Systems whose transactions are the executors': what commits a share of a batch where it was processed.
+"""Transactions of executors, by systems with the capability `commits_on_executors`.
 
 The embedded system has one file and one transaction for a whole batch, on the driver. A cluster of brokers takes a
 transaction from each executor; then the driver never sees a record.
@@ -6,14 +6,13 @@ transaction from each executor; then the driver never sees a record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from grete.errors import StreamError
 from grete.kafka.outcome import NotWritten as NotWritten
 from grete.kafka.outcome import OutcomeUnknown as OutcomeUnknown
-from grete.keyed_log.base import Entry, Fence, Record
-from grete.systems.access import Access
+from grete.keyed_log.base import Entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,18 +74,4 @@ class Transactions(Protocol):
         Raises:
             NotWritten: it never will be.
             OutcomeUnknown: it may be; the slot must be opened again before anything else.
-        """
-
-
-class GroupAccess(Access, Protocol):
-    """An access whose executors commit."""
-
-    def group(self, fence: Fence, slot: int, streams: Sequence[str]) -> Transactions:
-        """The transactions of one slot of the fence's scope, not opened yet. They write to `streams`, mostly."""
-
-    def settled_records(self, log: str, after: int) -> Iterator[Record]:
-        """The records of a keyed log above `after`, up to now: what was open when this was called is decided.
-
-        Raises:
-            NotWritten: it was not decided in time, or there was no answer.
         """
