@@ -102,6 +102,6 @@ def test_a_poison_message_fails_the_job_by_name_and_nothing_is_half_done(counter
     assert f" at local.in.0 offset {at}, task 'Partition 0'" in result.stderr
     with counter_job.config.open("a") as config:
         config.write("task.poison.policy=dead-letter\ntask.poison.dead-letter.stream=local.dead\n")
-    result = counter_job.run()
+    result = counter_job.run(spark=False)
     assert result.returncode == 0, result.stderr + counter_job.log()
     counter_job.assert_exactly_once(RECORDS)

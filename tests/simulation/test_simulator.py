@@ -15,7 +15,7 @@ from grete.testing.simulator.__main__ import main
 from grete.testing.simulator.plants import NoPlants, load_plants
 from grete.testing.simulator.run import simulate, simulate_many
 
-SEEDS = 20_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 2_000
+SEEDS = 20_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 1_200
 BLOCKS = 20
 ROOT = Path(__file__).parents[2]
 PLANTS = load_plants(ROOT)
