@@ -68,12 +68,13 @@ def _refused(status: int, why: str) -> dict[str, Any]:
 
 
 _STRANGER = {**_refused(403, "an Origin of another site"), **_refused(421, "a Host that is not served here")}
+_NOT_YET = _refused(503, "the coordinator has only just started, or a store does not answer it: ask again")
 _NO_TOKEN = _refused(401, "no token, or a wrong one")
 
 
 def _get(summary: str, schema: str, **more: Any) -> dict[str, Any]:
     answer = {"description": summary, "content": _schema(schema), **more.pop("answer", {})}
-    responses = {"200": answer, **more.pop("responses", {}), **_NO_TOKEN, **_STRANGER}
+    responses = {"200": answer, **more.pop("responses", {}), **_NO_TOKEN, **_STRANGER, **_NOT_YET}
     return {"get": {"summary": summary, "responses": responses, **more}}
 
 
@@ -102,6 +103,7 @@ def _ask(summary: str, schema: str, **more: Any) -> dict[str, Any]:
                 **_refused(413, "more than 1 MiB"),
                 **_refused(415, "not JSON"),
                 **_STRANGER,
+                **_NOT_YET,
             },
             **more,
         }
@@ -136,6 +138,7 @@ PATHS: dict[str, Any] = {
                 **_refused(413, "more than 1 MiB"),
                 **_refused(415, "not JSON"),
                 **_STRANGER,
+                **_NOT_YET,
             },
         }
     },
