@@ -6,11 +6,12 @@ import re
 import zlib
 from collections.abc import Mapping
 
+import google_crc32c
+
 from grete.errors import WireError
 from grete.model.job import JobModel
 from grete.model.metadata import JobCoordinatorMetadata
 from grete.wire import java_json
-from grete.wire.crc32c import crc32c
 from grete.wire.job_model_json import encode_containers
 
 _CONFIG_PREFIXES = ("job.autosizing",)
@@ -41,7 +42,7 @@ def _utf16(text: str) -> bytes:
 
 def job_model_id(model: JobModel) -> str:
     """Signed CRC-32C of the JSON of the containers map; configuration does not count (S0-12)."""
-    return _signed(crc32c(encode_containers(model)))
+    return _signed(google_crc32c.value(encode_containers(model)))
 
 
 def epoch_id(cluster_type: str, environment: Mapping[str, str]) -> str:
