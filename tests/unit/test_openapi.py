@@ -1,4 +1,4 @@
-"""The OpenAPI document against what a coordinator answers, both ways: nothing it does not say, nothing it only says."""
+"""The OpenAPI document against what a coordinator answers, both ways: neither says more than the other."""
 
 from __future__ import annotations
 
@@ -75,9 +75,7 @@ class Comparison:
 
     def _fields(self, value: dict[str, Any], schema: dict[str, Any], name: str) -> None:
         fields = schema.get("properties", {})
-        others = schema.get(
-            "additionalProperties", not fields
-        )  # an object of which nothing is said may hold anything
+        others = schema.get("additionalProperties", not fields)  # nothing is said: it may hold anything
         assert set(schema.get("required", ())) <= set(value), (name, value)
         for key, one in value.items():
             if key in fields:
