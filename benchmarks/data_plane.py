@@ -26,10 +26,10 @@ from benchmarks import applications as work
 from grete.clock import SystemClock
 from grete.container.assignment import AssignedTask, Assignment
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
+from grete.model.streams import StreamSpec
 from grete.spark.job_run import JobRun
 from grete.spark.planned_source import read_stream
 from grete.spark.session import build_session
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.tasks.read_plan import SourceOptions
 

@@ -27,7 +27,7 @@ from grete.container.specs import source_options
 from grete.container.start import prepare
 from grete.keyed_log.base import Entry, Fence
 from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.kafka.system import KafkaSystem
 from grete.systems.outputs import create_outputs
 from grete.systems.records import records

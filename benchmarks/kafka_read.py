@@ -25,7 +25,8 @@ from pyspark.sql import SparkSession
 from benchmarks.kafka_peers import CONNECTOR_JARS
 from benchmarks.run import RESULTS
 from grete.clock import SystemClock
-from grete.systems.base import Message, StreamSpec, SystemContext
+from grete.model.streams import StreamSpec
+from grete.systems.base import Message, SystemContext
 from grete.systems.kafka.system import open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from grete.assembly import RunOptions, run_job
 from grete.clock import SystemClock
 from grete.model.ids import JobId
+from grete.model.streams import StreamSpec
 from grete.operations import open_job
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 
 JOB = JobId("operated")

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grete.clock import SystemClock
-from grete.systems.base import CommitGroup, SegmentWrite, StreamSpec
+from grete.model.streams import StreamSpec
+from grete.systems.base import CommitGroup, SegmentWrite
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack, unpack_changes
 from grete.tasks.stores.file import StoreFile

@@ -36,7 +36,7 @@ from tests.harness.servers import shared
 
 from grete.clock import SystemClock
 from grete.errors import StreamNotFound
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.certificates import make_authority
 from grete.testing.kafka_broker import KafkaCluster

@@ -24,7 +24,7 @@ import orjson
 
 from grete.clock import SystemClock
 from grete.environment import grete_home
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.systems.partitioner import partition_of
 

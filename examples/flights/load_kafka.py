@@ -9,7 +9,8 @@ from __future__ import annotations
 from confluent_kafka import Producer
 from load import PARTITIONS, STREAM, Show, read_flights
 
-from grete.systems.base import StreamSpec, System
+from grete.model.streams import StreamSpec
+from grete.systems.base import System
 
 _SHOWN_EVERY = 25_000
 

@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.clock import SystemClock
 from grete.keyed_log.base import KeyedLog
-from grete.systems.base import SegmentWrite, StreamSpec, System, SystemAdmin, SystemContext
+from grete.model.streams import StreamSpec
+from grete.systems.base import SegmentWrite, System, SystemAdmin, SystemContext
 from grete.systems.eventhubs.system import EventHubsSystem
 from grete.systems.kafka.system import open_kafka_system
 from grete.systems.local.system import LocalSystem, Message

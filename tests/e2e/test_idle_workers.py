@@ -15,7 +15,7 @@ import pytest
 
 from grete.clock import SystemClock
 from grete.errors import StreamNotFound
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.waiting import eventually, patient, reaches
 

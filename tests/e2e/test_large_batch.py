@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grete.clock import SystemClock
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 
 pytestmark = pytest.mark.spark

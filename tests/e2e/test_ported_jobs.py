@@ -18,7 +18,7 @@ import pytest
 
 import grete
 from grete.clock import SystemClock
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.job import JobUnderTest
 from grete.testing.waiting import patient

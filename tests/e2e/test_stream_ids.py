@@ -13,8 +13,8 @@ import pytest
 
 from grete.clock import SystemClock
 from grete.model.ids import JobId
+from grete.model.streams import StreamSpec
 from grete.operations import open_job
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.waiting import patient
 

@@ -30,8 +30,9 @@ from grete.clock import SystemClock
 from grete.errors import GreteError, JobError, StreamUnreachable
 from grete.metadata.history import HistoryRow
 from grete.model.ids import JobId
+from grete.model.streams import StreamSpec
 from grete.operations import open_job
-from grete.systems.base import StreamSpec, System
+from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient, reaches

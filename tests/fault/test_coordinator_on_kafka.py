@@ -25,8 +25,8 @@ from grete.errors import JobError
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import StopRequest, write_stop_request
 from grete.model.ids import JobId
+from grete.model.streams import StreamSpec
 from grete.operations import open_job
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.tcp_proxy import TcpProxy

@@ -16,7 +16,8 @@ from grete.errors import ConfigError, Fenced, LoginRefused, OffsetOutOfRange, St
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
-from grete.systems.base import CommitGroup, Message, SegmentWrite, StreamSpec
+from grete.model.streams import StreamSpec
+from grete.systems.base import CommitGroup, Message, SegmentWrite
 from grete.systems.eventhubs.hash import partition_of_key
 from grete.systems.eventhubs.system import EventHubsSystem
 from grete.systems.factory import open_system

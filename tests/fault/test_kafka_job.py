@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from grete.clock import SystemClock
 from grete.failpoints import POINTS
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.factory import open_system
 from grete.systems.kafka.system import KafkaSystem
 from grete.testing.kafka_broker import KafkaCluster

@@ -25,7 +25,7 @@ from grete.container import checkpoints
 from grete.container.assignment import parse_assignment
 from grete.failpoints import POINTS
 from grete.model.ids import TaskName
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.testing.waiting import patient
 

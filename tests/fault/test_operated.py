@@ -22,9 +22,9 @@ from grete.errors import CoordinatorUnavailable
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.launches import read_launches
 from grete.model.ids import JobId
+from grete.model.streams import StreamSpec
 from grete.operations import open_job
 from grete.operations.job_handle import JobHandle
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.testing.kafka_broker import free_ports
 from grete.testing.waiting import eventually, patient

@@ -15,8 +15,8 @@ from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.metadata.launches import read_launches
 from grete.model.ids import JobId
+from grete.model.streams import StreamSpec
 from grete.operations import open_job
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient

@@ -17,9 +17,9 @@ from grete.clock import SystemClock
 from grete.failpoints import POINTS
 from grete.metadata.config_history import config_history
 from grete.model.ids import JobId
+from grete.model.streams import StreamSpec
 from grete.operations import open_job
 from grete.server.serve import bind
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.testing.waiting import eventually, patient
 

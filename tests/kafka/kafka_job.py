@@ -19,7 +19,7 @@ from grete.container.specs import source_options
 from grete.container.start import prepare
 from grete.kafka.client import KafkaConnection
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.factory import open_system
 from grete.systems.kafka.system import KafkaSystem
 from grete.systems.outputs import create_outputs

@@ -19,8 +19,9 @@ from grete.clock import SystemClock
 from grete.errors import Fenced, GreteError, StreamError
 from grete.model.fence import Fence
 from grete.model.ids import JobId, SystemStreamPartition
+from grete.model.streams import StreamSpec
 from grete.operations import open_job
-from grete.systems.base import Message, StreamSpec, SystemContext
+from grete.systems.base import Message, SystemContext
 from grete.systems.kafka.system import KafkaSystem, open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient

@@ -14,8 +14,8 @@ from grete.cli.main import main
 from grete.config.settings import Settings
 from grete.metadata.job_index import remember_submitted
 from grete.model.ids import JobId
+from grete.model.streams import StreamSpec
 from grete.operations import open_job
-from grete.systems.base import StreamSpec
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from grete.cli.main import main
 from grete.clock import SystemClock
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.factory import open_system
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import patient

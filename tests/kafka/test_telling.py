@@ -20,6 +20,7 @@ from grete.errors import StreamError
 from grete.model.ids import JobId, SystemStream
 from grete.systems.base import Message
 from grete.systems.kafka.plain import PlainTopic
+from grete.systems.log_sink import LogStream
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import patient
 
@@ -86,9 +87,9 @@ def test_more_than_the_client_holds_goes_out_in_parts_and_a_topic_grows_with_the
     kafka: KafkaCluster, config: Mapping[str, str], job: JobId
 ) -> None:
     stream = SystemStream("kafka", f"{job.name}-plain")
-    with closing(PlainTopic({**config}, stream, 1, SystemClock())) as topic:
+    with closing(PlainTopic(LogStream(stream, {**config}, Path(), 1, -1), SystemClock())) as topic:
         topic.write([Message(b"k", b"%d" % number, 1) for number in range(150_000)])
-    with closing(PlainTopic({**config}, stream, 2, SystemClock())) as topic:
+    with closing(PlainTopic(LogStream(stream, {**config}, Path(), 2, -1), SystemClock())) as topic:
         topic.write([Message(b"k", b"0", 1, 1)])
         with pytest.raises(StreamError, match="partitions 0 to 1, not 2"):
             topic.write([Message(b"k", b"0", 1, 2)])

@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from grete.clock import SystemClock
 from grete.errors import StreamError
 from grete.model.ids import SystemStreamPartition
-from grete.systems.base import StreamSpec, SystemContext
+from grete.model.streams import StreamSpec
+from grete.systems.base import SystemContext
 from grete.systems.kafka.system import KafkaSystem, open_kafka_system
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient

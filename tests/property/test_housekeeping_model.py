@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from grete.errors import OffsetOutOfRange
-from grete.systems.base import CommitGroup, SegmentWrite, StreamSpec
+from grete.model.streams import StreamPolicy, StreamSpec
+from grete.systems.base import CommitGroup, SegmentWrite
 from grete.systems.local.compactor import CompactionLimits
-from grete.systems.local.housekeeping import Housekeeper, StreamPolicy
+from grete.systems.local.housekeeping import Housekeeper
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack, unpack_changes
 from grete.tasks.stores.file import StoreFile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grete.checkpoint.offset_manager import added_partitions, starting_offsets
 from grete.model.ids import SystemStreamPartition, TaskName
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 
 TASK = TaskName("Partition 0")

@@ -21,8 +21,9 @@ from grete.metadata.startpoints import startpoint_entry, startpoint_key
 from grete.model.fence import Fence
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
+from grete.model.streams import StreamPolicy
 from grete.systems.local.compactor import CompactionLimits
-from grete.systems.local.housekeeping import Housekeeper, StreamPolicy
+from grete.systems.local.housekeeping import Housekeeper
 from grete.systems.local.system import LocalSystem
 from grete.testing.counting import Counter
 from grete.testing.job import JobUnderTest

@@ -11,9 +11,9 @@ from grete.assembly import RunOptions, run_job
 from grete.errors import ConfigError, JobError
 from grete.grouping.task_names import container_count
 from grete.model.ids import JobId
+from grete.model.streams import StreamSpec
 from grete.operations.job_handle import lease_ttl_s, open_job
 from grete.server.serve import bind
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 
 

@@ -18,7 +18,7 @@ from grete.metadata.assignments import TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.testing.clock import ManualClock
 from grete.testing.job import JobUnderTest

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from grete.clock import SystemClock
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.chaos.__main__ import main
 from grete.testing.chaos.components import Component, broker, command_of, descendants, is_running

@@ -22,7 +22,8 @@ from grete.container import checkpoints
 from grete.container.assignment import Assignment, parse_assignment
 from grete.errors import LogCorrupted
 from grete.model.ids import SystemStreamPartition, TaskName
-from grete.systems.base import SegmentWrite, StreamSpec
+from grete.model.streams import StreamSpec
+from grete.systems.base import SegmentWrite
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack
 

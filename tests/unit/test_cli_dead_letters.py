@@ -9,8 +9,8 @@ import pytest
 
 from grete.cli.main import main
 from grete.model.ids import JobId, SystemStreamPartition
+from grete.model.streams import StreamSpec
 from grete.operations import open_job
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.tasks.collector import dead_letter
 

@@ -14,8 +14,8 @@ from grete.config.settings import Settings
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import JobState, write_state
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
+from grete.model.streams import StreamSpec
 from grete.operations import open_job
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 
 GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"

@@ -14,8 +14,8 @@ from grete.cli.main import main
 from grete.keyed_log.base import Entry
 from grete.metadata.history import History
 from grete.model.ids import JobId
+from grete.model.streams import StreamSpec
 from grete.operations.job_handle import open_job
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 
 CASES = 10_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 300

@@ -13,8 +13,8 @@ from grete.coordinator.job_model import Remembered, calculate
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.job_index import claim_stream
 from grete.model.ids import JobId, SystemStream
+from grete.model.streams import StreamSpec
 from grete.operations import open_job
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 
 Output = pytest.CaptureFixture[str]

@@ -16,9 +16,10 @@ from grete.diagnostics.background_writer import BackgroundWriter
 from grete.diagnostics.log_event import log_event
 from grete.diagnostics.log_handler import StreamLogHandler, log_handler
 from grete.diagnostics.observe import observed
-from grete.diagnostics.streams import StreamSink, Telling, log_stream_name, redactor_of, telling_of
+from grete.diagnostics.streams import Telling, log_stream_name, redactor_of, telling_of
 from grete.errors import ConfigError, ProcessingError
 from grete.model.ids import JobId
+from grete.systems.local.log_sink import StreamSink
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.clock import ManualClock
 

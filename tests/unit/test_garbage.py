@@ -32,8 +32,8 @@ from grete.metadata.job_state import (
 from grete.metadata.launches import LAUNCH, read_launches
 from grete.model.ids import JobId
 from grete.model.messages import SET_CHECKPOINT, SET_MIGRATION_INFO, VALUE_FIELDS
+from grete.model.streams import StreamSpec
 from grete.operations.job_handle import JobHandle, open_job
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 
 CASES = 5_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 120

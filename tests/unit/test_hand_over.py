@@ -9,7 +9,8 @@ import pytest
 
 from grete.clock import SystemClock
 from grete.errors import LogError
-from grete.systems.base import CommitGroup, StreamSpec
+from grete.model.streams import StreamSpec
+from grete.systems.base import CommitGroup
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack, pieces, records
 from grete.tasks.commit.driver import sort_out

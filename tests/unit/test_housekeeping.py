@@ -10,13 +10,14 @@ import apsw
 import pytest
 
 from grete.container.assignment import AssignedTask, Assignment
-from grete.container.housekeeping import housekeeper
+from grete.container.housekeeping import policies
 from grete.errors import Fenced, LogCorrupted, OffsetOutOfRange
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
-from grete.systems.base import CommitGroup, SegmentWrite, StreamSpec
+from grete.model.streams import StreamPolicy, StreamSpec
+from grete.systems.base import CommitGroup, SegmentWrite
 from grete.systems.local.compactor import CompactionLimits
-from grete.systems.local.housekeeping import Housekeeper, StreamPolicy
+from grete.systems.local.housekeeping import Housekeeper
 from grete.systems.local.segment_rows import PartitionKey, data_of, replace_in, segments_from
 from grete.systems.local.system import LocalSystem, Message
 from grete.systems.records import pack, unpack_changes
@@ -293,8 +294,7 @@ def test_a_container_looks_after_what_its_job_names(system: LocalSystem, clock: 
         "streams.in.retention.ms": "-1",
     }
     task = AssignedTask(TaskName("one"), (SystemStreamPartition("local", "in", 0),), 1)
-    made = housekeeper(Assignment(JobId("job"), ContainerId("0"), 1, config, (task,)), system, clock)
-    assert list(made.policies) == [
+    assert policies(Assignment(JobId("job"), ContainerId("0"), 1, config, (task,))) == [
         StreamPolicy("job-1-counts-changelog", partitions=frozenset({1}), min_compaction_lag_ms=7),
         StreamPolicy("in", retention_bytes=100),
         StreamPolicy("out", retention_ms=5000),

@@ -19,7 +19,7 @@ from grete.metadata.assignments import ChangelogMapping
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import JobId
 from grete.model.messages import SET_MIGRATION_INFO
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
 
 JOB = JobId("job")

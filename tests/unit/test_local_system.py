@@ -11,8 +11,9 @@ from grete.errors import Fenced, LogCorrupted, OffsetOutOfRange, StreamError, St
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
+from grete.model.streams import StreamSpec
 from grete.spark.planned_source import LocalReader
-from grete.systems.base import CommitGroup, Origin, SegmentWrite, StreamSpec
+from grete.systems.base import CommitGroup, Origin, SegmentWrite
 from grete.systems.local.system import LocalSystem, Message, StreamInfo
 from grete.systems.partitioner import murmur2, partition_of
 from grete.systems.records import pack

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from grete.clock import SystemClock
 from grete.errors import OffsetOutOfRange
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
+from grete.systems.local.log_sink import trim
 from grete.systems.local.system import LocalSystem, Message
-from grete.systems.local.trim import trim
 
 
 def values(system: LocalSystem, start: int) -> list[bytes]:

@@ -25,7 +25,7 @@ from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
 from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.clock import ManualClock
 from grete.wire.container_protocol import Heartbeat

@@ -31,7 +31,8 @@ from grete.coordinator.monitors.inputs import InputRegexMonitor, PartitionCountM
 from grete.coordinator.monitors.thread import MonitorThread, Poll
 from grete.coordinator.monitors.watch import Monitors, Watched
 from grete.model.ids import ContainerId, SystemStream, SystemStreamPartition, TaskName
-from grete.systems.base import PartitionOffsets, StreamSpec
+from grete.model.streams import StreamSpec
+from grete.systems.base import PartitionOffsets
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.clock import ManualClock
 

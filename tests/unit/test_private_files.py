@@ -12,8 +12,8 @@ from grete.clock import SystemClock
 from grete.launch.base import ContainerStart
 from grete.launch.process import ProcessLauncher
 from grete.model.ids import ContainerId
+from grete.model.streams import StreamSpec
 from grete.private_files import tighten, tighten_home
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 
 

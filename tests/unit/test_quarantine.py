@@ -18,8 +18,8 @@ from grete.metadata.config_history import config_generations
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.input_streams import read_input_uids
 from grete.model.ids import JobId, SystemStream
+from grete.model.streams import MOST_PARTITIONS, StreamSpec
 from grete.operations.job_handle import open_job
-from grete.systems.base import MOST_PARTITIONS, StreamSpec
 from grete.systems.local.system import LocalSystem
 
 SURROGATE = b'[1,"set-config","bad\\ud800key"]'

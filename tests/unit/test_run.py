@@ -14,7 +14,7 @@ from grete.clock import SystemClock
 from grete.coordination.base import Leadership
 from grete.coordination.memory import MemoryCoordination
 from grete.errors import LogUnreachable
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
 
 PATIENTLY = "job.coordinator.lease.ttl.ms=600000"  # so that nobody but the loop renews

@@ -12,8 +12,9 @@ from grete.config.settings import Settings
 from grete.errors import JobError
 from grete.keyed_log.base import Entry, KeyedLog
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
+from grete.model.streams import StreamPolicy
 from grete.systems.local.compactor import CompactionLimits
-from grete.systems.local.housekeeping import Housekeeper, StreamPolicy
+from grete.systems.local.housekeeping import Housekeeper
 from grete.testing.counting import Counter
 from grete.testing.job import JobUnderTest
 from grete.testing.pytest_fixtures import StartJob

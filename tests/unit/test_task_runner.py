@@ -13,7 +13,7 @@ import apsw
 import pyarrow as pa
 import pytest
 
-from grete.diagnostics.streams import Target, Telling
+from grete.diagnostics.streams import Telling
 from grete.errors import (
     ConfigError,
     LogError,
@@ -24,8 +24,10 @@ from grete.errors import (
 )
 from grete.model.ending import failure_of, noted_in
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
-from grete.systems.base import CommitGroup, SegmentWrite, StreamSpec
+from grete.model.streams import StreamSpec
+from grete.systems.base import CommitGroup, SegmentWrite
 from grete.systems.local.system import LocalSystem
+from grete.systems.log_sink import LogStream
 from grete.tasks import share_runner
 from grete.tasks.runner import run_tasks
 from grete.tasks.spec import BatchPlan, RunnerSpec, StoreSpec, TaskProgress, TaskSpec
@@ -338,7 +340,9 @@ def test_what_a_task_logged_is_in_the_log_stream_when_its_batch_has_failed(
     tmp_path: Path, system: LocalSystem
 ) -> None:
     executor = Executor(tmp_path, system)
-    target = Target(str(system.directory), SystemStream("local", "logs"))
+    target = LogStream(
+        SystemStream("local", "logs"), {"systems.local.path": str(system.directory)}, tmp_path, 1, -1
+    )
     telling = Telling(JobId("job"), "samza-container-0", target, None)
     executor.spec = replace(executor.spec, telling=telling, incarnation="with logs")
     with pytest.raises(ProcessingError):

@@ -29,7 +29,7 @@ from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_requ
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import JobModel
 from grete.model.messages import SET_CONFIG
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.testing.clock import ManualClock
 from grete.testing.simulator.coordinator import SimulatedJob

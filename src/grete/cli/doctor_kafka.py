@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from grete.cli.doctor_finding import Finding
 from grete.config.completed import (
     READ_COMMITTED,
-    is_kafka,
     isolation_key,
     isolation_problems,
     kafka_systems_of_logs,
@@ -34,7 +33,8 @@ _NEEDED = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})
 
 def kafka_findings(config: Mapping[str, str], job: JobId) -> Iterator[Finding]:
     """Every check of every Kafka system that the configuration names."""
-    systems = [name for name in Settings.of(config).system_names if is_kafka(config, name)]
+    settings = Settings.of(config)
+    systems = [name for name in settings.system_names if settings.system(name).capabilities.kafka_topics]
     if not systems:
         return
     try:

@@ -83,7 +83,7 @@ def _write(options: argparse.Namespace) -> int:
 
 
 def _create(options: argparse.Namespace) -> int:
-    from grete.systems.base import StreamSpec
+    from grete.model.streams import StreamSpec
 
     name = parse_stream(options.stream)
     with opened_system(options, name.system, must_exist=False) as system:

@@ -49,7 +49,7 @@ def opened_system(
             f"the system {system!r} is not known; the embedded one is called {EMBEDDED!r}, others are found in a "
             f"job's configuration: name it with --config or --job"
         )
-    if settings.system(system).kind == EMBEDDED:
+    if settings.system(system).is_embedded:
         directory = settings.system(system).directory(grete_home())
         if must_exist and not (directory / FILE_NAME).exists():
             raise StreamNotFound(f"there are no streams in {directory}; create one with: grete stream create")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from grete.config import aliases
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 
@@ -37,11 +36,6 @@ def isolation_key(system: str) -> str:
     return f"systems.{system}.consumer.isolation.level"
 
 
-def is_kafka(config: Mapping[str, str], system: str) -> bool:
-    """Whether a system is configured to be of the kind `kafka`."""
-    return aliases.canonical(aliases.SYSTEMS, config.get(f"systems.{system}.samza.factory", "")) == "kafka"
-
-
 def kafka_systems_of_logs(config: Mapping[str, str]) -> list[str]:
     """The Kafka systems on which the coordinator stream, the checkpoints or a changelog live, sorted."""
     settings = Settings.of(config)
@@ -52,7 +46,11 @@ def kafka_systems_of_logs(config: Mapping[str, str]) -> list[str]:
     checkpoints = config.get("task.checkpoint.system") or coordinator
     changelogs = {settings.store(store).changelog_system or coordinator for store in settings.store_names}
     wanted = {coordinator, checkpoints} | changelogs
-    return [system for system in settings.system_names if system in wanted and is_kafka(config, system)]
+    return [
+        system
+        for system in settings.system_names
+        if system in wanted and settings.system(system).capabilities.kafka_topics
+    ]
 
 
 def isolation_problems(config: Mapping[str, str]) -> Iterator[str]:

@@ -29,7 +29,9 @@ def consumer_group_problems(config: Mapping[str, str]) -> Iterator[str]:
             f"blanks, and at most 249 characters; write such a name, or remove the key"
         )
     systems = _input_systems(config)
-    if systems and all(Settings.of(config).system(system).is_embedded for system in systems):
+    if systems and not any(
+        Settings.of(config).system(system).capabilities.consumer_groups for system in systems
+    ):
         yield (
             f"{CONSUMER_GROUP.name}={group!r}: consumer groups are the brokers', and no input of this job is on "
             f"Kafka (its inputs are of the system {', '.join(systems)}); remove the key, and see the lag with grete "

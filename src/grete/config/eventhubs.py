@@ -101,7 +101,11 @@ def _get(config: Mapping[str, str], system: str, stream: str, name: str) -> str 
 
 def keys_of_system(config: Mapping[str, str], system: str) -> dict[str, str]:
     """What a process needs to ask a system about its streams: its own keys, on Event Hubs also those of streams."""
-    of_streams = ("streams.", "sensitive.streams.") if is_eventhubs(config, system) else ()
+    of_streams = (
+        ("streams.", "sensitive.streams.")
+        if Settings.of(config).system(system).capabilities.configured_by_streams
+        else ()
+    )
     prefixes = (f"systems.{system}.", *of_streams)
     return {key: value for key, value in config.items() if key.startswith(prefixes)}
 
@@ -109,7 +113,9 @@ def keys_of_system(config: Mapping[str, str], system: str) -> dict[str, str]:
 def commits_beside(config: Mapping[str, str], system: str) -> str | None:
     """The system that keeps what a system on Event Hubs cannot; None for any other kind, or when none is named."""
     named = config.get(CHECKPOINTS, "").strip()
-    return named if named and is_eventhubs(config, system) and not is_eventhubs(config, named) else None
+    if not named or Settings.of(config).system(system).capabilities.keeps_state:
+        return None
+    return named if Settings.of(config).system(named).capabilities.keeps_state else None
 
 
 def name_within(config: Mapping[str, str], system: str, stream: SystemStream) -> str | None:

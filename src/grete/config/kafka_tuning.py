@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from grete.config import aliases
 from grete.config.choices import Compression
 from grete.config.key import Type, bounded, one_of
 from grete.config.redact import redact_value
@@ -151,9 +150,5 @@ def not_followed(config: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _kafka_systems(config: Mapping[str, str]) -> list[str]:
-    kinds = {
-        name: config.get(f"systems.{name}.samza.factory", "") for name in Settings.of(config).system_names
-    }
-    return [
-        name for name, kind in kinds.items() if aliases.canonical(aliases.SYSTEMS, kind.strip()) == "kafka"
-    ]
+    settings = Settings.of(config)
+    return [name for name in settings.system_names if settings.system(name).capabilities.kafka_topics]

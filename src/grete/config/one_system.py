@@ -8,7 +8,6 @@ from grete.config import aliases, java_values
 from grete.config.eventhubs import (
     CHECKPOINTS,
     commits_beside,
-    is_eventhubs,
     name_within,
     named_changelog_system,
 )
@@ -37,7 +36,7 @@ def one_system_problems(config: Mapping[str, str]) -> Iterator[str]:
         )
     elif systems:
         yield from _outputs(config, systems[0], outputs)
-        if not is_eventhubs(config, systems[0]):
+        if Settings.of(config).system(systems[0]).capabilities.keeps_state:
             yield from _logs(config, systems[0])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from grete.config import aliases
+from grete.config import aliases, system_types
 from grete.config.key_tables import job, task
 from grete.config.settings.systems import EMBEDDED_SYSTEM
 
@@ -44,7 +44,9 @@ def _cannot_take_them(config: Mapping[str, str], key: str, system: str) -> Itera
     if factory is None:
         if system != EMBEDDED_SYSTEM:
             yield f"{key} names the system {system!r}, which is not configured; set {factory_key}"
-    elif aliases.canonical(aliases.SYSTEMS, factory) not in (EMBEDDED_SYSTEM, "kafka"):
+        return
+    found = system_types.find_type(aliases.canonical(aliases.SYSTEMS, factory))
+    if found is None or found.log_sink is None:
         yield (
             f"{key} names the system {system!r}: logs and diagnostics go to embedded systems and to Kafka; name one, "
             f"such as {EMBEDDED_SYSTEM!r}, or remove the key"

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
 from grete.container.assignment import Assignment
 from grete.container.specs import single_system
 from grete.model.ids import SystemStream
+from grete.model.streams import StreamPolicy
 from grete.systems.base import System
-from grete.systems.local.housekeeping import Housekeeper, StreamPolicy
-from grete.systems.local.system import LocalSystem
 
 
-def housekeeping(assignment: Assignment, system: System, clock: Clock) -> Callable[[], object]:
-    """What is done between a container's batches, under its fence."""
-    if isinstance(system, LocalSystem):
-        return housekeeper(assignment, system, clock).step
-    return lambda: system.keep_fence(assignment.fence)
+def housekeeping(assignment: Assignment, system: System) -> Callable[[], object]:
+    """A function to call between the container's batches."""
+    return system.housekeeping(policies(assignment), assignment.fence)
 
 
-def housekeeper(assignment: Assignment, system: LocalSystem, clock: Clock) -> Housekeeper:
-    """Who keeps the container's streams small; brokers do so by themselves."""
+def policies(assignment: Assignment) -> list[StreamPolicy]:
+    """What is to be kept of the container's streams."""
     config, name = assignment.config, single_system(assignment)
     settings = Settings.of(config)
     changelogs = [
@@ -44,4 +40,4 @@ def housekeeper(assignment: Assignment, system: LocalSystem, clock: Clock) -> Ho
         )
         for stream in sorted(read | written)
     ]
-    return Housekeeper(system, [*changelogs, *others], [assignment.fence], clock)
+    return [*changelogs, *others]

@@ -11,7 +11,6 @@ from grete.checkpoint.task_commit import TaskCommit
 from grete.config.eventhubs import keys_of_system, name_within
 from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
-from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.container.assignment import Assignment
 from grete.diagnostics.streams import container_name, telling_of
 from grete.errors import ConfigError
@@ -134,7 +133,7 @@ def source_options(
 ) -> SourceOptions:
     """What the container reads; `by_task` for StreamTasks, whose tasks each get a Spark partition.
 
-    Where executors commit, there are no more Spark partitions than commit groups.
+    Where each reader holds connections, there are no more Spark partitions than commit groups.
     """
     config, ssps = assignment.config, assignment.ssps
     settings = Settings.of(config)
@@ -142,7 +141,7 @@ def source_options(
     tasks = tuple(tuple(index[ssp] for ssp in task.ssps) for task in assignment.tasks)
     window_ms = int(config.get("task.window.ms", "-1"))
     name = single_system(assignment)
-    commits_there = settings.system(name).kind != EMBEDDED_SYSTEM
+    capabilities = settings.system(name).capabilities
     return SourceOptions(
         system=name,
         config=keys_of_system(config, name),
@@ -150,7 +149,9 @@ def source_options(
         ssps=tuple(str(ssp) for ssp in ssps),
         starting_offsets=dict(starting_offsets),
         tasks=tasks if by_task else None,
-        partitions_at_most=settings.task.commit_groups if by_task and commits_there else _PARTITIONS_AT_MOST,
+        partitions_at_most=(
+            settings.task.commit_groups if by_task and not capabilities.is_embedded else _PARTITIONS_AT_MOST
+        ),
         max_records=max_records(config),
         max_bytes=max_bytes(config),
         tick_ms=max(0, window_ms) if by_task else 0,
@@ -159,7 +160,7 @@ def source_options(
                 {str(s.system_stream) for s in ssps if StreamSettings(config, s.system_stream).is_bootstrap}
             )
         ),
-        later=_later(assignment) if by_task and commits_there else {},
+        later=_later(assignment) if by_task and not capabilities.remembers_origins else {},
     )
 
 

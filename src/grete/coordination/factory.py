@@ -9,6 +9,7 @@ from pathlib import Path
 from grete.clock import Clock
 from grete.config import aliases
 from grete.config.settings import Settings
+from grete.config.system_types import system_type
 from grete.coordination.base import Coordination
 from grete.registry import load_object
 
@@ -17,7 +18,6 @@ BUILT_IN = {
     "kafka": "grete.coordination.kafka:open_coordination",
 }
 """A function from a CoordinationContext to a Coordination; plug-ins are entry points of `grete.coordination`."""
-_OF_SYSTEM = {"local": "sqlite"}
 _PASSTHROUGH = "passthrough"
 """Samza's for jobs whose processors are placed by somebody else: says nothing about where to elect."""
 
@@ -47,7 +47,7 @@ def open_coordination(
     named = aliases.canonical(aliases.COORDINATION, config.get(key, "").strip())
     if named in ("", _PASSTHROUGH):
         kind = settings.system(system).kind
-        named = _OF_SYSTEM.get(kind, kind)
+        named = system_type(kind).coordination or kind
     made = load_object(aliases.COORDINATION, named, built_in=BUILT_IN, used_by=key)
     coordination = made(CoordinationContext(config, system, home, clock, ttl_s))
     assert isinstance(coordination, Coordination), f"{named!r} made no Coordination"

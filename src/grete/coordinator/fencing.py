@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from grete.checkpoint.names import checkpoint_log_name, grouper_of
 from grete.checkpoint.output_commits import fenced_off
-from grete.config.settings import Settings
 from grete.errors import GreteError
 from grete.model.fence import Fence, container_fence
 from grete.model.ids import ContainerId, JobId
@@ -27,9 +26,9 @@ def fence_off(
         GreteError: a system does not answer.
     """
     fence = container_fence(job, container, epoch)
-    for name, system in systems.items():
+    for system in systems.values():
         system.raise_fence([fence])
-        if "app.class" in config and Settings.of(config).system(name).kind == "kafka":
+        if "app.class" in config and system.capabilities.kafka_topics:
             _tell_readers(system, fence, job, container, config)
 
 

@@ -31,7 +31,8 @@ from grete.metadata.input_streams import input_records
 from grete.metadata.locality import LocalityManager
 from grete.model.ids import ContainerId, JobId, SystemStream, TaskName
 from grete.model.job import ContainerModel, JobModel, TaskMode
-from grete.systems.base import StreamSpec, System
+from grete.model.streams import StreamSpec
+from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.outputs import create_outputs
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
-from grete.systems.local.system import Message
+from grete.systems.base import Message
+from grete.systems.log_sink import LogSink
 
 LIMIT = 10_000
 """Records held at most. Samza holds 100, and waits; we do not wait."""
@@ -22,22 +22,12 @@ _CLOSE_TIMEOUT_S = 15.0
 """A busy disk takes seconds for a write; what is told last is what an operator looks for."""
 
 
-class Sink(Protocol):
-    """Where records go. Opened and used by the writer's thread only."""
-
-    def write(self, records: Sequence[Message]) -> None:
-        """Append all of them, durable on return."""
-
-    def close(self) -> None:
-        """Release it."""
-
-
 class BackgroundWriter:
     """Offers come from any thread."""
 
     def __init__(
         self,
-        open_sink: Callable[[], Sink],
+        open_sink: Callable[[], LogSink],
         *,
         name: str,
         limit: int = LIMIT,
@@ -106,7 +96,7 @@ class BackgroundWriter:
     # --- the writer's thread ---
 
     def _run(self) -> None:
-        sink: Sink | None = None
+        sink: LogSink | None = None
         while (batch := self._next_batch()) is not None:
             try:
                 sink = self._open_sink() if sink is None else sink

@@ -14,15 +14,17 @@ from collections.abc import Mapping
 import orjson
 
 from grete.api import Serde
+from grete.clock import SystemClock
 from grete.config.redact import Redactor
 from grete.config.settings.streams import StreamSettings
 from grete.diagnostics.background_writer import BackgroundWriter
 from grete.diagnostics.log_event import log_event
-from grete.diagnostics.streams import Telling, open_sink, redactor_of
+from grete.diagnostics.streams import Telling, redactor_of
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes import load_serde
 from grete.systems.local.system import Message
+from grete.systems.log_sink import open_sink
 
 
 class StreamLogHandler(logging.Handler):
@@ -97,7 +99,7 @@ def log_handler(telling: Telling, config: Mapping[str, str]) -> StreamLogHandler
         return Message(key, orjson.dumps(event), int(record.created * 1000))
 
     serde = _serde(target.stream, config)
-    writer = BackgroundWriter(lambda: open_sink(target), name="grete log stream", on_lost=lost)
+    writer = BackgroundWriter(lambda: open_sink(target, SystemClock()), name="grete log stream", on_lost=lost)
     return StreamLogHandler(writer, telling, redactor_of(config), serde)
 
 

@@ -12,8 +12,9 @@ from grete.clock import SystemClock
 from grete.diagnostics.background_writer import BackgroundWriter
 from grete.diagnostics.log_handler import log_handler
 from grete.diagnostics.manager import DiagnosticsLogHandler, DiagnosticsManager
-from grete.diagnostics.streams import Telling, open_sink, redactor_of, telling_of
+from grete.diagnostics.streams import Telling, redactor_of, telling_of
 from grete.model.ids import JobId
+from grete.systems.log_sink import open_sink
 
 
 class Observer:
@@ -97,5 +98,5 @@ def _manager(telling: Telling, config: Mapping[str, str]) -> DiagnosticsManager 
     target = telling.diagnostics
     if target is None:
         return None
-    writer = BackgroundWriter(lambda: open_sink(target), name="grete diagnostics stream")
+    writer = BackgroundWriter(lambda: open_sink(target, SystemClock()), name="grete diagnostics stream")
     return DiagnosticsManager(writer, telling, config, redactor_of(config), SystemClock())

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from grete.clock import Clock, SystemClock
 from grete.config.key_tables import job as job_keys
 from grete.config.key_tables import task as task_keys
 from grete.config.redact import Redactor
 from grete.config.secrets import references, resolve_secrets
-from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
-from grete.diagnostics.background_writer import Sink
-from grete.errors import ConfigError, MissingExtra
+from grete.errors import ConfigError
 from grete.model.ids import JobId, SystemStream
-from grete.systems.base import StreamSpec
-from grete.systems.local.system import LocalSystem, Message
-from grete.systems.local.trim import trim
+from grete.systems.log_sink import LogStream
 
 JOB_COORDINATOR = "samza-job-coordinator"
 
@@ -39,27 +34,13 @@ def log_stream_name(job: JobId) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A stream of an embedded system, in `directory`, or of a Kafka system. Plain values: it travels to executors.
-
-    `kafka` is what the configuration says of that system: references to secrets, or secrets.
-    """
-
-    directory: str
-    stream: SystemStream
-    partitions: int = 1
-    retention_ms: int = RETENTION_MS
-    kafka: Mapping[str, str] | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Telling:
     """What a process tells, and where. `container` is its name: coordinator, or `samza-container-N`."""
 
     job: JobId
     container: str
-    logs: Target | None
-    diagnostics: Target | None
+    logs: LogStream | None
+    diagnostics: LogStream | None
     location: bool = False
 
     def __post_init__(self) -> None:
@@ -91,56 +72,13 @@ def telling_of(config: Mapping[str, str], job: JobId, container: str, home: Path
     return Telling(job, container, logs, diagnostics, location)
 
 
-def _target(config: Mapping[str, str], stream: SystemStream, home: Path, *, partitions: int = 1) -> Target:
-    directory = config.get(f"systems.{stream.system}.path", str(home / "local"))
+def _target(config: Mapping[str, str], stream: SystemStream, home: Path, *, partitions: int = 1) -> LogStream:
     said = StreamSettings(config, stream)
     for_ever = -1 if said.retention_ms is None else said.retention_ms
     retention = RETENTION_MS if said.find("retention.ms") is None else for_ever
-    kafka = None
-    if Settings.of(config).system(stream.system).kind == "kafka":
-        said_of_it = (f"systems.{stream.system}.", "streams.")
-        kafka = {key: value for key, value in config.items() if key.startswith(said_of_it)}
-    return Target(directory, stream, partitions, retention, kafka)
-
-
-def open_sink(target: Target, clock: Clock | None = None) -> Sink:
-    """Open the stream for writing, and make it when it is not there.
-
-    Raises:
-        GreteError: it cannot be made, or nobody answers; MissingExtra without confluent-kafka.
-    """
-    clock = SystemClock() if clock is None else clock
-    if target.kafka is None:
-        return StreamSink(target, clock)
-    try:
-        from grete.systems.kafka.plain import PlainTopic
-    except ImportError as error:
-        raise MissingExtra("confluent_kafka", "kafka") from error
-    return PlainTopic(target.kafka, target.stream, target.partitions, clock)
-
-
-class StreamSink:
-    """Writes to a stream of an embedded system; creates it when it is not there, and keeps it short."""
-
-    def __init__(self, target: Target, clock: Clock) -> None:
-        self._target = target
-        self._stream = target.stream.stream
-        self._clock = clock
-        self._system = LocalSystem(Path(target.directory), self._clock)
-        self._system.ensure_stream(StreamSpec(self._stream, target.partitions))
-        self._trim_at_s = 0.0
-
-    def write(self, records: Sequence[Message]) -> None:
-        """See Sink."""
-        self._system.append(self._stream, records)
-        now_s = self._clock.monotonic_s()
-        if self._target.retention_ms >= 0 and now_s >= self._trim_at_s:
-            trim(self._system, self._stream, self._clock.wall_ms() - self._target.retention_ms)
-            self._trim_at_s = now_s + _TRIM_EVERY_S
-
-    def close(self) -> None:
-        """See Sink."""
-        self._system.close()
+    said_of_it = (f"systems.{stream.system}.", "streams.")
+    kept = {key: value for key, value in config.items() if key.startswith(said_of_it)}
+    return LogStream(stream, kept, home, partitions, retention)
 
 
 def redactor_of(config: Mapping[str, str]) -> Redactor:

@@ -8,15 +8,11 @@ from pathlib import Path
 
 from grete.clock import Clock
 from grete.config.settings import Settings
+from grete.config.settings.systems import EMBEDDED_SYSTEM
+from grete.config.system_types import system_type
+from grete.errors import ConfigError
 from grete.keyed_log.base import KeyedLog
-from grete.registry import load_object
-
-GROUP = "grete.coordinator_logs"
-BUILT_IN = {
-    "local": "grete.keyed_log.sqlite_coordinator_log:open_coordinator_log",
-    "kafka": "grete.keyed_log.kafka:open_coordinator_log",
-}
-"""A function from a LogContext to a KeyedLog that owns what it opens; plug-ins are entry points of `GROUP`."""
+from grete.registry import import_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +42,13 @@ def open_coordinator_log(
     settings = Settings.of(config)
     system = settings.coordinator.system
     kind = settings.system(system).kind
-    made = load_object(GROUP, kind, built_in=BUILT_IN, used_by="job.coordinator.system")
+    opens = system_type(kind, "job.coordinator.system").coordinator_log
+    if opens is None:
+        raise ConfigError(
+            f"job.coordinator.system={system!r}: a system of kind {kind!r} cannot hold a coordinator stream; name a "
+            f"Kafka system, or {EMBEDDED_SYSTEM} for the embedded one"
+        )
+    made = import_object(opens, used_by="job.coordinator.system")
     log = made(LogContext(config, system, name, home, clock, must_exist))
     assert isinstance(log, KeyedLog), f"{kind!r} made no KeyedLog"
     return log

@@ -10,7 +10,7 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_MODE, SET_TASK_PARTITION
-from grete.systems.base import MOST_PARTITIONS
+from grete.model.streams import MOST_PARTITIONS
 from grete.wire import java_json
 
 _DIGITS = 18

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from grete.config import aliases
-from grete.config.completed import READ_COMMITTED, is_kafka, isolation_key, kafka_systems_of_logs
+from grete.config.completed import READ_COMMITTED, isolation_key, kafka_systems_of_logs
 from grete.config.kafka_tuning import is_followed, reason_not_followed
 from grete.config.redact import is_secret_key
 from grete.config.secrets import has_reference
@@ -40,7 +40,7 @@ def systems(config: Mapping[str, str]) -> Notes:
                 f"there is no system of this kind ({', '.join(aliases.known_names(aliases.SYSTEMS))} are)",
                 _around(config[key]),
             )
-        if is_kafka(config, system):
+        if Settings.of(config).system(system).capabilities.kafka_topics:
             yield from _brokers(config, system)
     yield from _clients(config)
     yield from _isolation(config)
@@ -96,7 +96,7 @@ def _security_way_out(key: str) -> str:
 def _clients(config: Mapping[str, str]) -> Notes:
     for key in config:
         match = _CLIENT.fullmatch(key)
-        if match is None or not is_kafka(config, match[1]):
+        if match is None or not Settings.of(config).system(match[1]).capabilities.kafka_topics:
             continue
         name = match[3]
         if name.startswith(_SECURITY):

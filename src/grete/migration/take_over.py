@@ -14,7 +14,6 @@ from pathlib import Path
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
-from grete.config.completed import is_kafka
 from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
 from grete.container.samza_state import RESTORE_ALL, check_known, restored_to
@@ -88,7 +87,7 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
     """
     job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
     system = Settings.of(config).coordinator.system
-    if not is_kafka(config, system):
+    if not Settings.of(config).system(system).capabilities.kafka_topics:
         raise ConfigError(f"--coordinator-stream reads Kafka, and the coordinator stream is on {system!r}")
     inspector = KafkaInspector(config, system, clock)
     name = stream_name(job)
@@ -153,7 +152,7 @@ def _checkpoints(config: Mapping[str, str], job: JobId, clock: Clock) -> Written
     system = log_system(config)
     inspector = KafkaInspector(config, system, clock)
     name = checkpoint_log_name(job)
-    if not is_kafka(config, system) or inspector.topic(name) is None:
+    if not Settings.of(config).system(system).capabilities.kafka_topics or inspector.topic(name) is None:
         return Written(frozenset(), {}, {})
     with closing(inspector.log(name)) as log:
         return written_in(list(log.read()))
@@ -245,7 +244,11 @@ def _changelogs(config: Mapping[str, str], job: JobId, calculated: Calculated, c
     for store in settings.store_names:
         system = log_system(config)
         name = settings.store(store).changelog_stream(job)
-        topic = KafkaInspector(config, system, clock).topic(name) if is_kafka(config, system) else None
+        topic = (
+            KafkaInspector(config, system, clock).topic(name)
+            if Settings.of(config).system(system).capabilities.kafka_topics
+            else None
+        )
         yield changelog(store, f"{system}.{name}", None if topic is None else topic.partitions, needed)
 
 

@@ -1,4 +1,4 @@
-"""What a kind of system can do. Code asks for a capability, never for a system's name."""
+"""What a kind of system can do, and where its parts are. Code asks for a capability, never for a system's name."""
 
 from __future__ import annotations
 
@@ -7,11 +7,42 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The differences between systems that others have to know. The defaults are those of the simplest system.
+    """The differences between systems that other packages have to know.
 
     `commits_on_executors`: a batch of StreamTasks is committed where its tasks ran, in `System.transactions`.
     `has_gaps`: offsets of a partition are left out though no record was removed, as by marks of transactions.
+    `is_embedded`: it is files in a folder of this machine, so opening it costs next to nothing, a reader needs no
+    connection, and the files may be put back to an older state.
+    `remembers_origins`: `PartitionOffsets.origin` is known of partitions that were added.
+    `keeps_state`: it has transactions and compacted streams, for checkpoints, changelogs and fences. Without, the
+    system that `task.checkpoint.system` names has them.
+    `consumer_groups`: `System.group_offsets` can show how far a job has come.
+    `kafka_topics`: its streams are topics that the clients of Kafka read too: Samza's, Spark's connector, tools.
+    `configured_by_streams`: to reach a stream, its clients need keys of the stream (`streams.*`).
     """
 
     commits_on_executors: bool = False
     has_gaps: bool = False
+    is_embedded: bool = False
+    remembers_origins: bool = False
+    keeps_state: bool = True
+    consumer_groups: bool = False
+    kafka_topics: bool = False
+    configured_by_streams: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SystemType:
+    """A kind of system, as an entry point of the group `grete.systems` names it. Loading it loads no client library.
+
+    The others are functions, `module:function`, imported when they are called. `opens` makes a System of a
+    SystemContext. `coordinator_log` makes a KeyedLog of a LogContext, None where a coordinator stream cannot live.
+    `log_sink` makes a LogSink of a LogStream and a clock, None where logs and diagnostics cannot go. `coordination`
+    is the election that goes with a coordinator stream on such a system, by its name in `grete.coordination`.
+    """
+
+    opens: str
+    capabilities: Capabilities
+    coordinator_log: str | None = None
+    log_sink: str | None = None
+    coordination: str | None = None

@@ -254,7 +254,7 @@ class JobRun:
             interval_ms=int(self._config.get("task.trigger.interval.ms", "0")),
             output_mode=mode,
         )
-        tidy = housekeeping(self._assignment, self._system, self._clock)
+        tidy = housekeeping(self._assignment, self._system)
 
         def run_and_tell(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
             outcome = run_batch(batch, batch_id, end)

@@ -24,7 +24,11 @@ from grete.spark.lineage import LineageInfo
 
 def kafka_system_of(config: Mapping[str, str], system: str) -> str | None:
     """The system, when a pipeline of this configuration reads it through Spark's connector to Kafka."""
-    return system if "app.class" in config and Settings.of(config).system(system).kind == "kafka" else None
+    return system if "app.class" in config and _is_topics(config, system) else None
+
+
+def _is_topics(config: Mapping[str, str], system: str) -> bool:
+    return Settings.of(config).system(system).capabilities.kafka_topics
 
 
 def read(spark: SparkSession, assignment: Assignment, lineage: LineageInfo) -> DataFrame:

@@ -9,7 +9,7 @@ offset is the last one processed; a *starting* offset is the next one to read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -19,15 +19,12 @@ from grete.errors import StreamError
 from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
 from grete.model.capabilities import Capabilities
 from grete.model.ids import SystemStream, SystemStreamPartition
+from grete.model.streams import StreamPolicy, StreamSpec
 from grete.systems.partitioner import Partitioner, partition_of
 from grete.systems.transactions import Transactions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-MOST_PARTITIONS = 1_000_000
-"""Of one stream: ten times the tasks of the largest job, and what the embedded system adds within seconds."""
-
 
 Range = tuple[int, int]
 """Offsets from the first to before the second."""
@@ -64,30 +61,6 @@ class Message:
     value: bytes | None
     timestamp_ms: int
     partition: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StreamSpec:
-    """A stream to be created. `compacted` streams keep the last record of each key (changelogs)."""
-
-    stream: str
-    partitions: int
-    compacted: bool = False
-
-    def __post_init__(self) -> None:
-        check_partitions(self.stream, self.partitions)
-
-
-def check_partitions(stream: str, partitions: int) -> None:
-    """Refuse a number of partitions that a slip of the pen or a foreign record asks for.
-
-    Raises:
-        StreamError: below one, or above `MOST_PARTITIONS`.
-    """
-    if not 1 <= partitions <= MOST_PARTITIONS:
-        raise StreamError(
-            f"stream {stream!r} has 1 to {MOST_PARTITIONS:,} partitions, asked for {partitions}"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,6 +376,13 @@ class System(SystemAdmin, TransactionalStore):
         Raises:
             Fenced: the scope is above it.
         """
+
+    def housekeeping(self, policies: Sequence[StreamPolicy], fence: Fence) -> Callable[[], object]:
+        """A function to call between batches, under the fence: it keeps the fence, and streams as `policies` say.
+
+        Systems that keep their streams small by themselves take no notice of `policies`.
+        """
+        return lambda: self.keep_fence(fence)
 
     def group_offsets(self, group: str, fence: Fence) -> GroupOffsets | None:
         """The offsets of a consumer group, written under the fence; None for a system without consumer groups."""

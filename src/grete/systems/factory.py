@@ -1,4 +1,4 @@
-"""From a system's name in a configuration to the system: what `systems.<name>.samza.factory` says."""
+"""Opens the system of a name: what `systems.<name>.samza.factory` of the configuration says."""
 
 from __future__ import annotations
 
@@ -6,17 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grete.clock import Clock
-from grete.config import aliases
 from grete.config.settings import Settings
-from grete.registry import load_object
+from grete.config.system_types import system_type
+from grete.registry import import_object
 from grete.systems.base import System, SystemContext
-
-BUILT_IN = {
-    "local": "grete.systems.local.system:open_local_system",
-    "kafka": "grete.systems.kafka.system:open_kafka_system",
-    "eventhubs": "grete.systems.eventhubs.system:open_eventhubs_system",
-}
-"""A function from a SystemContext to a System; plug-ins are entry points of the group `grete.systems`."""
 
 
 def open_system(config: Mapping[str, str], name: str, home: Path, clock: Clock) -> System:
@@ -27,7 +20,7 @@ def open_system(config: Mapping[str, str], name: str, home: Path, clock: Clock) 
     """
     key = f"systems.{name}.samza.factory"
     kind = Settings.of(config).system(name).kind
-    made = load_object(aliases.SYSTEMS, kind, built_in=BUILT_IN, used_by=key)
+    made = import_object(system_type(kind, key).opens, used_by=key)
     system = made(SystemContext(config, name, home, clock))
     assert isinstance(system, System), f"{key}={kind!r} made no System"
     return system

@@ -12,7 +12,8 @@ from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
-from grete.systems.base import StreamSpec, System
+from grete.model.streams import StreamSpec
+from grete.systems.base import System
 
 
 def create_outputs(

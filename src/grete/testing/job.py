@@ -27,7 +27,7 @@ from grete.metadata.startpoint_hand_over import StartpointHandOver
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
 from grete.model.startpoint import PendingStart
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.testing.applications import Application
 from grete.testing.clock import ManualClock

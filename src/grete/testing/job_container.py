@@ -103,7 +103,7 @@ class ContainerUnderTest:
         self._plan = LocalPlan(self._options, ends, clock)
         self._batch = _Batch(0, self._plan.initial())
         self._workers = TaskWorkers(self._commits.spec, clock=clock)
-        self._tidy = housekeeping(assignment, system, clock)
+        self._tidy = housekeeping(assignment, system)
         self._shut_down: set[int] = set()
         self.all_shut_down = False
 

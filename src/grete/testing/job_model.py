@@ -17,7 +17,7 @@ from grete.metadata.locality import LocalityManager
 from grete.model.ids import JobId, SystemStream, TaskName
 from grete.model.job import JobModel, TaskMode
 from grete.model.startpoint import PendingStart
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.systems.outputs import create_outputs
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-from grete.config import aliases
+from grete.config import aliases, system_types
 from grete.config.key_tables import streams as keys
 from grete.config.settings.section import NamedSection, OptionalSetting
+from grete.model.capabilities import Capabilities
 
 EMBEDDED_SYSTEM = "local"
 _FACTORY = ".samza.factory"
@@ -34,9 +35,14 @@ class SystemSettings(NamedSection):
         return aliases.canonical(aliases.SYSTEMS, (self.factory or "").strip() or EMBEDDED_SYSTEM)
 
     @property
+    def capabilities(self) -> Capabilities:
+        """What systems of its kind can do."""
+        return system_types.capabilities(self.kind)
+
+    @property
     def is_embedded(self) -> bool:
         """Whether its streams are files of this machine."""
-        return self.kind == EMBEDDED_SYSTEM
+        return self.capabilities.is_embedded
 
     @cached_property
     def servers(self) -> str | None:

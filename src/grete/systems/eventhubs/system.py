@@ -27,16 +27,17 @@ from grete.kafka.client import KafkaConnection, describe, reason_of
 from grete.keyed_log.base import Fence, KeyedLog
 from grete.model.capabilities import Capabilities
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition
+from grete.model.streams import StreamSpec
 from grete.systems.base import (
     Change,
     CommitGroup,
     Message,
     PartitionOffsets,
     SegmentWrite,
-    StreamSpec,
     System,
     SystemContext,
 )
+from grete.systems.eventhubs import SYSTEM
 from grete.systems.eventhubs.group import HubGroupOffsets
 from grete.systems.eventhubs.hash import hub_partitioner
 from grete.systems.eventhubs.hubs import Hub, Hubs, create_command
@@ -115,7 +116,7 @@ class EventHubsSystem(System):
     @property
     def capabilities(self) -> Capabilities:
         """See System. The gaps are those of the job's own streams, in the other system."""
-        return Capabilities(has_gaps=self._other.capabilities.has_gaps)
+        return replace(SYSTEM.capabilities, has_gaps=self._other.capabilities.has_gaps)
 
     def checkpoint_log(self, name: str) -> KeyedLog:
         """See System. In the other system."""

@@ -6,7 +6,7 @@ amid one would keep the readers of all the others waiting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Delivered
@@ -15,10 +15,11 @@ from grete.clock import Clock
 from grete.errors import StreamError, StreamUnreachable
 from grete.kafka.client import KafkaConnection, describe, is_temporary, reason_of
 from grete.kafka.settings import checkpoint_log_settings
-from grete.model.ids import SystemStream
-from grete.systems.base import Message, StreamSpec
+from grete.model.streams import StreamSpec
+from grete.systems.base import Message
 from grete.systems.kafka.append import partition_for
 from grete.systems.kafka.topics import StreamSettings, Topics
+from grete.systems.log_sink import LogStream
 from grete.systems.partitioner import kafka_partitioner
 
 _SETTINGS = {"enable.idempotence": True}
@@ -29,9 +30,7 @@ _STEP_S = 1.0
 class PlainTopic:
     """The topic, made when it is not there. Used by one thread."""
 
-    def __init__(
-        self, config: Mapping[str, str], stream: SystemStream, partitions: int, clock: Clock
-    ) -> None:
+    def __init__(self, target: LogStream, clock: Clock) -> None:
         """It has `partitions` partitions at least on return.
 
         Raises:
@@ -39,6 +38,7 @@ class PlainTopic:
             LogError: no broker answers, or they do not let us in.
             StreamError: the topic cannot be made, grown or described.
         """
+        config, stream, partitions = target.config, target.stream, target.partitions
         settings = checkpoint_log_settings(config, stream.system)
         self._connection = KafkaConnection(
             settings.client, settings.timeout_s, clock, settings.origin, settings.tuning

@@ -34,18 +34,10 @@ from grete.kafka.settings import checkpoint_log_settings
 from grete.keyed_log.base import Fence, Record
 from grete.keyed_log.kafka import KafkaKeyedLog
 from grete.keyed_log.kafka_reader import LogReader
-from grete.model.capabilities import Capabilities
 from grete.model.ids import SystemStream, SystemStreamPartition
-from grete.systems.base import (
-    Change,
-    CommitGroup,
-    Message,
-    PartitionOffsets,
-    StreamSpec,
-    System,
-    SystemContext,
-    check_partitions,
-)
+from grete.model.streams import StreamSpec, check_partitions
+from grete.systems.base import Change, CommitGroup, Message, PartitionOffsets, System, SystemContext
+from grete.systems.kafka import SYSTEM
 from grete.systems.kafka.append import Appender
 from grete.systems.kafka.fence import DRIVER, FenceReader, Fences, transactional_id
 from grete.systems.kafka.group import FenceWatch, KafkaGroupOffsets
@@ -74,7 +66,7 @@ def open_kafka_system(context: SystemContext) -> KafkaSystem:
 class KafkaSystem(System):
     """The topics of a Kafka cluster. Safe to use from several threads, and by many processes at once."""
 
-    capabilities = Capabilities(commits_on_executors=True, has_gaps=True)
+    capabilities = SYSTEM.capabilities
 
     def __init__(self, config: Mapping[str, str], name: str, clock: Clock) -> None:
         settings = Settings.of(config)

@@ -27,7 +27,7 @@ from grete.kafka.client import (
     reason_of,
 )
 from grete.model.ids import JobId, SystemStream
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_ID)
 _NAME_REFUSED = (KafkaError.TOPIC_EXCEPTION, KafkaError._INVALID_ARG)

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grete.clock import Clock
 from grete.errors import StorageFull
 from grete.model.fence import Fence
+from grete.model.streams import StreamPolicy
 from grete.sqlite_file import SqliteFile, check_fences
 from grete.systems.local.compactor import (
     ENOUGH,
@@ -40,19 +40,6 @@ _log = logging.getLogger(__name__)
 _SMALL = 64 << 10
 _ROUND_S = 30.0
 _LOOKS_AT_ONCE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class StreamPolicy:
-    """What to do with a stream, or some of its partitions. None keeps for ever. Compacted streams have no retention,
-    others no compaction.
-    """
-
-    stream: str
-    partitions: frozenset[int] | None = None
-    retention_ms: int | None = None
-    retention_bytes: int | None = None
-    min_compaction_lag_ms: int = 0
 
 
 class Housekeeper:

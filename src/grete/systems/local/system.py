@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,9 +30,9 @@ from grete.errors import (
 from grete.failpoints import failpoint
 from grete.keyed_log.sqlite import SqliteKeyedLog, append_in
 from grete.keyed_log.sqlite_rows import LAST_TABLE, SCHEMA
-from grete.model.capabilities import Capabilities
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
+from grete.model.streams import StreamPolicy, StreamSpec, check_partitions
 from grete.sqlite_file import SqliteFile, check_fences, highest_epoch, open_file
 from grete.systems.base import (
     Change,
@@ -42,13 +42,11 @@ from grete.systems.base import (
     Range,
     Segment,
     SegmentWrite,
-    StreamSpec,
     System,
     SystemContext,
-    check_partitions,
 )
 from grete.systems.base import Message as Message
-from grete.systems.local import compaction, growth, sizes
+from grete.systems.local import SYSTEM, compaction, growth, sizes
 from grete.systems.local.compaction import Compaction, compaction_in
 from grete.systems.local.segment_rows import PartitionKey
 from grete.systems.partitioner import partition_of
@@ -95,7 +93,7 @@ def open_local_system(context: SystemContext) -> LocalSystem:
 class LocalSystem(System):
     """The streams in a directory. Thread-safe; any number of processes may have it open."""
 
-    capabilities = Capabilities()
+    capabilities = SYSTEM.capabilities
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self.directory = directory
@@ -384,6 +382,12 @@ class LocalSystem(System):
     def largest_record(self, stream: str) -> int:
         """See System."""
         return _LARGEST
+
+    def housekeeping(self, policies: Sequence[StreamPolicy], fence: Fence) -> Callable[[], object]:
+        """See System: merges, trims and compacts."""
+        from grete.systems.local.housekeeping import Housekeeper  # Arrow, which looking at jobs does not need
+
+        return Housekeeper(self, policies, [fence], self._clock).step
 
     def intact_from(self, stream: str, partition: int) -> int:
         """See System: where compaction has got to."""

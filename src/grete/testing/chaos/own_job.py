@@ -17,7 +17,7 @@ from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import read_state
 from grete.model.ids import JobId
-from grete.systems.base import StreamSpec
+from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.waiting import patient
 

@@ -18,7 +18,8 @@ from grete.errors import Fenced, GreteError, StreamError, StreamNotFound
 from grete.keyed_log.base import Entry, KeyedLog
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
-from grete.systems.base import CommitGroup, Message, SegmentWrite, StreamSpec, System, SystemAdmin
+from grete.model.streams import StreamSpec
+from grete.systems.base import CommitGroup, Message, SegmentWrite, System, SystemAdmin
 
 Records = Sequence[tuple[bytes | None, bytes | None]]
 

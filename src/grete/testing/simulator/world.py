@@ -13,8 +13,8 @@ from grete.coordination.memory import MemoryLeaderships
 from grete.errors import InDoubt, LogError, StorageFull
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.model.ids import ContainerId
+from grete.model.streams import StreamSpec
 from grete.sqlite_file.fences import seen_epoch
-from grete.systems.base import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.testing.simulator.application import OUTPUT, STORE
 from grete.testing.simulator.conduct import JOB, Conduct

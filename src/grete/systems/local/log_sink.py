@@ -1,11 +1,44 @@
-"""Shortens a stream of the embedded system from its start, as a broker's retention does."""
+"""Writes logs to a stream of the embedded system, and shortens it from its start, as a broker's retention does."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from grete.clock import Clock
+from grete.config.settings import Settings
+from grete.model.streams import StreamSpec
+from grete.systems.base import Message
 from grete.systems.local.system import LocalSystem
+from grete.systems.log_sink import LogStream
 
 _SEGMENTS_AT_ONCE = 1_000
 """Looked at in one call at most, so that a first call after years does not take minutes."""
+_TRIM_EVERY_S = 3600.0
+
+
+class StreamSink:
+    """Writes to a stream of an embedded system; creates it when it is not there, and keeps it short."""
+
+    def __init__(self, target: LogStream, clock: Clock) -> None:
+        self._target = target
+        self._stream = target.stream.stream
+        self._clock = clock
+        directory = Settings.of(target.config).system(target.stream.system).directory(target.home)
+        self._system = LocalSystem(directory, self._clock)
+        self._system.ensure_stream(StreamSpec(self._stream, target.partitions))
+        self._trim_at_s = 0.0
+
+    def write(self, records: Sequence[Message]) -> None:
+        """See LogSink."""
+        self._system.append(self._stream, records)
+        now_s = self._clock.monotonic_s()
+        if self._target.retention_ms >= 0 and now_s >= self._trim_at_s:
+            trim(self._system, self._stream, self._clock.wall_ms() - self._target.retention_ms)
+            self._trim_at_s = now_s + _TRIM_EVERY_S
+
+    def close(self) -> None:
+        """See LogSink."""
+        self._system.close()
 
 
 def trim(system: LocalSystem, stream: str, before_ms: int) -> int:

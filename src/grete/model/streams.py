@@ -1,0 +1,48 @@
+"""Streams as they are to be: their shape when they are created, and what is kept of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grete.errors import StreamError
+
+MOST_PARTITIONS = 1_000_000
+"""Of one stream: ten times the tasks of the largest job, and what the embedded system adds within seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """A stream to be created. `compacted` streams keep the last record of each key (changelogs)."""
+
+    stream: str
+    partitions: int
+    compacted: bool = False
+
+    def __post_init__(self) -> None:
+        check_partitions(self.stream, self.partitions)
+
+
+def check_partitions(stream: str, partitions: int) -> None:
+    """Refuse a number of partitions that a slip of the pen or a foreign record asks for.
+
+    Raises:
+        StreamError: below one, or above `MOST_PARTITIONS`.
+    """
+    if not 1 <= partitions <= MOST_PARTITIONS:
+        raise StreamError(
+            f"stream {stream!r} has 1 to {MOST_PARTITIONS:,} partitions, asked for {partitions}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPolicy:
+    """How much is kept of a stream, or of some of its partitions. None keeps everything.
+
+    Compacted streams have no retention, others no compaction.
+    """
+
+    stream: str
+    partitions: frozenset[int] | None = None
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    min_compaction_lag_ms: int = 0
