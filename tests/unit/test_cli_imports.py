@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from grete.model.ids import JobId
+from grete.operations import open_job
 
 HEAVY = (
     "pyspark",
@@ -54,3 +58,16 @@ def test_help_of_a_command_loads_neither_spark_nor_arrow(command: str) -> None:
 def test_looking_at_jobs_loads_neither_spark_nor_arrow() -> None:
     modules = imported_by("from grete.cli.main import main; main(['--home', '/nonexistent', 'status'])")
     assert not modules & {"pyspark", "py4j", "pyarrow", "pandas"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["status", "history", "stop", "config get", "job-model", "checkpoint show", "logs", "startpoint show"],
+)
+def test_commands_of_a_job_load_no_web_server(home: Path, command: str) -> None:
+    with open_job(JobId("orders"), must_exist=False) as handle:
+        handle.stream.write_config({"job.name": "orders", "task.inputs": "local.in"}, run_id="run-1")
+    arguments = ["--home", str(home), *command.split(), "--job", "orders"]
+    modules = imported_by(f"from grete.cli.main import main; main({arguments!r})")
+    assert "apsw" in modules, "the job was opened"
+    assert not modules & {"starlette", "uvicorn", "httpx", "anyio", "asyncio", "pyspark", "pyarrow", "numpy"}
