@@ -1,7 +1,7 @@
 """A container's exit report: `{"epoch": n, "code": n, "failure": {...} | null}` in a file that its launcher names.
 
-The operating system reports a code to the parent only, and nothing of the cause; whoever adopted the container gets
-neither. One that was killed leaves no word.
+The operating system reports a code to the parent only, and nothing of the cause; a coordinator that adopted the
+container gets neither. One that was killed leaves no word.
 """
 
 from __future__ import annotations

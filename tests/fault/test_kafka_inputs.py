@@ -165,7 +165,7 @@ def test_a_topic_that_was_made_anew_stops_the_job_until_somebody_says_where_to_g
     topics.remake("in")
     topics.fill("in", 5)
     said = job.is_refused()
-    assert "was deleted and made anew since this job read it" in said
+    assert "was deleted and recreated since this job read it" in said
     assert "--to oldest --execute" in said
     assert main(["checkpoint", "rewind", "--job", job.job.name, "--to", "oldest", "--execute"]) == 0
     job.runs()

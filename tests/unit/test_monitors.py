@@ -116,11 +116,11 @@ def test_rewriters_of_other_kinds_are_no_regexes() -> None:
 
 def test_a_container_is_silent_when_its_last_heartbeat_is_old_and_that_is_told_once() -> None:
     monitor = ContainerLivenessMonitor()
-    facts = {C0: ContainerFacts(7, heard_s=10)}
+    facts = {C0: ContainerFacts(7, heartbeat_s=10)}
     assert monitor.observe(facts, 69, silent_after_s=60) == ()
     assert monitor.observe(facts, 70, silent_after_s=60) == (ContainerSilent(C0, 7, 60),)
     assert monitor.observe(facts, 80, silent_after_s=60) == ()
-    heard = {C0: ContainerFacts(7, heard_s=81)}
+    heard = {C0: ContainerFacts(7, heartbeat_s=81)}
     assert monitor.observe(heard, 100, silent_after_s=60) == ()
     assert monitor.observe(heard, 141, silent_after_s=60) == (ContainerSilent(C0, 7, 60),)
 
@@ -137,7 +137,7 @@ STUCK = ContainerFacts(7, state="running", batch_id=3, lag=12)
 
 
 def look(monitor: QueryProgressMonitor, seen: ContainerFacts, now_s: float) -> tuple[QueryStuck, ...]:
-    return monitor.observe({C0: replace(seen, heard_s=now_s - 1)}, now_s, stuck_after_s=60)
+    return monitor.observe({C0: replace(seen, heartbeat_s=now_s - 1)}, now_s, stuck_after_s=60)
 
 
 def test_a_query_with_lag_whose_batch_stays_the_same_is_stuck_and_that_is_told_once() -> None:
@@ -167,7 +167,7 @@ def test_the_time_begins_anew_when_there_was_nothing_to_wait_for(between: dict[s
 def test_a_container_that_sends_no_heartbeats_is_not_called_stuck() -> None:
     monitor = QueryProgressMonitor()
     look(monitor, STUCK, 0)
-    assert monitor.observe({C0: replace(STUCK, heard_s=5)}, 100, stuck_after_s=60) == ()
+    assert monitor.observe({C0: replace(STUCK, heartbeat_s=5)}, 100, stuck_after_s=60) == ()
 
 
 # --- the thread ---

@@ -1,4 +1,4 @@
-"""What a failed job ends with: the error, and so the exit code, of the container that failed it."""
+"""The error of a failed job, and so its exit code: those of the container that failed it."""
 
 from __future__ import annotations
 

@@ -42,11 +42,11 @@ from grete.server.serve import HttpServer, TokenFiles, bind, bind_beside, write_
 
 _log = logging.getLogger("grete.coordinator")
 _LOOP_PATIENCE_S = 120.0
-"""A model of 100,000 tasks takes some ten seconds to calculate and write; whoever takes this long hangs."""
+"""A model of 100,000 tasks takes some ten seconds to calculate and write; a loop that takes this long hangs."""
 
 
 class Incarnation:
-    """Submits, campaigns, coordinates. What it opens is closed with `stack`; used once.
+    """Submits, campaigns, coordinates. Everything opened is closed with `stack`; used once.
 
     `after` is the leadership of an earlier incarnation of this process, which has ended without knowing why, and
     `first_epoch` that of the first of them: what was asked of any of them is asked of this one.
@@ -72,7 +72,7 @@ class Incarnation:
         self._submission = Submission(options, self._home, self._clock, stack)
         self.led: Leadership | None = None
         self.can_be_followed = False
-        """Whether containers outlive us and the stream tells all that another incarnation needs."""
+        """Whether containers outlive us and the stream holds all that another incarnation needs."""
 
     @property
     def job(self) -> JobId:
@@ -128,17 +128,17 @@ class Incarnation:
         failpoint("submit.elected")
 
     def _let_go(self, leadership: Leadership) -> None:
-        """We have ended, however that was: where the dead do not show, nobody has to wait for a whole TTL."""
+        """We have ended, however that was: the next one has not to wait for a whole TTL."""
         try:
             self._submission.coordination.release(leadership)
         except GreteError as error:
             _log.info("the leadership was not released and expires by itself: %s", error)
 
     def _has_ended(self) -> int | None:
-        """What the incarnation before would have returned, if it ended the job and could not say so (fault 52).
+        """The result of the incarnation before, if it ended the job and could not return it (fault 52).
 
         Raises:
-            LeadershipLost: somebody else has led the job since: whatever became of it is not ours to change.
+            LeadershipLost: another coordinator has led the job since: what became of it is not ours to change.
         """
         state = read_state(self._stream)
         if self._after is None or state is None or state.epoch < self._after.epoch:
@@ -290,5 +290,5 @@ class Incarnation:
 
 
 def _environment(run_id: str) -> dict[str, str]:
-    """What names the deployment: outside YARN the run id, unless the environment says otherwise (S0-31)."""
+    """The variables that name the deployment: outside YARN the run id, unless they are set otherwise (S0-31)."""
     return {"SAMZA_EPOCH_ID": run_id, **os.environ}

@@ -27,8 +27,9 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
     """Run a job until it ends; returns 0 when it finished or was stopped.
 
     An incarnation that cannot reach its stores any more ends, since it cannot know whether it still leads; its
-    containers go on. A new one, with an epoch of its own, follows as soon as the stores answer (G15), unless somebody
-    else has led meanwhile. `on_view` gets each incarnation's view as soon as there is one, to show progress from.
+    containers go on. A new one, with an epoch of its own, follows as soon as the stores answer (G15), unless another
+    coordinator has led meanwhile. `on_view` gets each incarnation's view as soon as there is one, to show progress
+    from.
 
     Raises:
         ConfigError: the configuration is wrong; nothing was written.

@@ -11,7 +11,7 @@ from grete.coordinator.events import StopRequested
 
 
 class StopSignals:
-    """Signals that have come wait here until somebody asks: the loop that runs, or whoever is to start the next one.
+    """Signals that have come wait here to be fetched, by the loop that runs or by the start of the next one.
 
     A handler runs between any two steps of the main thread, which may hold any lock; so it only puts the signal where
     no lock is needed.
@@ -33,7 +33,7 @@ class StopSignals:
         self._came.put(signal.Signals(number).name)
 
     def requests(self, deadline_s: float) -> Iterator[StopRequested]:
-        """What has come since the last call. The first of all stops within `deadline_s`, every other one kills."""
+        """Requests by signals since the last call. The first stops within `deadline_s`, every other one kills."""
         while not self._came.empty():
             name, within_s = self._came.get(), 0.0 if self._asked else deadline_s
             self._asked = True

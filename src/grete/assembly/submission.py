@@ -40,7 +40,7 @@ _log = logging.getLogger("grete.coordinator")
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What `grete run` was asked for. Without `config_paths` the configuration is the coordinator stream's."""
+    """The options of `grete run`. Without `config_paths` the configuration is the coordinator stream's."""
 
     config_paths: Sequence[str] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class RunOptions:
 
 
 class Submission:
-    """What `grete run` was asked for, made the job's. What it opens is closed with `stack`; used once, in order."""
+    """A submit by `grete run`. Everything opened is closed with `stack`; methods are called once, in order."""
 
     def __init__(self, options: RunOptions, home: Path, clock: Clock, stack: ExitStack) -> None:
         self._options = options
@@ -61,7 +61,7 @@ class Submission:
         self._clock = clock
         self._stack = stack
         self.succeeded: str | None = None
-        """Who was taken over, if he is known."""
+        """The coordinator that was taken over, if it is known."""
 
     def open(self) -> None:
         """Load what is to be submitted, and open the job's stream and its election.
@@ -143,10 +143,10 @@ class Submission:
         """Lead; `after` is the leadership of an earlier incarnation of this process.
 
         Raises:
-            HeldByOther: somebody else does.
+            HeldByOther: another coordinator does.
         """
         if after is not None:
-            self.coordination.release(after)  # nobody has to wait until it would be over
+            self.coordination.release(after)  # the campaign has not to wait until it would be over
         if self._options.take_over:
             holder = self.coordination.holder(job_scope(self.job))
             self.succeeded = None if holder is None else str(holder)
@@ -181,7 +181,7 @@ class Submission:
         return stream.config() if self._submitted is None else self._submitted
 
     def _epoch_floor(self) -> int:
-        """What the stream and the containers' fences have seen: the election's file may be an older copy."""
+        """The highest epoch of the stream and the containers' fences: the election's file may be an older copy."""
         floor = recorded_epoch(self.stream)
         config, name = self.settings, Settings.of(self.settings).task.commit_system
         if not Settings.of(config).system(name).is_embedded:

@@ -21,7 +21,7 @@ _LOOK_AFTER = 2
 
 
 class CoordinatorClient(Protocol):
-    """What a container needs of the coordinator's HTTP client."""
+    """The coordinator's HTTP client as a container needs it."""
 
     def get(self, path: str) -> Any:
         """The JSON document at `path`. Raises CoordinatorUnavailable."""
@@ -37,9 +37,9 @@ class CoordinatorClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reactions:
-    """What to do with the answers. Called from the heartbeat's thread.
+    """Reactions to the answers. Called from the heartbeat's thread.
 
-    `find_coordinator` raises an error that may pass when nobody can be asked where one is.
+    `find_coordinator` raises an error that may pass when the coordinator stream does not answer.
     """
 
     on_directive: Callable[[Directive], None]
@@ -93,7 +93,7 @@ class HeartbeatSender:
         while not self._closed.wait(_INTERVAL_S):
             try:
                 self.send()
-            except Exception:  # noqa: BLE001 - a thread begins here: without it nobody could end the container
+            except Exception:  # noqa: BLE001 - a thread begins here: without it the container could not be ended
                 _log.exception("a heartbeat failed")
                 self._end_if_orphaned()
 
@@ -121,7 +121,7 @@ class HeartbeatSender:
                 found = self._reactions.find_coordinator()
             except GreteError as error:
                 level = logging.WARNING if self._unanswered == _LOOK_AFTER else logging.DEBUG
-                _log.log(level, "nobody can be asked for the coordinator, until somebody can: %s", error)
+                _log.log(level, "the address of the coordinator cannot be looked up yet: %s", error)
                 if error.may_pass:
                     self._answered_s = self._now_s()
                 found = None

@@ -1,6 +1,6 @@
 """A job while it is coordinated: what the loop asks of it, and how it follows its coordinator stream.
 
-The stream is the only way in: a configuration written by anybody, requests, startpoints. What can not be followed (an
+The stream is the only way in: configurations of any writer, requests, startpoints. What cannot be followed (an
 invalid configuration, a model that is refused) leaves the last good one in force and is shown as the job's problem.
 What only cannot be followed while a store does not answer is tried again until it does.
 """
@@ -60,7 +60,7 @@ _AGAIN_AFTER_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What containers are told of where they are."""
+    """The surroundings that containers are started with."""
 
     home: Path
     url: str
@@ -85,9 +85,9 @@ def shutdown_s(config: Mapping[str, str]) -> float:
 class CoordinatedJob:
     """Implements `coordinator.loop.Job`. Called by the loop's thread only, but for what monitors find.
 
-    Who asks it to stop or to drain names the epoch that he saw lead: `first_epoch` or a later one, of incarnations
-    that this one goes on for. An earlier one was another run, which has ended. He may have asked since the election,
-    long before this began.
+    A request to stop or to drain names the epoch that led when it was made: `first_epoch` or a later one, of
+    incarnations that this one goes on for. An earlier one was another run, which has ended. He may have asked since
+    the election, long before this began.
     """
 
     def __init__(
@@ -125,10 +125,12 @@ class CoordinatedJob:
         self._problem = ""
         self._standing = Standing()
         self._obeyed: set[str] = set()
-        self._seen = replace(_Counts.of(stream), requests=-1)  # written while we started, or while nobody led
+        self._seen = replace(
+            _Counts.of(stream), requests=-1
+        )  # written while we started, or while there was no leader
         self._looked_s = 0.0
         self._again_at_s = float("-inf")
-        self._startpoints = -1  # containers that are adopted may not have been told of any
+        self._startpoints = -1  # adopted containers may not know of any
 
     def begin(self, plan: Plan) -> ModelChanged:
         """The event that starts the job with this plan."""
@@ -264,7 +266,7 @@ class CoordinatedJob:
             self._view.until_drained = True
             History(self._stream).append("drain-requested", reason=drain.reason)
             self._has_to_follow = True  # the same model again, in another mode
-        if not state.specs:  # no model is in force yet, so nobody knows the containers: look again
+        if not state.specs:  # no model is in force yet, so the containers are unknown: look again
             self._seen = replace(self._seen, requests=-1)
             return
         for request in read_container_requests(self._stream):
@@ -273,7 +275,7 @@ class CoordinatedJob:
                 yield ContainerRequested(request.container, request.what, request.deadline_s, request.reason)
 
     def _rewound(self, startpoints: int) -> Iterator[Event]:
-        """Startpoints are for SSPs; whoever reads these builds its query anew and finds them in its assignment."""
+        """Startpoints are for SSPs; containers that read these rebuild their query for them."""
         now_s = self._clock.monotonic_s()
         if startpoints == self._startpoints and now_s - self._looked_s < TOLD_FOR_S:
             return
@@ -290,7 +292,7 @@ class CoordinatedJob:
             validate(config)
             plan = self._planner.plan(config)
         except (ConfigError, StreamError, JobError, UnsafeStorage, OSError) as error:
-            # any other LogError ends this coordinator: what it wrote is in doubt, and only the next one reads it anew
+            # any other LogError ends this coordinator: what it wrote is in doubt; the next one reads it again
             if isinstance(error, GreteError) and error.may_pass:
                 self._has_to_follow = True
                 self._postpone(
@@ -337,7 +339,7 @@ class CoordinatedJob:
 
 
 def _changed_keys(old: Mapping[str, str], new: Mapping[str, str]) -> str:
-    """What history says of a configuration change: the keys, and no values."""
+    """A configuration change in the words of the history: the keys, and no values."""
     keys = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
     if not keys:
         return ""
@@ -347,7 +349,7 @@ def _changed_keys(old: Mapping[str, str], new: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """How many records of some types have been read: tells cheaply whether there is anything new."""
+    """How many records of some types have been read: a cheap way to see whether there is anything new."""
 
     config: int
     generations: int

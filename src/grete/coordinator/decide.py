@@ -1,4 +1,4 @@
-"""What the coordinator does next: a pure function from state and event to new state and actions.
+"""The coordinator's decisions: a pure function from state and event to new state and actions.
 
 No I/O, clock, thread or log here, so that every order of events can be tried by a seeded simulator. The loop
 (`coordinator.loop`) executes the actions in order, each only while the leadership it was decided under is valid.
@@ -59,7 +59,7 @@ def decide(state: State, event: Event, now_s: float) -> Decision:
         case ContainerPaused():
             return reconfigure.paused(state, event, now_s)
         case ContainerLoaded() | ContainerCommitted():
-            return _heard(state, event)
+            return _reported(state, event)
         case ContainerExited():
             return _exited(state, event, now_s)
         case ContainerSilent():
@@ -78,15 +78,15 @@ def _exited(state: State, event: ContainerExited, now_s: float) -> Decision:
     container = state.containers.get(event.container)
     if container is None or container.launch != event.launch or not container.running:
         return state, ()  # an incarnation that has been replaced, or a report that came twice
-    record = Record("container-exited", _told_of(state, container, event))
+    record = Record("container-exited", _exit_details(state, container, event))
     is_clean = event.exit_code in (ExitCode.OK, ExitCode.STOPPED)
     state = fields(state, event.container, **reconfigure.AT_REST, broke_off=not is_clean)
     state, actions = _after_exit(state, container, event, now_s)
     return state, (record, *actions)
 
 
-def _told_of(state: State, container: Container, event: ContainerExited) -> dict[str, str]:
-    """What history says of an exit: why it was asked to end, if it was, and else what it ended with."""
+def _exit_details(state: State, container: Container, event: ContainerExited) -> dict[str, str]:
+    """An exit in the words of the history: why it was asked to end, if it was, and else what it ended with."""
     details = {"container": event.container, "exit-code": str(event.exit_code)}
     asked = container.asked or (state.message if state.phase is Phase.STOPPING else "")
     meaning = _MEANING.get(event.exit_code, "killed" if event.exit_code < 0 else "failed")
@@ -95,7 +95,7 @@ def _told_of(state: State, container: Container, event: ContainerExited) -> dict
     return {**details, "meaning": meaning, "cause": asked, "reason": event.reason[:500]}
 
 
-def _heard(state: State, event: ContainerLoaded | ContainerCommitted) -> Decision:
+def _reported(state: State, event: ContainerLoaded | ContainerCommitted) -> Decision:
     if isinstance(event, ContainerLoaded):
         return reconfigure.loaded(state, event)
     container = state.containers.get(event.container)
@@ -196,7 +196,7 @@ def _silent(state: State, event: ContainerSilent, now_s: float) -> Decision:
     if container is None or container.launch != event.launch or not container.running:
         return state, ()
     state, actions = cut_off(state, event.container)
-    exit_ = ContainerExited(event.container, event.launch, -9, f"not heard of for {event.silent_s:.0f} s")
+    exit_ = ContainerExited(event.container, event.launch, -9, f"no heartbeat for {event.silent_s:.0f} s")
     state, more = _exited(state, exit_, now_s)
     return state, (*actions, *more)
 

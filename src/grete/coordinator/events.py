@@ -1,4 +1,4 @@
-"""What can happen to a coordinator, and what it can do about it."""
+"""Events that reach a coordinator, and the actions that it answers with."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class ModelChanged:
     specs: Mapping[ContainerId, ContainerSpec]
     deadline_s: float = 30.0
     cause: str = ""
-    """What has changed, for people."""
+    """The change, for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReloadRequested:
-    """The containers shall build their queries anew from what the coordinator serves now (a rewind, for example)."""
+    """The containers have to rebuild their queries from what the coordinator serves now (a rewind, for example)."""
 
     containers: tuple[ContainerId, ...]
 
@@ -43,7 +43,7 @@ class ContainerPaused:
 
 @dataclass(frozen=True, slots=True)
 class ContainerLoaded:
-    """An incarnation says that it runs what it was told under this number."""
+    """An incarnation reports that it runs the assignment of this number."""
 
     container: ContainerId
     launch: int
@@ -71,7 +71,7 @@ class ContainerCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSilent:
-    """An incarnation has not been heard of for too long."""
+    """No heartbeat of an incarnation has come for too long."""
 
     container: ContainerId
     launch: int
@@ -128,7 +128,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Serve this revision's model from now on: nobody holds a task that another container gets by it."""
+    """Serve this revision's model from now on: no task is held by a container that loses it."""
 
     revision: int
 
@@ -151,7 +151,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Tell the container to run what is served, building its query anew."""
+    """Command the container to run what is served, with a new query."""
 
     container: ContainerId
 
@@ -173,7 +173,7 @@ class FenceOff:
 
 @dataclass(frozen=True, slots=True)
 class RaiseFence:
-    """Raise the fence of a container that goes on, so that it commits nothing more until it is told to run.
+    """Raise the fence of a container that goes on, so that it commits nothing more until it is commanded to run.
 
     Then it has the epoch of `fence`. What it still does for tasks that it gives away is refused, whatever it said.
     """

@@ -1,4 +1,4 @@
-"""Fencing a container off, and telling those who read what it wrote."""
+"""Fencing a container off, and informing the readers of its outputs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def fence_off(
     for system in systems.values():
         system.raise_fence([fence])
         if "app.class" in config and system.capabilities.kafka_topics:
-            _tell_readers(system, fence, job, container, config)
+            _inform_readers(system, fence, job, container, config)
 
 
-def _tell_readers(
+def _inform_readers(
     system: System, fence: Fence, job: JobId, container: ContainerId, config: Mapping[str, str]
 ) -> None:
-    """What the container has written to Kafka and not committed never will be: those who read it need not wait.
+    """Let readers get past what the container has written to Kafka and will never commit.
 
     Without that they wait until the container commits again: no reason for the coordinator to end.
     """
@@ -44,5 +44,5 @@ def _tell_readers(
         system.commit(CommitGroup([fence], [], checkpoint_log_name(job), [said]))
     except GreteError as error:
         _log.warning(
-            "readers of container %s's outputs are not told that it was fenced off: %s", container, error
+            "readers of container %s's outputs do not know that it was fenced off: %s", container, error
         )

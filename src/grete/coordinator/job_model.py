@@ -26,7 +26,7 @@ ANY_HOST = "ANY_HOST"
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What the coordinator stream knows of earlier models."""
+    """The coordinator stream's memory of earlier models."""
 
     assignment: Mapping[TaskName, ContainerId] = field(default_factory=dict)
     changelog: Mapping[TaskName, int] = field(default_factory=dict)

@@ -24,8 +24,8 @@ _TIMES_ITS_COST = 10
 class RecentLag:
     """A lag that is measured again when it is old, by one thread for all that ask.
 
-    Old is a second, or ten times as long as it took to measure: however many partitions there are, whoever asks
-    without a pause costs the coordinator a tenth of its time at most.
+    Old is a second, or ten times as long as it took to measure: however many partitions there are, a client that
+    asks without a pause costs the coordinator a tenth of its time at most.
     """
 
     def __init__(self, measure: Callable[[], JobLag], clock: Clock) -> None:

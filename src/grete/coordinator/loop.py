@@ -46,10 +46,10 @@ _INBOX = 10_000
 
 
 class Job(Protocol):
-    """What the loop needs of the job that it coordinates."""
+    """The job that the loop coordinates."""
 
     def environment(self, container: ContainerId, epoch: int) -> dict[str, str]:
-        """What a container is started with."""
+        """The environment that a container is started with."""
 
     def fence_off(self, container: ContainerId, epoch: int) -> None:
         """Refuse, from now on and wherever its tasks commit, every epoch of the container below this one."""
@@ -58,7 +58,7 @@ class Job(Protocol):
         """Serve the model of this revision."""
 
     def poll(self, state: State) -> Iterable[Event]:
-        """What has arrived in the coordinator stream since the last call. Called about ten times a second."""
+        """Events from the coordinator stream since the last call. Called about ten times a second."""
 
 
 class CoordinatorLoop:
@@ -87,7 +87,7 @@ class CoordinatorLoop:
         self._serial = 0
         self.registry = HeartbeatRegistry()
         self.signalled: Callable[[], Iterable[Event]] = lambda: ()
-        """What signals ask for. Their handlers cannot post: they may interrupt whoever holds the inbox's lock."""
+        """Requests by signals. Their handlers cannot post: they may interrupt a holder of the inbox's lock."""
         self.on_record: Callable[[str, Mapping[str, str]], None] = lambda event, details: None
 
     def post(self, event: Event) -> None:
@@ -231,10 +231,10 @@ class CoordinatorLoop:
         spec, fence = one.spec, known.fence
         if one.fence:
             fence = container_epoch(self._renewal.epoch, one.fence)
-        told = LaunchRecord(
+        launched = LaunchRecord(
             known.epoch, self._serial, known.handle, spec.tasks, spec.query, spec.process, fence
         )
-        self._write_record(container, told)
+        self._write_record(container, launched)
         failpoint("change.recorded")
         self.registry.direct(container, Directive(Command.RUN, self._serial), fence)
 

@@ -1,6 +1,6 @@
 """JobCoordinatorMetadata at work (SAMZA-2609): generated, compared with the last attempt's, counted and stored.
 
-A *deployment* is a submit; an *attempt* is one incarnation of the coordinator inside it. Gauges tell what changed
+A *deployment* is a submit; an *attempt* is one incarnation of the coordinator inside it. Gauges show what changed
 with the current attempt: they start at 0 with every attempt, since a gauge that stays at 1 for ever says nothing.
 """
 
@@ -56,7 +56,7 @@ class JobCoordinatorMetadataManager:
         """The metadata of this attempt; the same inputs give the same ids.
 
         Raises:
-            GreteError: the environment does not tell the epoch id; the cause is kept.
+            GreteError: the environment does not name the epoch id; the cause is kept.
         """
         try:
             epoch_id = codec.epoch_id(self._cluster_type, environment)
@@ -80,7 +80,7 @@ class JobCoordinatorMetadataManager:
         return True
 
     def read(self) -> JobCoordinatorMetadata | None:
-        """What the last attempt stored; None when absent or unreadable, which counts as a new deployment."""
+        """The last attempt's metadata; None when absent or unreadable, which counts as a new deployment."""
         text = self._stream.values(SET_JOB_COORDINATOR_METADATA).get(self._cluster_type)
         if text is None:
             return None

@@ -1,4 +1,4 @@
-"""The metrics of a running job. What Samza has keeps Samza's name; docs/operating.md lists all of them."""
+"""The metrics of a running job. Those that Samza has keep Samza's name; docs/operating.md lists all of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _METADATA_HELP = {
 
 @dataclass(frozen=True, slots=True)
 class MetricFacts:
-    """What the metrics are made from. `progress` is by container; `events` are those of the history that is kept."""
+    """The facts behind the metrics. `progress` is by container; `events` are those of the history that is kept."""
 
     metadata: MetadataMetrics
     epoch: int

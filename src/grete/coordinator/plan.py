@@ -80,7 +80,7 @@ class Planner:
                 written.
             StreamError: an input does not exist.
             JobError: Samza's old form of the changelog mapping is there and cannot be read; or an input was deleted
-                and made anew, and nobody has said where to go on in it.
+                and recreated, and no startpoint says where to go on in it.
         """
         worked_out = self._work_out(config)
         calculated = worked_out.calculated
@@ -215,7 +215,7 @@ def _warn_of_tasks_that_end(config: Mapping[str, str], model: JobModel, remember
 
 
 def _lost_partitions(unreadable: Mapping[TaskName, str], calculated: Calculated) -> Iterator[str]:
-    """A problem for each task of the model that nobody can tell the changelog partition of: it may have state."""
+    """A problem for each task of the model whose changelog partition cannot be known: it may have state."""
     for task in sorted(set(unreadable) & set(calculated.model.tasks)):
         yield (
             f"the set-changelog record of task {task!r} says partition {unreadable[task][:100]!r}: nobody can tell "
@@ -225,7 +225,7 @@ def _lost_partitions(unreadable: Mapping[TaskName, str], calculated: Calculated)
 
 
 def container_specs(plan: Plan, *, mode: str) -> dict[ContainerId, ContainerSpec]:
-    """What each container runs, as fingerprints; `mode` is how its query runs."""
+    """The fingerprints of what each container runs; `mode` is how its query runs."""
     query = digest([fingerprint(plan.config, "query"), mode])
     process = fingerprint(plan.config, "process")
     return {

@@ -2,9 +2,10 @@
 
 1. Containers whose tasks differ are asked to pause: their query ends at a batch boundary, its commit being durable.
 2. Each says that it has paused, or ends; one that does neither until the deadline is fenced off and killed.
-3. When none of them holds a task any more, their fences are raised, and the new model is granted: served, and told to
-   the containers. What a container has said of itself is believed of its own progress only: whoever has said that it
-   paused and did not, or had not when somebody said so for it, commits nothing for tasks that others have now.
+3. When none of them holds a task any more, their fences are raised, and the new model is granted: served, and
+   the containers are commanded to run it. A container's report is believed of its own progress only: one that has
+   reported a pause and did not pause, or for which another process did, commits nothing for tasks that others have
+   now.
 
 Everything else (a query that is built differently, a process that is started differently) needs no barrier, since
 no task changes hands.
@@ -65,7 +66,7 @@ def model_changed(state: State, event: ModelChanged, now_s: float) -> Decision:
 
 
 def _ask_to_let_go(state: State, id_: ContainerId, pending: Pending) -> Decision:
-    """To pause, or to end when it is not in the model; whoever was asked to end does so anyway."""
+    """To pause, or to end when it is not in the model; one that was asked to end does so anyway."""
     container = state.containers[id_]
     if container.replacing or container.held:
         return state, ()
@@ -112,7 +113,7 @@ def paused(state: State, event: ContainerPaused, now_s: float) -> Decision:
 
 
 def loaded(state: State, event: ContainerLoaded) -> Decision:
-    """From here on, its end is the end of what it was told to run."""
+    """From here on, its end is the end of what it was commanded to run."""
     container = state.containers.get(event.container)
     if container is None or container.launch != event.launch or not container.unsure:
         return state, ()
@@ -142,7 +143,7 @@ def _grant(state: State, pending: Pending, now_s: float) -> Decision:
 
 
 def _raise_fences(state: State, pending: Pending) -> Decision:
-    """Of the containers that run and whose tasks differ in the waiting model, before anybody is served that model."""
+    """Of the containers that run and whose tasks differ in the waiting model, before that model is served."""
     actions: list[Action] = []
     for id_ in sorted(state.containers):
         container = state.containers[id_]
@@ -178,13 +179,13 @@ def _bring_up(state: State, id_: ContainerId, pending: Pending, now_s: float) ->
 
 
 def reload(state: State, event: ReloadRequested) -> Decision:
-    """Containers at the barrier build their queries anew anyway."""
+    """Containers at the barrier rebuild their queries anyway."""
     if state.phase is not Phase.RUNNING:
         return state, ()
-    told = [id_ for id_ in event.containers if _is_at_work(state, id_)]
-    for id_ in told:
+    at_work = [id_ for id_ in event.containers if _is_at_work(state, id_)]
+    for id_ in at_work:
         state = fields(state, id_, unsure=True)
-    return state, tuple(Run(id_) for id_ in told)
+    return state, tuple(Run(id_) for id_ in at_work)
 
 
 def _is_at_work(state: State, id_: ContainerId) -> bool:
@@ -195,7 +196,7 @@ def _is_at_work(state: State, id_: ContainerId) -> bool:
 
 
 def tick(state: State, now_s: float) -> Decision:
-    """At the deadline, whoever still holds tasks is fenced off and killed: the others have waited long enough."""
+    """At the deadline, containers that still hold tasks are fenced off and killed: others have waited for long."""
     pending = state.pending
     if pending is None or now_s < pending.deadline_s:
         return state, ()
@@ -214,7 +215,7 @@ def tick(state: State, now_s: float) -> Decision:
 def leave(state: State, id_: ContainerId) -> Decision:
     """A container that does not run is not in the model any more.
 
-    When it broke off, the fence says that its last batch will never commit: no later incarnation tells its readers.
+    When it broke off, the fence says that its last batch will never commit: no later incarnation informs its readers.
     """
     broke_off = state.containers[id_].broke_off
     state = without(state, id_)

@@ -78,7 +78,7 @@ def _problem(
     return (
         f"{'; '.join(named)}{more}: a checkpoint is a task's, so the new one would not go on there but begin at its "
         f"offset default, and records would be left out or processed again. Another {SSP_GROUPER.name} does this: "
-        f"set it back to what it was (`grete config history` shows it). To begin anew with the other one, say so for "
+        f"set it back to what it was (`grete config history` shows it). To start over with the other one, say so for "
         f"one run with {', '.join(resets)} and "
         f"samza.offset.default=oldest or upcoming, or give the job a new job.id"
     )

@@ -1,7 +1,7 @@
 """Keeps a leadership from a thread of its own, so that a long calculation does not cost it.
 
-The loop says that it is alive; when it has not for too long it hangs, and somebody else had better lead: renewing
-stops. Whoever is about to act asks for the proof, and gets an error instead when there is none.
+The loop reports that it is alive; when it has not for too long it hangs, and another coordinator should lead:
+renewing stops. Whoever is about to act asks for the proof, and gets an error instead when there is none.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Renewal:
         """The loop is alive.
 
         Raises:
-            LeadershipLost: somebody else leads.
+            LeadershipLost: another coordinator leads.
         """
         self._alive_s = self._clock.monotonic_s()
         if self._is_lost:
@@ -70,7 +70,7 @@ class Renewal:
         """The leadership, which holds now; renewed first when its time is over.
 
         Raises:
-            LeadershipLost: somebody else leads.
+            LeadershipLost: another coordinator leads.
             GreteError: the store did not answer, so that nothing is proven.
         """
         if not self._is_lost and self._clock.monotonic_s() >= self._leadership.valid_until_s:

@@ -1,7 +1,7 @@
-"""Inputs that were deleted and made anew: the job's checkpoints are offsets of a stream that is no more.
+"""Inputs that were deleted and recreated: the job's checkpoints are offsets of a stream that is no more.
 
 Where the new stream holds fewer records an offset is out of range and shows; where it holds more, the job would go on
-in the middle of it and nobody would know what it left out. So a stream's id is remembered with the job model.
+in the middle of it and it would be unknown what it left out. So a stream's id is remembered with the job model.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def replaced_inputs(
         stale = [] if settings.is_reset else list(_without_startpoint(stream, one, commits, now_ms))
         if stale:
             yield (
-                f"{one} was deleted and made anew since this job read it (id {known[one]}, now {uids[one]}), and the "
-                f"job's checkpoints are offsets of the old one: nobody can tell what of the new one they would leave "
+                f"{one} was deleted and recreated since this job read it (id {known[one]}, now {uids[one]}), and the "
+                f"job's checkpoints are offsets of the old one: it is unknown what of the new one they would leave "
                 f"out. Say where to go on, with the job stopped: grete checkpoint rewind --job NAME "
                 f"{' '.join(f'--ssp {ssp}' for ssp in stale[:20])} --to oldest --execute (or --to upcoming), or set "
                 f"{settings.key('samza.reset.offset')}=true for one run"

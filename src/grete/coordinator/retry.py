@@ -1,9 +1,9 @@
 """Whether and when a container that failed is started again: pure, as all decisions.
 
-The rule of Samza's ContainerProcessManager: failures are counted, and the count begins anew only when a container ran
-for the retry window before it failed. The pauses that we make do not count as running. What it adds: what cannot
-succeed is not tried again, a message that could not be processed is tried once more, and who fails without having
-committed anything waits, longer each time.
+The rule of Samza's ContainerProcessManager: failures are counted, and the count starts over only when a container ran
+for the retry window before it failed. The pauses that we make do not count as running. Beyond that, what cannot
+succeed is not tried again, a message that could not be processed is tried once more, and a container that fails
+without having committed anything waits, longer each time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from grete.coordinator.state import Container, Failures, RetryPolicy
 from grete.model.ending import ExitCode
 
 _FOR_GOOD = (ExitCode.CONFIG, ExitCode.OFFSETS_GONE, ExitCode.UNUSABLE)
-"""Nothing would differ if it was tried again: somebody has to do something."""
+"""Nothing would differ if it was tried again: an operator has to act."""
 _FIRST_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a failure leads to; `failures.pause_s` is how long to wait, unless it is given up."""
+    """The consequence of a failure; `failures.pause_s` is how long to wait, unless it is given up."""
 
     failures: Failures
     is_given_up: bool
@@ -49,7 +49,7 @@ def judge(container: Container, event: ContainerExited, policy: RetryPolicy, now
 
 
 def _pause_s(fruitless: int, exit_code: int) -> float:
-    """None for who has worked since it was started, or ended in order: an accident, and no reason to wait."""
+    """None for a container that has worked since it was started, or ended in order: no reason to wait."""
     if fruitless == 0 or exit_code == ExitCode.STOPPED:
         return 0.0
     return _FIRST_PAUSE_S * 2.0 ** min(fruitless - 1, 10)

@@ -12,7 +12,7 @@ STARTING = "starting Spark"
 RESTARTING = "restarting"
 RUNNING = "running"
 _NOT_AT_WORK = ("", "starting")
-"""What a container says of itself before its query runs; nothing before it is heard of."""
+"""States that a container reports before its query runs; empty before its first heartbeat."""
 _LONGEST = 400
 
 
@@ -24,25 +24,25 @@ class Standing:
     message: str = ""
 
 
-def standing(state: State, said: Mapping[ContainerId, str]) -> Standing:
-    """How the job stands, given what its containers said of themselves last."""
+def standing(state: State, reported: Mapping[ContainerId, str]) -> Standing:
+    """How the job stands, given the states that its containers reported last."""
     working = {id_: one for id_, one in state.containers.items() if not _is_standby(state, id_)}
     several = len(working) > 1
-    told = [
+    troubles = [
         f"container {id_} {text}" if several else text
         for id_, one in sorted(working.items())
         if (text := _trouble(one, state.retry))
     ]
-    return Standing(_word(working, said), "; ".join(told)[:_LONGEST])
+    return Standing(_word(working, reported), "; ".join(troubles)[:_LONGEST])
 
 
 def _is_standby(state: State, id_: ContainerId) -> bool:
     return id_ in state.specs and state.specs[id_].standby
 
 
-def _word(containers: Mapping[ContainerId, Container], said: Mapping[ContainerId, str]) -> str:
+def _word(containers: Mapping[ContainerId, Container], reported: Mapping[ContainerId, str]) -> str:
     expected = {id_: one for id_, one in containers.items() if not (one.done or one.given_up or one.held)}
-    if any(one.running and said.get(id_, "") not in _NOT_AT_WORK for id_, one in expected.items()):
+    if any(one.running and reported.get(id_, "") not in _NOT_AT_WORK for id_, one in expected.items()):
         return RUNNING
     if any(one.failures.count for one in expected.values()):
         return RESTARTING

@@ -1,4 +1,4 @@
-"""What the coordinator's decisions depend on: frozen values, changed only by `decide`."""
+"""The state that the coordinator's decisions depend on: frozen values, changed only by `decide`."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ Specs = Mapping[ContainerId, ContainerSpec]
 class Container:
     """A container and its current incarnation, if it has one.
 
-    `spec` is what the incarnation runs, or was last told to run. `launch` tells incarnations apart. `fence` is the
-    number under which it commits since it gave tasks away, 0 when that is its launch.
+    `spec` is what the incarnation runs, or was last commanded to run. `launch` distinguishes incarnations. `fence`
+    is the number under which it commits since it gave tasks away, 0 when that is its launch.
     """
 
     spec: ContainerSpec = ContainerSpec()
@@ -83,15 +83,15 @@ class Container:
     fence: int = 0
     running: bool = False
     pausing: bool = False
-    """Asked to pause and not told to run since."""
+    """Commanded to pause, and not to run since."""
     paused: bool = False
     """Its query has ended at the barrier: it holds no task."""
     unsure: bool = False
-    """Told to run something, and not heard yet that it does: what it ends with may be the end of something older."""
+    """Commanded to run something that it has not reported yet: its exit may be the end of something older."""
     replacing: bool = False
     """Asked to end, to be launched again if it is in the model then."""
     held: bool = False
-    """Stopped by an operator, until somebody starts it again."""
+    """Stopped by an operator, until it is started again."""
     broke_off: bool = False
     """The last incarnation has ended amid something, perhaps a batch, and none has come after it."""
     done: bool = False

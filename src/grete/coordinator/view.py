@@ -1,4 +1,4 @@
-"""What the HTTP server and the progress display show of a running coordinator."""
+"""A running coordinator as the HTTP server and the progress display show it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class View:
 
     @property
     def served_config(self) -> Mapping[str, str]:
-        """The configuration that containers are told.
+        """The configuration that containers are given.
 
         Raises:
             CoordinatorUnavailable: nothing is served yet.
@@ -175,7 +175,7 @@ class View:
         return slot.directive
 
     def containers_with_startpoints(self) -> tuple[ContainerId, ...]:
-        """The containers of which a task has a startpoint that it has not been told of."""
+        """The containers of which a task has a startpoint that it does not know of."""
         if self._served is None:
             return ()
         config, model = self._served
@@ -200,11 +200,11 @@ class View:
         return Requested(what, container, id_)
 
     def progress(self) -> dict[str, Progress]:
-        """What each container has reported last."""
+        """The last report of each container."""
         return self._progress.by_container()
 
     def container_facts(self) -> dict[ContainerId, ContainerFacts]:
-        """What the monitors want to know of the containers that should be running."""
+        """The facts that monitors need of the containers that should be running."""
         reported = self.progress()
         found = {}
         for id_, slot in ({} if self.loop is None else self.loop.registry.slots()).items():

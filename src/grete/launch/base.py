@@ -15,7 +15,7 @@ from grete.model.ids import ContainerId
 
 @dataclass(frozen=True, slots=True)
 class ContainerStart:
-    """What to start: `epoch` fences the container's commits; `environment` holds no secrets (S2-57)."""
+    """A container to start: `epoch` fences the container's commits; `environment` holds no secrets (S2-57)."""
 
     container_id: ContainerId
     epoch: int

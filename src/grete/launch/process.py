@@ -110,7 +110,7 @@ class ProcessLauncher(Launcher):
     def adopt(self, container: ContainerStart, handle: str) -> bool:
         """See Launcher. One that has ended is adopted too when it said how, so that its exit is reported.
 
-        A handle is the word of whoever writes into the coordinator stream: the process is taken for the container
+        Anything that writes into the coordinator stream can claim a handle: the process is taken for the container
         only if it was started with that container's exit file and epoch in its environment.
         """
         name = parse_name(handle)

@@ -50,7 +50,7 @@ def is_running(text: str) -> bool:
 
 
 class OtherProcess:
-    """A process that somebody else started. Signals can not reach another process that got its id."""
+    """A process that another one started. Signals can not reach another process that got its id."""
 
     def __init__(self, name: ProcessName) -> None:
         """Open it.
@@ -65,7 +65,7 @@ class OtherProcess:
             raise ProcessLookupError(f"process {name.pid} is another one now")
 
     def environment(self) -> dict[str, str]:
-        """What it was started with; empty where that cannot be seen, as with another user's process.
+        """The environment it was started with; empty where that cannot be seen, as with another user's process.
 
         Read after the descriptor was opened and compared again, so it is that process's and no later one's.
         """

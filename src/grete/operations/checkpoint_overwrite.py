@@ -34,7 +34,7 @@ class OffsetChange:
 
 
 def compare(current: Checkpoints, new: Checkpoints, *, replace: bool) -> list[OffsetChange]:
-    """What writing `new` would change; with `replace`, what it does not name of its tasks goes."""
+    """The changes that writing `new` would make; with `replace`, what it does not name of its tasks goes."""
     changes = []
     for task, offsets in sorted(new.items()):
         before = current.get(task, {})
@@ -46,7 +46,7 @@ def compare(current: Checkpoints, new: Checkpoints, *, replace: bool) -> list[Of
 
 
 def plan_overwrite(handle: JobHandle, new: Checkpoints, *, replace: bool) -> list[OffsetChange]:
-    """What would change. Writes nothing.
+    """The changes that it would make. Writes nothing.
 
     Raises:
         ConfigError: an offset that is no number.
@@ -98,7 +98,7 @@ def overwrite(handle: JobHandle, new: Checkpoints, *, replace: bool, live: bool,
     Raises:
         HeldByOther: the job runs and `live` is not set; nothing was written.
         ConfigError: `replace` together with `live`: a startpoint can move an offset, not remove it.
-        JobError: a container still runs although nobody coordinates it.
+        JobError: a container still runs without a coordinator.
     """
     changes = plan_overwrite(handle, new, replace=replace)
     details = {"tasks": ", ".join(sorted(new)), "changes": str(len(changes)), "reason": reason}

@@ -1,8 +1,8 @@
 """Removing a job with everything that is its own: never its inputs and outputs.
 
-Fences and leadership epochs stay: whoever outlives its job must not write for another one of the same name. The
-coordinator stream goes last but one, and what names the job last, so that a deletion that was interrupted is asked
-for again and done to its end.
+Fences and leadership epochs stay: a process that outlives its job must not write for another one of the same name.
+The coordinator stream goes last but one, and what names the job last, so that a deletion that was interrupted is
+asked for again and done to its end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from grete.operations.orphans import running_here
 
 @dataclass(frozen=True, slots=True)
 class Belongings:
-    """What a deletion removes, for people: `system.stream` of logs and streams, and paths."""
+    """The things that a deletion removes, for people: `system.stream` of logs and streams, and paths."""
 
     coordinator_stream: str
     checkpoint_log: str
@@ -42,7 +42,7 @@ class Belongings:
 
 
 def belongings(handle: JobHandle) -> Belongings:
-    """What there is of the job now."""
+    """Everything there is of the job now."""
     config = handle.config()
     settings = Settings.of(config)
     if not config:
@@ -74,7 +74,7 @@ def delete_job(handle: JobHandle) -> None:
         if config:
             with handle.commit_system() as system:
                 for name in found.changelogs:
-                    with suppress(StreamNotFound):  # somebody was faster
+                    with suppress(StreamNotFound):  # another process was faster
                         system.delete_stream(name.partition(".")[2])
                 system.checkpoint_log(handle.checkpoint_log_name).delete()
         handle.coordinator_log.delete()

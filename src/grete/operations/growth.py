@@ -1,4 +1,4 @@
-"""What adding partitions to a stream means to the jobs that read it (SEP-5)."""
+"""Adding partitions to a stream, and the jobs that read it (SEP-5)."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class JobHandle:
         return self.stream.run_id() or uuid.uuid4().hex
 
     def _check(self, old: Mapping[str, str], new: Mapping[str, str], force: bool) -> None:
-        """A set-once key may always go back to what is in force, whoever has changed it since."""
+        """A set-once key may always go back to what is in force, however it was changed since."""
         in_force = ConfigInForce(self.stream)
         if force:
             in_force.force(new)
@@ -155,7 +155,7 @@ class JobHandle:
             validate(new)
 
     def history(self) -> list[HistoryRow]:
-        """What happened."""
+        """Rows of the history."""
         return History(self.stream).rows()
 
     def quarantined(self) -> list[Quarantined]:
@@ -169,7 +169,7 @@ class JobHandle:
         History(self.stream).append("records-removed", offsets=where[:2000], reason=reason)
 
     def state(self) -> JobState | None:
-        """The recorded state; `running` of a job that nobody leads means that its coordinator died."""
+        """The recorded state; `running` of a job without a leader means that its coordinator died."""
         return read_state(self.stream)
 
     @property
@@ -186,7 +186,7 @@ class JobHandle:
         return coordination
 
     def holder(self) -> Holder | None:
-        """Who runs the job now."""
+        """The coordinator that runs the job now."""
         return self._coordination.holder(job_scope(self.job))
 
     def is_silent(self) -> bool:
@@ -231,7 +231,7 @@ class JobHandle:
             yield system
 
     def checkpoints(self) -> dict[TaskName, TaskCommit]:
-        """What each task has committed, as its next start sees it: log and checkpoint store together."""
+        """The commits of each task, as its next start sees it: log and checkpoint store together."""
         with self.commit_system() as system:
             logged = read_commits(system.checkpoint_log(checkpoint_log_name(self.job)).read())
         store = self._checkpoint_store()
@@ -263,7 +263,7 @@ class JobHandle:
         return job_lag(self.job, self.config(), self.task_inputs(), self.home, self._clock)
 
     def task_inputs(self) -> dict[TaskName, tuple[SystemStreamPartition, ...]]:
-        """What each task of the job model reads; standby tasks read nothing."""
+        """The inputs of each task of the job model; standby tasks read nothing."""
         assignments = TaskAssignments(self.stream)
         modes = assignments.modes()
         return {t: s for t, s in assignments.ssps().items() if modes.get(t) is not TaskMode.STANDBY}

@@ -25,7 +25,7 @@ Launches = Mapping[ContainerId, LaunchRecord]
 
 
 def orphans(handle: JobHandle) -> dict[ContainerId, LaunchRecord]:
-    """The containers that may run while nobody coordinates the job; empty while somebody does."""
+    """The containers that may run without a coordinator; empty while there is one."""
     return {} if handle.holder() is not None else handle.launches()
 
 
@@ -43,7 +43,7 @@ def end_orphans(
     commits no more and ends by itself. Without containers left the job is stopped.
 
     Raises:
-        HeldByOther: somebody coordinates the job.
+        HeldByOther: the job has a coordinator.
         JobError: there is no such container.
     """
     known = handle.launches()

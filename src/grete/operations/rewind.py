@@ -36,7 +36,7 @@ from grete.systems.base import PartitionOffsets, System
 
 @dataclass(frozen=True, slots=True)
 class RewindRequest:
-    """What was asked for. Without `tasks` and `ssps` it is for the whole job."""
+    """A request to rewind. Without `tasks` and `ssps` it is for the whole job."""
 
     target: RewindTarget
     tasks: Sequence[TaskName] = ()
@@ -66,7 +66,7 @@ class RewindRow:
 
 @dataclass(frozen=True, slots=True)
 class RewindPlan:
-    """What a rewind does. `states` names the tasks whose stores do not stay as they are.
+    """The plan of a rewind. `states` names the tasks whose stores do not stay as they are.
 
     `unread` are inputs that a task had not read by the batch it goes back to: they are read from their first record.
     """
@@ -165,7 +165,7 @@ class _Planner:
                     yield task, ssp
 
     def _state_choice(self) -> StateChoice:
-        """What becomes of the stores; a job without state keeps what it has not."""
+        """The choice for the stores; a job without state keeps what it has not."""
         choice = self._request.state
         if "app.class" in self._config:
             return self._pipeline_choice(choice)

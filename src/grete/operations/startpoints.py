@@ -1,6 +1,6 @@
 """Asking a job to start elsewhere: startpoints written, listed and taken back, whether it runs or not.
 
-A running job is told by Samza's own record, and takes it up at the next batch boundary. For a job that is stopped
+A running job gets Samza's own record, and takes it up at the next batch boundary. For a job that is stopped
 the coordinator's work is done here too, while the job is kept from being started: its startpoints are fanned out to
 the tasks at once. So they do not expire after twelve hours, and wait for the next start however late it comes.
 """
@@ -29,7 +29,7 @@ from grete.model.startpoint import Startpoint, StateRequest
 from grete.operations.job_handle import JobHandle
 
 Where = tuple[SystemStreamPartition, TaskName | None]
-"""What a startpoint is for: an SSP in every task that reads it, or in one task."""
+"""The target of a startpoint: an SSP in every task that reads it, or in one task."""
 
 LIVE = "stop it first, or say --live to have it done while it runs"
 
@@ -91,7 +91,7 @@ def _write(
 
 
 def _next_creation_ms(handle: JobHandle) -> int:
-    """Now, or later when this clock is behind the one of whoever asked before."""
+    """Now, or later when this clock is behind the one of an earlier request."""
     asked = decoded_startpoints(handle.stream.raw(NAMESPACE)).values()
     fan_outs = decoded_fan_outs(handle.stream.raw(FAN_OUT_NAMESPACE)).values()
     known = [*asked, *(startpoint for fan_out in fan_outs for startpoint in fan_out.values())]
@@ -122,7 +122,7 @@ def list_startpoints(handle: JobHandle) -> list[Asked]:
 
 
 def _split(key: str, handle: JobHandle) -> tuple[str, str | None]:
-    """(SSP, task) of a startpoint's key. Both may hold dots, so only the job's own tasks tell where one ends."""
+    """(SSP, task) of a startpoint's key. Both may hold dots, so only the job's own tasks show where one ends."""
     for task, ssps in handle.task_inputs().items():
         for ssp in ssps:
             if key == startpoint_key(ssp, task):

@@ -31,7 +31,7 @@ from grete.wire.prometheus_text import CONTENT_TYPE
 
 
 class CoordinatorView(Protocol):
-    """What the server asks of the coordinator. Called from several threads at once."""
+    """The coordinator as the server needs it. Called from several threads at once."""
 
     def job_model_document(self) -> bytes:
         """Samza's job model JSON."""
@@ -59,7 +59,7 @@ class CoordinatorView(Protocol):
         """Rows of history."""
 
     def checkpoints(self) -> dict[str, dict[str, str]]:
-        """Last processed offsets by task and SSP, read anew."""
+        """Last processed offsets by task and SSP, read now."""
 
     def lag(self) -> dict[str, Any]:
         """`JobLag.document()`, measured a moment ago at most."""

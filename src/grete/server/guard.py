@@ -1,7 +1,7 @@
-"""Who gets in: Host, Origin, token and size, before anything else looks at a request. Pure ASGI, deny by default.
+"""Access control by Host, Origin, token and size, before anything else reads a request. Pure ASGI, deny by default.
 
-There are three rights, and a token for each: dashboards read, operators write, containers say how they are. Whoever
-writes or is a container may read as well; nobody but a container speaks for one.
+There are three rights, and a token for each: dashboards read, operators write, containers say how they are. The
+tokens of operators and containers read as well; only that of containers sends heartbeats.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def error(status: int, message: str, headers: Mapping[str, str] | None = None) -
 
 
 class Right(StrEnum):
-    """What a token is for."""
+    """The right that a token gives."""
 
     READ = "read"
     WRITE = "write"
@@ -44,7 +44,7 @@ class Right(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A token for each right. Without a `read` token everybody reads; without another nobody has its right."""
+    """A token for each right. Without a `read` token reading is free; without another nothing has its right."""
 
     read: str | None
     write: str | None = None

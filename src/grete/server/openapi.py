@@ -117,7 +117,7 @@ PATHS: dict[str, Any] = {
     "/": _get("Samza's job model", "JobModel", answer={"headers": _ETAG}, responses=_UNCHANGED),
     "/api/v1/job-model": _get("The same", "JobModel", answer={"headers": _ETAG}, responses=_UNCHANGED),
     "/api/v1/containers/{id}": _get(
-        "What a container has to do",
+        "A container's assignment",
         "Assignment",
         parameters=[_CONTAINER_ID],
         answer={"headers": _ETAG},
@@ -125,12 +125,12 @@ PATHS: dict[str, Any] = {
     ),
     "/api/v1/containers/{id}/heartbeat": {
         "post": {
-            "summary": "A container says that it lives and how far it is",
+            "summary": "A container reports that it lives and how far it is",
             "security": [{"container": []}],
             "parameters": [_CONTAINER_ID],
             "requestBody": {"required": True, "content": _schema("Heartbeat")},
             "responses": {
-                "200": {"description": "what it is asked to do", "content": _schema("Directive")},
+                "200": {"description": "what it is commanded to do", "content": _schema("Directive")},
                 **_refused(400, "not a heartbeat"),
                 **_NO_TOKEN,
                 **_refused(409, "a newer incarnation of the container is known: this one must end"),
@@ -149,7 +149,7 @@ PATHS: dict[str, Any] = {
     "/api/v1/job/drain": _ask("Consume what is there, and end the job", "JobRequest"),
     "/api/v1/job": _get("State, epoch, run, metrics, containers", "Job"),
     "/api/v1/config": _get("The configuration, secrets masked", "Config"),
-    "/api/v1/history": _get("What happened", "History"),
+    "/api/v1/history": _get("The history", "History"),
     "/api/v1/checkpoints": _get("Last processed offsets", "Checkpoints"),
     "/api/v1/lag": _get("Messages not processed yet, by task, by partition, in all", "Lag"),
     "/api/v1/openapi.json": _get("This document", "OpenApi"),

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Command(StrEnum):
-    """What a container is commanded to do."""
+    """Commands to a container."""
 
     RUN = "run"
     PAUSE = "pause"
@@ -88,14 +88,14 @@ class Partition(Struct, frozen=True):
 
 
 class Pending(Struct, frozen=True):
-    """What an operator asked of a task: Samza's startpoints by SSP, and what becomes of its stores."""
+    """An operator's request to a task that is not applied yet: startpoints by SSP, and what becomes of stores."""
 
     startpoints: dict[str, dict[str, Any]] = {}
     state: StateRequest | UnsetType = UNSET
 
     @classmethod
     def of(cls, start: PendingStart) -> Pending:
-        """What is pending of a task."""
+        """From the model."""
         startpoints = {str(ssp): startpoint_json.document(one) for ssp, one in start.startpoints.items()}
         return cls(startpoints, UNSET if start.state is None else start.state)
 
@@ -126,7 +126,8 @@ class Assignment(Struct, frozen=True, kw_only=True):
     """A container's share of the job model, with its configuration.
 
     `epoch` is that of its incarnation, `fence_epoch` the one of its commits: higher since it has given tasks away.
-    `input_uids` tell the inputs that the job model was made of from later ones of the same name, by `system.stream`.
+    `input_uids` identify the inputs that the job model was made of, by `system.stream`: a later one may have its
+    name.
     """
 
     job: JobId
@@ -170,7 +171,7 @@ def document(value: Struct) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ContainerEnvironment:
-    """What a container is started with. No secrets: the token is in a file (S2-57)."""
+    """The environment of a container. No secrets: the token is in a file (S2-57)."""
 
     container_id: ContainerId
     epoch: int

@@ -13,15 +13,15 @@ _RUNNING = "running"
 
 @dataclass(frozen=True, slots=True)
 class ContainerFacts:
-    """What is known of a container that should be running.
+    """The facts of a container that should be running.
 
-    `launch` tells incarnations apart. `heard_s` is when the last heartbeat of this one came, on the clock whose
+    `launch` distinguishes incarnations. `heartbeat_s` is when the last heartbeat of this one came, on the clock whose
     `now_s` the monitors get; None before the first. `state` and `batch_id` are what it said. `lag` is what its tasks
     have left, None when unknown.
     """
 
     launch: int
-    heard_s: float | None = None
+    heartbeat_s: float | None = None
     state: str = ""
     batch_id: int = -1
     lag: int | None = None
@@ -32,11 +32,11 @@ Facts = Mapping[ContainerId, ContainerFacts]
 
 @dataclass(slots=True)
 class _Watch:
-    """Since when something has not changed, and whether that was told."""
+    """Since when something has not changed, and whether that was reported."""
 
     key: tuple[object, ...]
     since_s: float
-    told: bool = False
+    reported: bool = False
 
 
 class _Watches:
@@ -48,7 +48,7 @@ class _Watches:
     def update(
         self, keys: Mapping[ContainerId, tuple[object, ...]], now_s: float
     ) -> dict[ContainerId, _Watch]:
-        """The watch of each container; it begins anew with another key."""
+        """The watch of each container; it starts over with another key."""
         self._watches = {
             id_: known if (known := self._watches.get(id_)) and known.key == key else _Watch(key, now_s)
             for id_, key in keys.items()
@@ -65,14 +65,14 @@ class ContainerLivenessMonitor:
     def observe(self, facts: Facts, now_s: float, *, silent_after_s: float) -> tuple[ContainerSilent, ...]:
         """Judge every container."""
         watches = self._watches.update(
-            {id_: (seen.launch, seen.heard_s) for id_, seen in facts.items()}, now_s
+            {id_: (seen.launch, seen.heartbeat_s) for id_, seen in facts.items()}, now_s
         )
         found = []
         for id_, watch in watches.items():
-            heard_s = facts[id_].heard_s
-            silent_s = now_s - (watch.since_s if heard_s is None else heard_s)
-            if silent_s >= silent_after_s and not watch.told:
-                watch.told = True
+            heartbeat_s = facts[id_].heartbeat_s
+            silent_s = now_s - (watch.since_s if heartbeat_s is None else heartbeat_s)
+            if silent_s >= silent_after_s and not watch.reported:
+                watch.reported = True
                 found.append(ContainerSilent(id_, facts[id_].launch, silent_s))
         return tuple(found)
 
@@ -80,9 +80,9 @@ class ContainerLivenessMonitor:
 class QueryProgressMonitor:
     """Alive but stuck: heartbeats come, there is lag, and the batch id stays the same.
 
-    The time begins with the last change of batch, and anew whenever there was no lag or no knowledge of it: a query
+    The time begins with the last change of batch, and again whenever there was no lag or no knowledge of it: a query
     without input has no batches. A batch that takes longer than the limit is found as well, so the limit must be
-    longer than the longest batch. Alive is who was heard in the later half of that time.
+    longer than the longest batch. Alive is one whose heartbeat came in the later half of that time.
     """
 
     def __init__(self) -> None:
@@ -93,13 +93,13 @@ class QueryProgressMonitor:
         waiting = {
             id_: (seen.launch, seen.batch_id)
             for id_, seen in facts.items()
-            if seen.state == _RUNNING and seen.heard_s is not None and (seen.lag or 0) > 0
+            if seen.state == _RUNNING and seen.heartbeat_s is not None and (seen.lag or 0) > 0
         }
         found = []
         for id_, watch in self._watches.update(waiting, now_s).items():
             seen, stuck_s = facts[id_], now_s - watch.since_s
-            is_alive = seen.heard_s is not None and now_s - seen.heard_s < stuck_after_s / 2
-            if stuck_s >= stuck_after_s and is_alive and not watch.told:
-                watch.told = True
+            is_alive = seen.heartbeat_s is not None and now_s - seen.heartbeat_s < stuck_after_s / 2
+            if stuck_s >= stuck_after_s and is_alive and not watch.reported:
+                watch.reported = True
                 found.append(QueryStuck(id_, seen.launch, stuck_s, seen.batch_id, seen.lag or 0))
         return tuple(found)

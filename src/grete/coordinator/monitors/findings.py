@@ -1,4 +1,4 @@
-"""What monitors find: values, for whoever decides what to do about them."""
+"""Findings of monitors, as values; the coordinator decides what to do about them."""
 
 from __future__ import annotations
 

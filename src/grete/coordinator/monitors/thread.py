@@ -1,4 +1,4 @@
-"""One thread that polls all monitors. What they find goes to a callback; what fails is shown and ends nothing."""
+"""One thread that polls all monitors. Findings go to a callback; failures are shown and end nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MonitorThread:
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """What keeps a monitor from looking, by the monitor's name; empty when all of them can."""
+        """The problem that keeps a monitor from looking, by the monitor's name; empty when all of them can."""
         return dict(self._problems)
 
     def start(self) -> None:

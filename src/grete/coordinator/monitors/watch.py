@@ -30,10 +30,10 @@ _CONTAINERS_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What there is to watch: one job model at work.
+    """One job model at work, to be watched.
 
     `config` gives the configuration in force, since intervals are live keys; it is asked several times a second, so
-    it should give what is kept and not read the stream anew. `modelled` are the partition counts that
+    it should give what is kept and not read the stream again. `modelled` are the partition counts that
     the job model was calculated from. `containers` gives what heartbeats have said of the containers that should be
     running now, without their lag.
     """
@@ -162,7 +162,7 @@ class Monitors:
 def read_offsets(
     streams: Sequence[SystemStream], systems: Mapping[str, SystemAdmin]
 ) -> dict[SystemStream, Mapping[int, PartitionOffsets | None]]:
-    """What each stream's partitions hold; a stream that does not exist is left out."""
+    """The offsets that each stream's partitions hold; a stream that does not exist is left out."""
     found: dict[SystemStream, Mapping[int, PartitionOffsets | None]] = {}
     for stream in streams:
         try:
