@@ -31,10 +31,9 @@ from grete.model.streams import StreamSpec
 from grete.systems.kafka.system import KafkaSystem
 from grete.systems.outputs import create_outputs
 from grete.systems.records import records
-from grete.tasks.commit.driver import sort_out
-from grete.tasks.read_plan import LocalPlan, is_tick, range_rows, task_groups
+from grete.tasks.read_plan import ReadPlan
 from grete.tasks.runtime import TaskWorkers
-from grete.tasks.share_runner import Share, run_share
+from grete.testing.job_container import run_shares
 from grete.testing.kafka_broker import KafkaCluster
 
 TASKS = (1, 10, 100, 1_000)
@@ -193,15 +192,13 @@ def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
         driver = prepare(assignment, system, None, clock, Path(home)).batch_commits("lineage")
         positions = {f"kafka.{name}.{p}": 0 for p in range(2)}
         options = source_options(assignment, Path(home), positions, by_task=True)
-        source, worker = LocalPlan(options, system, clock), TaskWorkers(driver.spec)
+        source, worker = ReadPlan(options, system, clock), TaskWorkers(driver.spec)
         offset, spans_s = source.initial(), []
         for batch in range(batches):
             end, started = source.next(offset, rows=BATCH), time.monotonic()
-            plan, rows = driver.plan(batch), []
-            for slot, group in task_groups(options, offset, end).items():
-                ranges = range_rows(group, tick=is_tick(offset, end))
-                rows += run_share(worker, plan, Share(slot), [ranges]).to_pylist()
-            driver.commit(*sort_out(rows), batch)
+            groups = options.groups(offset, end)
+            results = run_shares(worker, driver.plan(batch), groups, Path(home), tick=False)
+            driver.commit(results, batch)
             spans_s.append(time.monotonic() - started)
             offset = end
         worker.close()

@@ -17,7 +17,7 @@ from grete.exit_report import leave_word
 from grete.systems.base import CommitGroup, SegmentWrite
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack
-from grete.tasks.commit.driver import BatchOutcome
+from grete.tasks.commit.base import BatchOutcome
 
 _TURN_S = 0.01
 

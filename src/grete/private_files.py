@@ -18,6 +18,11 @@ def private_directory(directory: Path) -> None:
     tighten(directory)
 
 
+def private_opener(path: str, flags: int) -> int:
+    """For `open`: a file that is created is its owner's only."""
+    return os.open(path, flags, 0o600)
+
+
 def tighten(path: Path) -> None:
     """Take the rights of all but its owner away; nothing where it is not there, is not ours, or is everybody's."""
     with contextlib.suppress(FileNotFoundError, PermissionError):

@@ -37,7 +37,7 @@ import json, os, signal, sys, threading, time
 from pathlib import Path
 from grete.clock import SystemClock
 from grete.errors import Fenced
-from grete.tasks.commit.driver import BatchOutcome
+from grete.tasks.commit.base import BatchOutcome
 from grete.exit_report import leave_word
 from grete.container.main_loop import ContainerLife
 from grete.container.control import Ended

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from confluent_kafka import Producer, TopicPartition
 
 import grete
@@ -23,10 +22,12 @@ from grete.model.streams import StreamSpec
 from grete.systems.factory import open_system
 from grete.systems.kafka.system import KafkaSystem
 from grete.systems.outputs import create_outputs
-from grete.tasks.commit.driver import BatchOutcome, sort_out
-from grete.tasks.read_plan import LocalPlan, is_tick, range_rows, task_groups
+from grete.tasks.commit.base import BatchOutcome
+from grete.tasks.ranges import SourceOffsets, TaskGroup
+from grete.tasks.read_plan import ReadPlan
+from grete.tasks.results import TaskResult
 from grete.tasks.runtime import TaskWorkers
-from grete.tasks.share_runner import Share, run_share
+from grete.tasks.share import Share, run_share
 from grete.tasks.spec import BatchPlan
 
 KEYS = 7
@@ -164,7 +165,7 @@ class Container:
         self.commits = started.batch_commits(lineage)
         self.spec = self.commits.spec
         self.options = source_options(assignment, job.home, started.next_offsets, by_task=True)
-        self.source = LocalPlan(self.options, self.system, SystemClock())
+        self.source = ReadPlan(self.options, self.system, SystemClock())
         self.start = self.source.initial()
         self.batch_id = 0
 
@@ -173,14 +174,13 @@ class Container:
 
     def plan(self) -> PlannedBatch:
         end = self.source.next(self.start, rows=None)
-        groups = task_groups(self.options, self.start, end)
-        rows = {slot: range_rows(group, tick=is_tick(self.start, end)) for slot, group in groups.items()}
-        return PlannedBatch(self, self.commits.plan(self.batch_id), rows, end)
+        groups = self.options.groups(self.start, end)
+        return PlannedBatch(self, self.commits.plan(self.batch_id), groups, end)
 
     def run(self, worker: TaskWorkers) -> BatchOutcome:
         """One batch, every slot by the same worker."""
         batch = self.plan()
-        return batch.commit([row for slot in batch.shares for row in batch.attempt(worker, slot)])
+        return batch.commit([result for slot in batch.groups for result in batch.attempt(worker, slot)])
 
     def close(self) -> None:
         self.system.close()
@@ -190,20 +190,20 @@ class PlannedBatch:
     """A batch on its way; `attempt` is what Spark starts, as often and wherever it likes."""
 
     def __init__(
-        self, container: Container, plan: BatchPlan, shares: dict[int, pa.RecordBatch], end: Any
+        self, container: Container, plan: BatchPlan, groups: dict[int, TaskGroup], end: SourceOffsets
     ) -> None:
         self.container = container
         self.plan = plan
-        self.shares = shares
+        self.groups = groups
         self._end = end
 
-    def attempt(self, worker: TaskWorkers, slot: int, *, is_repeated: bool = False) -> list[dict[str, Any]]:
-        made = run_share(worker, self.plan, Share(slot, is_repeated), [self.shares[slot]])
-        rows: list[dict[str, Any]] = made.to_pylist()
-        return rows
+    def attempt(self, worker: TaskWorkers, slot: int, *, is_repeated: bool = False) -> list[TaskResult]:
+        tick = self._end.tick != self.container.start.tick
+        share = Share(slot, self.groups[slot], tick, is_repeated)
+        return run_share(worker, self.plan, share, worker.share_commits("", len(self.groups)))
 
-    def commit(self, rows: list[dict[str, Any]]) -> BatchOutcome:
-        outcome = self.container.commits.commit(*sort_out(rows), self.container.batch_id)
+    def commit(self, results: list[TaskResult]) -> BatchOutcome:
+        outcome = self.container.commits.commit(results, self.container.batch_id)
         self.container.start = self._end
         self.container.batch_id += 1
         return outcome

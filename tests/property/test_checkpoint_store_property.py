@@ -21,7 +21,7 @@ from grete.metadata.access import open_coordinator_stream
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.model.messages import SET_CHECKPOINT
 from grete.systems.local.system import LocalSystem
-from grete.tasks.commit.driver import CommitTarget
+from grete.tasks.commit.base import CommitTarget
 from grete.wire import checkpoint_json
 from grete.wire.coordinator_message import encode_key
 

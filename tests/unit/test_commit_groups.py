@@ -8,7 +8,7 @@ import pytest
 
 from grete.config.settings import Settings
 from grete.errors import ConfigError
-from grete.tasks.commit.driver import commit_seconds
+from grete.tasks.commit.reported import commit_seconds
 from grete.tasks.spec import TaskReport
 
 
@@ -40,7 +40,7 @@ def test_none_at_all_is_refused(given: str) -> None:
 
 def test_a_batchs_commit_takes_as_long_as_that_of_the_worker_that_took_longest() -> None:
     def report(task: int, worker: str, slot: int, commit_s: float) -> TaskReport:
-        return TaskReport(task, "", 1, {}, {}, slot=slot, worker=worker, commit_s=commit_s)
+        return TaskReport(task, "", 1, {}, slot=slot, worker=worker, commit_s=commit_s)
 
     shares = [report(0, "a", 0, 0.1), report(1, "a", 0, 0.1), report(2, "a", 1, 0.2), report(3, "b", 2, 0.25)]
     assert commit_seconds(shares) == pytest.approx(0.3)

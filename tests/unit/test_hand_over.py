@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import stat
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,30 +12,34 @@ import pytest
 from grete.clock import SystemClock
 from grete.errors import LogError
 from grete.model.streams import StreamSpec
-from grete.systems.base import CommitGroup
+from grete.systems.base import CommitGroup, Segment, SegmentWrite
 from grete.systems.local.system import LocalSystem
-from grete.systems.records import pack, pieces, records
-from grete.tasks.commit.driver import sort_out
-from grete.tasks.hand_over import IN_ANSWERS_BYTES, IN_FILE, HandOver
-from grete.tasks.runner import result_of
+from grete.systems.records import pieces, records
+from grete.tasks.hand_over import IN_ANSWERS_BYTES, HandOver, StoredSegment
+from grete.tasks.results import Processed
+from grete.tasks.spec import BatchPlan, TaskProgress, TaskReport
 
 SHARES = 1_000
-SMALL, LARGE = pack([b"k"], [b"small"], [1]), pack([b"k"], [b"x" * IN_ANSWERS_BYTES], [1])
+SMALL, LARGE = records([b"k"], [b"small"], [1]), records([b"k"], [b"x" * IN_ANSWERS_BYTES], [1])
 
 
-def handed_over(folder: Path) -> list[dict[str, object]]:
-    with HandOver(str(folder), SHARES) as out:
-        rows = [
-            out.placed(("o", 0, "out", i % 2, 1, data)) for i, data in enumerate([SMALL, LARGE, LARGE, SMALL])
-        ]
-    return list(result_of(rows).to_pylist())
+def handed_over(folder: Path) -> list[Segment]:
+    """The segments of a task that sent a small record, two large ones and another small one."""
+    out = HandOver(str(folder), SHARES)
+    out.begin(BatchPlan("lineage", 0, {}), 0, {0}, is_repeated=False)
+    sent = [("out", i % 2, one) for i, one in enumerate([SMALL, LARGE, LARGE, SMALL])]
+    out.add(Processed(TaskReport(0, "token", 4, {}), TaskProgress(), sent, []))
+    (result,) = out.finish()
+    return list(result.segments)
 
 
 def test_what_is_too_much_for_an_answer_is_committed_from_a_file_in_the_same_order(tmp_path: Path) -> None:
-    rows = handed_over(tmp_path / "results")
-    assert [row["kind"] for row in rows] == ["o", IN_FILE, IN_FILE, "o"]
-    assert sum(len(row["data"]) for row in rows) < 2_000  # type: ignore[arg-type]  # rows are of columns of any type
-    _, segments = sort_out(rows)
+    segments = handed_over(tmp_path / "results")
+    assert [type(one) for one in segments] == [SegmentWrite, StoredSegment, StoredSegment, SegmentWrite]
+    assert len(pickle.dumps(segments)) < 3_000
+    (file,) = (tmp_path / "results").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     system = LocalSystem(tmp_path / "local", SystemClock())
     system.create_stream(StreamSpec("out", 2))
     ends = system.commit(CommitGroup((), segments, "checkpoints", ()))
@@ -47,7 +53,7 @@ def test_what_is_too_much_for_an_answer_is_committed_from_a_file_in_the_same_ord
 
 
 def test_when_the_file_is_gone_nothing_of_the_batch_is_committed(tmp_path: Path) -> None:
-    _, segments = sort_out(handed_over(tmp_path / "results"))
+    segments = handed_over(tmp_path / "results")
     for left in (tmp_path / "results").iterdir():
         left.unlink()
     system = LocalSystem(tmp_path / "local", SystemClock())

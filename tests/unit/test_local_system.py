@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import apsw
-import pyarrow as pa
 import pytest
 
 from grete.clock import SystemClock
@@ -17,8 +16,8 @@ from grete.systems.base import CommitGroup, Origin, SegmentWrite
 from grete.systems.local.system import LocalSystem, Message, StreamInfo
 from grete.systems.partitioner import murmur2, partition_of
 from grete.systems.records import pack
-from grete.tasks.ranges import TICK, rows_of
-from grete.tasks.read_plan import SourceOptions, is_tick, range_rows, share_out, task_groups
+from grete.tasks.ranges import Range, SourceOffsets
+from grete.tasks.read_plan import SourceOptions, share_out
 
 
 def segment(stream: str, *values: bytes) -> SegmentWrite:
@@ -192,32 +191,10 @@ def test_batches_are_bounded_and_every_task_gets_its_ranges(system: LocalSystem)
     end = source.latestOffset(start, source.getDefaultReadLimit())
     assert end["offsets"] == {"local.a.0": 5, "local.b.0": 5}
     assert source.partitions(start, end) == []  # Spark gets no rows: the driver hands the ranges out
-    groups = task_groups(spec_of(system), start, end)
-    assert [task for group in groups.values() for task, _ in group] == [0, 1]
-    ranges = [row for group in groups.values() for row in rows(range_rows(group, tick=False))]
-    assert ranges == [(0, 0, 0, 5), (0, 1, 0, 5), (1, 1, 0, 5)]  # the broadcast partition, once for each task
-
-
-def rows(batch: pa.RecordBatch) -> list[tuple[object, ...]]:
-    return [tuple(row.values()) for row in batch.to_pylist()]
-
-
-def test_ranges_become_rows_where_they_are_processed(system: LocalSystem) -> None:
-    for name in ("a", "b"):
-        system.create_stream(StreamSpec(name, 1))
-        system.append(name, [Message(b"k", b"%s%d" % (name.encode(), i), i) for i in range(6)])
-    start = {"offsets": {"local.a.0": 2, "local.b.0": 4}, "tick": 1}
-    end = {"offsets": {"local.a.0": 4, "local.b.0": 5}, "tick": 2}
-    groups = task_groups(spec_of(system), start, end)
-    ranges = [range_rows(group, tick=is_tick(start, end)) for group in groups.values()]
-    ssps = [SystemStreamPartition.parse(ssp) for ssp in ("local.a.0", "local.b.0")]
-    found = [row for batch in rows_of(system, ssps, ranges, skip={1}) for row in rows(batch)]
-    assert found == [
-        (0, 0, 2, b"k", b"a2", 2),
-        (0, 0, 3, b"k", b"a3", 3),
-        (0, 1, 4, b"k", b"b4", 4),
-        (0, TICK, 0, None, None, 0),
-    ]
+    groups = spec_of(system).groups(SourceOffsets.from_document(start), SourceOffsets.from_document(end))
+    everything = [one for group in groups.values() for one in group]
+    shared = Range(1, 0, 5)  # the broadcast partition, once for each task
+    assert everything == [(0, [Range(0, 0, 5), shared]), (1, [shared])]
 
 
 def test_a_bootstrap_stream_is_read_to_its_end_first(system: LocalSystem) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from grete.container.control import Ended
 from grete.errors import ConfigError, GreteError, JobError, ProcessingError
 from grete.spark.query import Query, QuerySettings, executor_error
-from grete.spark.stream_task import BatchOutcome
+from grete.tasks.commit.base import BatchOutcome
 
 HandOver = Callable[[Any, int], None]
 LONG_S = 10.0

@@ -10,7 +10,7 @@ import pytest
 from grete.errors import StreamUnreachable
 from grete.model.ids import SystemStreamPartition
 from grete.systems.base import PartitionOffsets, Range
-from grete.tasks.read_plan import LocalPlan, SourceOptions
+from grete.tasks.read_plan import ReadPlan, SourceOptions
 from grete.testing.clock import ManualClock
 
 OPTIONS = SourceOptions(
@@ -46,14 +46,13 @@ class Ends:
         return max(offsets[0] + 1, offsets[0] + size // 100)
 
 
-def read(plan: LocalPlan) -> dict[str, int]:
-    offsets: dict[str, int] = plan.next(plan.initial(), rows=None)["offsets"]
-    return offsets
+def read(plan: ReadPlan) -> dict[str, int]:
+    return dict(plan.next(plan.initial(), rows=None).next_offsets)
 
 
 def test_the_others_are_read_and_it_goes_on_when_it_is_back() -> None:
     ends = Ends(("in", 1))
-    plan = LocalPlan(OPTIONS, ends, ManualClock())
+    plan = ReadPlan(OPTIONS, ends, ManualClock())
     assert read(plan) == {"s.in.0": 10, "s.in.1": 0, "s.first.0": 10}
     ends.away.clear()
     assert read(plan) == {"s.in.0": 10, "s.in.1": 10, "s.first.0": 10}
@@ -61,14 +60,14 @@ def test_the_others_are_read_and_it_goes_on_when_it_is_back() -> None:
 
 def test_a_drain_waits_for_it_since_nobody_knows_what_is_there() -> None:
     with pytest.raises(StreamUnreachable):
-        LocalPlan(OPTIONS, Ends(("in", 1)), ManualClock()).stop_at_the_end()
+        ReadPlan(OPTIONS, Ends(("in", 1)), ManualClock()).stop_at_the_end()
 
 
 def test_nothing_goes_before_a_bootstrap_stream_of_which_a_partition_is_away() -> None:
     options = replace(OPTIONS, bootstrap=("s.first",))
     with pytest.raises(StreamUnreachable):
-        read(LocalPlan(options, Ends(("first", 0)), ManualClock()))
-    assert read(LocalPlan(options, Ends(("in", 1)), ManualClock())) == {
+        read(ReadPlan(options, Ends(("first", 0)), ManualClock()))
+    assert read(ReadPlan(options, Ends(("in", 1)), ManualClock())) == {
         "s.in.0": 0,
         "s.in.1": 0,
         "s.first.0": 10,
@@ -78,14 +77,14 @@ def test_nothing_goes_before_a_bootstrap_stream_of_which_a_partition_is_away() -
 def test_a_partition_that_was_added_waits_for_those_its_keys_were_in() -> None:
     options = replace(OPTIONS, later={"s.in.1": ["s.in.0"]})
     with pytest.raises(StreamUnreachable):
-        read(LocalPlan(options, Ends(("in", 0)), ManualClock()))
+        read(ReadPlan(options, Ends(("in", 0)), ManualClock()))
 
 
 def test_a_batch_is_bounded_by_bytes_and_every_partition_gets_on() -> None:
     options = replace(OPTIONS, max_bytes=1_500)
-    plan = LocalPlan(options, Ends(), ManualClock())
+    plan = ReadPlan(options, Ends(), ManualClock())
     first = plan.next(plan.initial(), rows=100)
-    assert first["offsets"] == {"s.in.0": 5, "s.in.1": 5, "s.first.0": 5}
-    tiny = LocalPlan(replace(OPTIONS, max_bytes=1), Ends(), ManualClock())
+    assert first.next_offsets == {"s.in.0": 5, "s.in.1": 5, "s.first.0": 5}
+    tiny = ReadPlan(replace(OPTIONS, max_bytes=1), Ends(), ManualClock())
     assert read(tiny) == {"s.in.0": 1, "s.in.1": 1, "s.first.0": 1}
-    assert read(LocalPlan(replace(OPTIONS, max_bytes=10_000), Ends(), ManualClock()))["s.in.0"] == 10
+    assert read(ReadPlan(replace(OPTIONS, max_bytes=10_000), Ends(), ManualClock()))["s.in.0"] == 10

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from grete.tasks.read_plan import Range, SourceOptions, task_groups
-from grete.tasks.shares import Places, Shares
+from grete.tasks.ranges import Range, SourceOffsets
+from grete.tasks.read_plan import SourceOptions
+from grete.tasks.share import Places, Shares
 
 
 def shares(count: int, holders: dict[int, str], directory: str | None) -> Shares:
@@ -62,12 +63,11 @@ def test_a_task_keeps_its_slot_when_others_have_nothing_to_read() -> None:
     ssps = tuple(f"local.in.{partition}" for partition in range(6))
     tasks = tuple((index,) for index in range(6))
     spec = SourceOptions("local", {}, "", ssps, {}, tasks, 10, partitions_at_most=3)
-    start = {"offsets": dict.fromkeys(ssps, 0)}
+    start = SourceOffsets(dict.fromkeys(ssps, 0))
 
     def slots(*busy: int) -> dict[int, list[int]]:
-        end = {"offsets": {ssp: int(index in busy) for index, ssp in enumerate(ssps)}}
-        groups = task_groups(spec, start, end)
-        return {slot: [task for task, _ in group] for slot, group in groups.items()}
+        end = SourceOffsets({ssp: int(index in busy) for index, ssp in enumerate(ssps)})
+        return {slot: [task for task, _ in group] for slot, group in spec.groups(start, end).items()}
 
     assert slots(0, 1, 2, 3, 4, 5) == {0: [0, 1], 1: [2, 3], 2: [4, 5]}
     assert slots(1, 4) == {0: [1], 2: [4]}

@@ -13,6 +13,7 @@ import apsw
 import pyarrow as pa
 import pytest
 
+from grete.clock import SystemClock
 from grete.diagnostics.streams import Telling
 from grete.errors import (
     ConfigError,
@@ -25,12 +26,16 @@ from grete.errors import (
 from grete.model.ending import failure_of, noted_in
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
-from grete.systems.base import CommitGroup, SegmentWrite
+from grete.systems.base import CommitGroup
 from grete.systems.local.system import LocalSystem
 from grete.systems.log_sink import LogStream
-from grete.tasks import share_runner
-from grete.tasks.runner import run_tasks
-from grete.tasks.spec import BatchPlan, RunnerSpec, StoreSpec, TaskProgress, TaskSpec
+from grete.systems.records import records, with_offsets
+from grete.tasks import share
+from grete.tasks.ranges import Range
+from grete.tasks.results import TaskResult
+from grete.tasks.runtime import TaskWorkers
+from grete.tasks.share import Share, run_share
+from grete.tasks.spec import BatchPlan, RunnerSpec, StoreSpec, TaskProgress, TaskReport, TaskSpec
 from grete.tasks.worker_logs import attach_logs
 
 TASKS = '''
@@ -84,7 +89,9 @@ class Sum(grete.StreamTask):
 class NotATask:
     pass
 '''
-IN, BROADCAST = SystemStreamPartition("local", "in", 0), SystemStreamPartition("local", "all", 0)
+SSPS = (SystemStreamPartition("local", "all", 0), SystemStreamPartition("local", "in", 0))
+TICK = -1
+"""The input of a row that is no record, but lets `window` be called."""
 Row = tuple[int, int, int, str | None, Any]
 
 
@@ -105,7 +112,7 @@ class Executor:
             config={**config, **settings},
             task_class=settings.get("task.class", "tasks_under_test:Sum"),
             application_path=str(application),
-            ssps=(BROADCAST, IN),
+            ssps=SSPS,
             tasks=(TaskSpec(0, TaskName("one"), (0, 1), 0), TaskSpec(1, TaskName("two"), (0,), 1)),
             stores=(StoreSpec("sums", "changes", system.stream("changes").uid),),
             store_directory=str(directory / "stores"),
@@ -115,38 +122,38 @@ class Executor:
         )
         self.progress: dict[int, TaskProgress] = {}
 
-    def attempt(self, *rows: Row, skip: frozenset[int] = frozenset()) -> list[dict[str, Any]]:
+    def attempt(self, *rows: Row, skip: frozenset[int] = frozenset()) -> list[TaskResult]:
         """Run without committing."""
-        return self.attempt_batches([batch_of(rows)] if rows else [], skip=skip)
-
-    def attempt_batches(
-        self, batches: list[pa.RecordBatch], *, skip: frozenset[int] = frozenset()
-    ) -> list[dict[str, Any]]:
-        """The same with rows as they are read."""
         plan = BatchPlan("lineage", 0, self.progress, skip)
-        with share_runner.at_work(self.spec) as workers:
-            result: list[dict[str, Any]] = run_tasks(workers, plan, batches).to_pylist()
-        return result
+        self._open_worker(Inputs(self.system, rows))
+        with share.at_work(self.spec) as workers:
+            ticks = any(ssp == TICK for _, ssp, _, _, _ in rows)
+            batch = Share(0, groups_of(rows), ticks)
+            return run_share(workers, plan, batch, workers.share_commits("", 1))
 
-    def commit(self, result: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-        """Make what was handed back visible, as the driver does."""
-        segments = [
-            SegmentWrite(row["stream"], row["partition"], row["count"], row["data"])
-            for row in result
-            if row["kind"] != "r"
-        ]
-        self.system.commit(CommitGroup([], segments, "", []))
-        reports = {row["task"]: json.loads(row["data"]) for row in result if row["kind"] == "r"}
-        for index, report in reports.items():
-            before = self.progress.get(index, TaskProgress())
-            self.progress[index] = TaskProgress(
-                report["token"],
-                {"sums": before.store_positions.get("sums", 0) + report["changes"].get("sums", 0)},
-                {**before.last_offsets, **{int(i): offset for i, offset in report["last_offsets"].items()}},
+    def _open_worker(self, inputs: Inputs) -> None:
+        """The worker of the batch before goes on, if there is one, and reads these inputs."""
+        known = share._workers
+        if known is None or known.spec is not self.spec:
+            forget_worker()
+            attach_logs(self.spec)
+            share._workers = TaskWorkers(self.spec, inputs)
+            return
+        assert isinstance(known.system, Inputs)
+        known.system.rows = inputs.rows
+
+    def commit(self, results: list[TaskResult]) -> dict[int, TaskReport]:
+        """Make what was handed over visible, as the driver does."""
+        segments = [segment for result in results for segment in result.segments]
+        self.system.commit(CommitGroup((), segments, "checkpoints", ()))
+        for report in (result.report for result in results):
+            before = self.progress.get(report.task, TaskProgress())
+            self.progress[report.task] = TaskProgress(
+                report.token, report.positions, {**before.last_offsets, **report.last_offsets}
             )
-        return reports
+        return {result.report.task: result.report for result in results}
 
-    def run(self, *rows: Row) -> dict[int, dict[str, Any]]:
+    def run(self, *rows: Row) -> dict[int, TaskReport]:
         return self.commit(self.attempt(*rows))
 
     def outputs(self, stream: str = "out") -> list[Any]:
@@ -157,26 +164,54 @@ class Executor:
         return found
 
 
-def batch_of(rows: tuple[Row, ...]) -> pa.RecordBatch:
-    tasks, ssps, offsets, keys, values = zip(*rows, strict=True)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(tasks, pa.int32()),
-            pa.array(ssps, pa.int32()),
-            pa.array(offsets, pa.int64()),
-            pa.array([None if key is None else key.encode() for key in keys], pa.binary()),
-            pa.array([json.dumps(value).encode() for value in values], pa.binary()),
-            pa.array([1000] * len(rows), pa.int64()),
-        ],
-        names=["task", "ssp", "offset", "key", "value", "timestamp_ms"],
-    )
+class Inputs(LocalSystem):
+    """The system, and inputs whose records have just the offsets that a test gives them."""
+
+    def __init__(self, system: LocalSystem, rows: tuple[Row, ...]) -> None:
+        super().__init__(system.directory, SystemClock())
+        self.rows = rows
+
+    def read(
+        self, stream: str, partition: int, start: int, end: int | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if all(ssp.stream != stream for ssp in SSPS):
+            yield from super().read(stream, partition, start, end)
+            return
+        found = {
+            offset: (key, value)
+            for _, ssp, offset, key, value in self.rows
+            if ssp != TICK
+            and SSPS[ssp].stream == stream
+            and start <= offset
+            and (end is None or offset < end)
+        }
+        keys = [None if key is None else key.encode() for key, _ in found.values()]
+        values = [
+            value if isinstance(value, bytes) else json.dumps(value).encode() for _, value in found.values()
+        ]
+        batch = with_offsets(records(keys, values, [1000] * len(found)), pa.array(list(found), pa.int64()))
+        yield start, batch
+
+
+def groups_of(rows: tuple[Row, ...]) -> list[tuple[int, list[Range]]]:
+    """The ranges of the rows of each task, in their order; consecutive rows of one input are one range."""
+    groups: dict[int, list[Range]] = {}
+    for task, ssp, offset, _, _ in rows:
+        ranges = groups.setdefault(task, [])
+        if ssp == TICK:
+            continue
+        if ranges and ranges[-1].ssp == ssp:
+            ranges[-1] = replace(ranges[-1], end=offset + 1)
+        else:
+            ranges.append(Range(ssp, offset, offset + 1))
+    return list(groups.items())
 
 
 def forget_worker() -> None:
     """What a Python worker that was replaced remembers: nothing."""
-    if share_runner._workers is not None:
-        share_runner._workers.close()
-        share_runner._workers = None
+    if share._workers is not None:
+        share._workers.close()
+        share._workers = None
 
 
 @pytest.fixture
@@ -197,7 +232,7 @@ def totals(executor: Executor) -> dict[str, int]:
 
 def test_a_task_sees_its_streams_and_its_own_state(executor: Executor) -> None:
     reports = executor.run((0, 0, 0, "k", 1), (0, 1, 0, "k", 1), (0, 1, 1, "k", 1), (1, 0, 0, "k", 1))
-    assert {index: report["records"] for index, report in reports.items()} == {0: 3, 1: 1}
+    assert {index: report.records for index, report in reports.items()} == {0: 3, 1: 1}
     assert sorted(executor.outputs()) == [
         ["one", "local.all.0", 1],
         ["one", "local.in.0", 2],
@@ -235,13 +270,13 @@ def test_of_two_attempts_the_committed_one_counts(executor: Executor) -> None:
 def test_rows_at_or_below_the_checkpoint_are_not_processed_again(executor: Executor) -> None:
     executor.run((0, 1, 0, "k", 1), (0, 1, 1, "k", 1))
     reports = executor.run((0, 1, 0, "k", 1), (0, 1, 1, "k", 1), (0, 1, 2, "k", 1))
-    assert reports[0]["records"] == 1
+    assert reports[0].records == 1
     assert totals(executor) == {"k": 3}
 
 
 def test_a_skipped_task_takes_no_part(executor: Executor) -> None:
     result = executor.attempt((0, 1, 0, "k", 1), (1, 0, 0, "k", 1), skip=frozenset({0}))
-    assert {row["task"] for row in result} == {1}
+    assert {one.report.task for one in result} == {1}
 
 
 def test_window_is_called_on_a_tick_also_without_messages(executor: Executor) -> None:
@@ -261,7 +296,7 @@ def test_a_poison_message_names_task_ssp_and_offset_and_nothing_stays(executor: 
 def test_with_dead_letters_only_the_poison_is_undone(tmp_path: Path, system: LocalSystem) -> None:
     executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
     reports = executor.run((0, 1, 0, "k", 1), (0, 1, 1, "k", "bad"), (0, 1, 2, "k", 1))
-    assert (reports[0]["dead_letters"], reports[0]["records"]) == (1, 3)
+    assert (reports[0].dead_letters, reports[0].records) == (1, 3)
     assert [total for _, _, total in executor.outputs()] == [1, 2]
     assert totals(executor) == {"k": 2}
     [letter] = executor.outputs("dead")
@@ -298,8 +333,8 @@ def test_a_fault_of_the_machine_makes_no_dead_letter(
 def test_a_store_whose_file_cannot_be_read_makes_no_dead_letter(tmp_path: Path, system: LocalSystem) -> None:
     executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
     executor.run((0, 1, 0, "k", 1))
-    assert share_runner._workers is not None
-    store = share_runner._workers.worker(0).stores["sums"]
+    assert share._workers is not None
+    store = share._workers.worker(0).stores["sums"]
     store.file._connection.close()
     with pytest.raises(LogError, match="sums"):
         store.get("another")
@@ -312,7 +347,7 @@ def test_what_the_application_or_its_message_did_goes_to_the_dead_letters(
 ) -> None:
     executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
     reports = executor.run((0, 1, 0, "k", 1), (0, 1, 1, "k", message), (0, 1, 2, "k", 1))
-    assert reports[0]["dead_letters"] == 1
+    assert reports[0].dead_letters == 1
     assert totals(executor) == {"k": 2}
 
 
@@ -330,10 +365,8 @@ def test_whatever_ends_a_batch_says_at_which_message(executor: Executor, message
 
 
 def test_a_message_that_is_not_of_its_serde_is_poison(executor: Executor) -> None:
-    batch = batch_of(((0, 1, 7, "k", 1),))
-    broken = batch.set_column(4, "value", pa.array([b"{"], pa.binary()))
     with pytest.raises(ProcessingError, match="offset 7"):
-        executor.attempt_batches([broken])
+        executor.attempt((0, 1, 7, "k", b"{"))
 
 
 def test_what_a_task_logged_is_in_the_log_stream_when_its_batch_has_failed(
@@ -353,7 +386,7 @@ def test_what_a_task_logged_is_in_the_log_stream_when_its_batch_has_failed(
 
 
 def test_a_task_can_ask_to_be_shut_down(executor: Executor) -> None:
-    assert executor.run((0, 1, 0, "k", "stop"))[0]["shutdown_task"]
+    assert executor.run((0, 1, 0, "k", "stop"))[0].shutdown_task
 
 
 def test_sending_to_a_stream_that_is_not_there_says_how_to_make_it(executor: Executor) -> None:

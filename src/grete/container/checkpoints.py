@@ -14,7 +14,7 @@ from grete.container.assignment import Assignment
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import TaskName
 from grete.systems.base import System
-from grete.tasks.commit.driver import CommitTarget
+from grete.tasks.commit.base import CommitTarget
 
 _log = logging.getLogger("grete.container")
 

@@ -28,7 +28,7 @@ from grete.metadata.job_state import read_state
 from grete.metadata.locality import LocalityManager
 from grete.model.ending import ContainerEnd, ExitCode, exit_code, failure_of
 from grete.model.ids import JobId
-from grete.tasks.commit.driver import BatchOutcome
+from grete.tasks.commit.base import BatchOutcome
 from grete.wire.container_protocol import ContainerEnvironment
 
 _log = logging.getLogger("grete.container")

@@ -22,7 +22,7 @@ from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StateChoice, StateRequest
 from grete.systems.base import CommitGroup, PartitionOffsets, SegmentWrite, System
-from grete.tasks.commit.driver import CommitTarget
+from grete.tasks.commit.base import CommitTarget
 from grete.tasks.stores.rewind import Changelog
 
 _log = logging.getLogger("grete.container")

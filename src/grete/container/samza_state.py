@@ -21,7 +21,7 @@ from grete.container.assignment import AssignedTask, Assignment
 from grete.errors import JobError
 from grete.model.ids import TaskName
 from grete.systems.base import SegmentWrite, System
-from grete.tasks.commit.driver import CommitTarget
+from grete.tasks.commit.base import CommitTarget
 from grete.tasks.stores.rewind import Changelog
 from grete.wire.checkpoint_json import ChangelogMarks
 

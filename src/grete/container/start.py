@@ -28,7 +28,9 @@ from grete.metadata.history import History
 from grete.model.ids import TaskName
 from grete.systems.base import System
 from grete.systems.outputs import check_outputs
-from grete.tasks.commit.driver import BatchCommits, CommitTarget
+from grete.tasks.commit.base import BatchCommits, CommitTarget
+from grete.tasks.commit.driver import DriverCommits
+from grete.tasks.commit.reported import ReportedCommits
 from grete.tasks.runtime import check_application
 
 _log = logging.getLogger("grete.container")
@@ -68,7 +70,8 @@ class Started:
         """
         spec = runner_spec(self.assignment, self.system, self.home)
         positions = store_positions(spec, self.system, self.commits)
-        return BatchCommits(spec, self.target, lineage, resumed(self.commits, self.starting), positions)
+        kind = ReportedCommits if self.system.capabilities.commits_on_executors else DriverCommits
+        return kind(spec, self.target, lineage, resumed(self.commits, self.starting), positions)
 
 
 def prepare(

@@ -21,7 +21,7 @@ from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.launch.processes import OtherProcess, name_of, parse_name
 from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
-from grete.private_files import private_directory
+from grete.private_files import private_directory, private_opener
 
 _PASSED_ON = (
     *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME", "TZ"),
@@ -82,7 +82,7 @@ class ProcessLauncher(Launcher):
             EXIT_FILE: str(self._exit_file(container.container_id)),
             CONTAINER_EPOCH: str(container.epoch),
         }
-        with open(log, "ab", opener=_for_the_owner) as output:
+        with open(log, "ab", opener=private_opener) as output:
             process = subprocess.Popen(  # noqa: S603 - our own command, no shell
                 self._command,
                 env=_environment(os.environ, own),
@@ -184,10 +184,6 @@ class ProcessLauncher(Launcher):
             if isinstance(running.process, subprocess.Popen):
                 running.process.wait()
         self.abandon()
-
-
-def _for_the_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _environment(inherited: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:

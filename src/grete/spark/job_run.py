@@ -42,7 +42,7 @@ from grete.spark.lineage import (
     too_large,
 )
 from grete.spark.lineage_files import LineageDirectory
-from grete.spark.offset_log import SourceOffsets, SparkProgress
+from grete.spark.offset_log import SparkProgress
 from grete.spark.pipeline_batch import PipelineBatch, PipelineOutput
 from grete.spark.pipeline_plan import check_build, check_containers
 from grete.spark.planned_source import read_stream
@@ -50,8 +50,9 @@ from grete.spark.query import Query, QuerySettings, RunBatch
 from grete.spark.session import build_session
 from grete.spark.stream_task import Reading, StreamTaskBatch, keep_workers
 from grete.systems.factory import open_system
-from grete.tasks.commit.driver import BatchOutcome
-from grete.tasks.read_plan import LocalPlan, SourceOptions, batch_sizes
+from grete.tasks.commit.base import BatchOutcome
+from grete.tasks.ranges import SourceOffsets
+from grete.tasks.read_plan import ReadPlan, SourceOptions, batch_sizes
 from grete.tasks.runtime import load_class
 
 _log = logging.getLogger("grete.container")
@@ -117,7 +118,7 @@ class JobRun:
         ):  # a share more than cores is an opening, a commit and a turn more
             slots = min(options.partitions_at_most, spark.sparkContext.defaultParallelism)
             options = replace(options, partitions_at_most=slots)
-        first = LocalPlan(options, self._system, self._clock).initial()
+        first = ReadPlan(options, self._system, self._clock).initial()
         reading = Reading(options, self._lineages.spark_checkpoint(lineage), first)
         batch = StreamTaskBatch(commits, reading)
         return self._run_query(spark, read_stream(spark, options), batch.run, lineage, "append")

@@ -20,8 +20,8 @@ from grete.container.assignment import Assignment
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.spark import kafka_sink
-from grete.spark.offset_log import SourceOffsets
-from grete.tasks.commit.driver import BatchOutcome, CommitTarget
+from grete.tasks.commit.base import BatchOutcome, CommitTarget
+from grete.tasks.ranges import SourceOffsets
 
 _runs = itertools.count(1)
 

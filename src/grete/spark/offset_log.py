@@ -1,13 +1,12 @@
 """Reads Spark's own offset and commit logs of a streaming query, in the versions we know.
 
 A checkpoint location holds `offsets/N` (written before batch N runs: what it will read, up to where) and
-`commits/N` (written after it). Known: version 1, one source per query, which is ours (`grete.tasks.read_plan`) or
+`commits/N` (written after it). Known: version 1, one source per query, which is ours (`grete.tasks.ranges`) or
 Spark's Kafka source (`{"topic":{"0":123}}`). Anything else is an error, never a guess.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,13 @@ import orjson
 
 from grete.errors import GreteError
 from grete.model.ids import SystemStreamPartition
+from grete.tasks.ranges import SourceOffsets
 
 _KNOWN_VERSION = b"v1"
 
 
 class SparkLogUnreadable(GreteError):
     """Spark's log of a lineage has a hole, an empty file or an unknown version; names the file."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceOffsets:
-    """The source's end offsets of one batch: next offset to read by SSP, and the window tick."""
-
-    next_offsets: Mapping[str, int]
-    tick: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +62,7 @@ def read_batch_end(checkpoint: Path, batch_id: int, system: str) -> SourceOffset
 def _source_offsets(document: Any, system: str) -> SourceOffsets:
     """Ours has a number as `tick`; with Kafka's source every name is a topic's, and `tick` would be no number."""
     if isinstance(document.get("tick"), int):
-        return SourceOffsets(
-            {str(ssp): int(offset) for ssp, offset in document["offsets"].items()}, document["tick"]
-        )
+        return SourceOffsets.from_document(document)
     return SourceOffsets(
         {
             str(SystemStreamPartition(system, topic, int(partition))): int(offset)

@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame
 from grete.checkpoint.task_commit import TaskCommit
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-from grete.spark.offset_log import SourceOffsets
 from grete.spark.pipeline_rows import key_and_value
 from grete.systems.base import SegmentWrite
 from grete.systems.partitioner import partition_of
 from grete.systems.records import SCHEMA, pieces, write
-from grete.tasks.commit.driver import BatchOutcome, CommitTarget
+from grete.tasks.commit.base import BatchOutcome, CommitTarget
+from grete.tasks.ranges import SourceOffsets
 
 
 @dataclass(frozen=True, slots=True)

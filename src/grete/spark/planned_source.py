@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -18,18 +19,19 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from grete.clock import Clock, SystemClock
+from grete.model.ids import SystemStreamPartition
 from grete.systems.base import System
 from grete.systems.factory import open_system
+from grete.systems.records import sparse
+from grete.tasks.ranges import SourceOffsets, TaskGroup
 from grete.tasks.read_plan import (
-    RECORD_LAYOUT,
-    LocalPlan,
+    ReadPlan,
     SourceOptions,
-    TaskGroup,
-    read_records,
-    task_groups,
 )
 
 FORMAT = "grete_local"
+RECORD_LAYOUT = "stream string, partition int, offset long, key binary, value binary, timestamp timestamp"
+_ROWS_PER_BATCH = 20_000
 
 
 def read_stream(spark: SparkSession, options: SourceOptions) -> DataFrame:
@@ -70,7 +72,7 @@ class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, spec: SourceOptions) -> None:
         self._spec = spec
-        self._opened: LocalPlan | None = None
+        self._opened: ReadPlan | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}
@@ -78,18 +80,18 @@ class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- on the driver ---
 
     @property
-    def _plan(self) -> LocalPlan:
+    def _plan(self) -> ReadPlan:
         if self._opened is None:
             clock = SystemClock()
-            self._opened = LocalPlan(self._spec, self._open(clock), clock)
+            self._opened = ReadPlan(self._spec, self._open(clock), clock)
         return self._opened
 
     def _open(self, clock: Clock) -> System:
         return open_system(self._spec.config, self._spec.system, Path(self._spec.home), clock)
 
     def initialOffset(self) -> dict[str, Any]:
-        """See DataSourceStreamReader."""
-        return self._plan.initial()
+        """See DataSourceStreamReader. Offsets are documents of `SourceOffsets`."""
+        return self._plan.initial().to_document()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """See DataSourceStreamReader."""
@@ -102,17 +104,18 @@ class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """See DataSourceStreamReader."""
         rows = None if isinstance(limit, ReadAllAvailable) else self._spec.max_records
-        return self._plan.next(start, rows=rows)
+        return self._plan.next(SourceOffsets.from_document(start), rows=rows).to_document()
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """See DataSourceStreamReader."""
-        return self._plan.end()
+        return self._plan.end().to_document()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See DataSourceStreamReader. Nothing for StreamTasks: the driver hands out what they read."""
         if self._spec.tasks is not None:
             return []
-        return [TaskRanges(group) for group in task_groups(self._spec, start, end).values()]
+        groups = self._spec.groups(SourceOffsets.from_document(start), SourceOffsets.from_document(end))
+        return [TaskRanges(group) for group in groups.values()]
 
     # --- on the executors ---
 
@@ -121,6 +124,34 @@ class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, TaskRanges)
         system = self._open(SystemClock())
         try:
-            yield from read_records(self._spec, system, partition.value)
+            yield from _read_records(self._spec, system, partition.value)
         finally:
             system.close()
+
+
+def _read_records(spec: SourceOptions, system: System, group: TaskGroup) -> Iterator[pa.RecordBatch]:
+    """The rows of one Spark partition of a DataFrame pipeline."""
+    ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
+    for _, ranges in group:
+        for part in ranges:
+            ssp = ssps[part.ssp]
+            for first, found in system.read(ssp.stream, ssp.partition, part.start, part.end):
+                batch = sparse(first, found)
+                for row in range(0, batch.num_rows, _ROWS_PER_BATCH):
+                    yield _record_batch(ssp, batch.slice(row, _ROWS_PER_BATCH))
+
+
+def _record_batch(ssp: SystemStreamPartition, batch: pa.RecordBatch) -> pa.RecordBatch:
+    rows = batch.num_rows
+    micros = pa.array(batch.column(2).to_numpy() * 1000).cast(pa.timestamp("us", tz="UTC"))
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(str(ssp.system_stream), rows),
+            pa.array(np.full(rows, ssp.partition, dtype=np.int32)),
+            batch.column(3),
+            batch.column(0),
+            batch.column(1),
+            micros,
+        ],
+        names=["stream", "partition", "offset", "key", "value", "timestamp"],
+    )

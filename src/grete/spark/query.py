@@ -32,9 +32,10 @@ from grete.errors import (
     StreamUnreachable,
 )
 from grete.model.ending import failure_of, note, noted_in
-from grete.spark.offset_log import SourceOffsets, read_batch_end
+from grete.spark.offset_log import read_batch_end
 from grete.spark.session import EXIT_OUT_OF_MEMORY
-from grete.tasks.commit.driver import BatchOutcome
+from grete.tasks.commit.base import BatchOutcome
+from grete.tasks.ranges import SourceOffsets
 
 _log = logging.getLogger(__name__)
 _WATCH_INTERVAL_S = 0.2

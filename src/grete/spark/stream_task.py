@@ -19,11 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from grete.config.settings.spark import local_cores
 from grete.failpoints import failpoint
-from grete.spark.offset_log import SourceOffsets, read_batch_end
-from grete.tasks.commit.driver import BatchCommits, BatchOutcome, sort_out
-from grete.tasks.read_plan import Offset, SourceOptions, TaskGroup, is_tick, task_groups
-from grete.tasks.share_runner import ShareRunner
-from grete.tasks.shares import Places, Shares, claims_in
+from grete.spark.offset_log import read_batch_end
+from grete.tasks.commit.base import BatchCommits, BatchOutcome
+from grete.tasks.ranges import SourceOffsets, TaskGroup
+from grete.tasks.read_plan import SourceOptions
+from grete.tasks.results import TaskResult
+from grete.tasks.share import Places, ShareRunner, Shares, claims_in
 from grete.tasks.spec import BatchPlan
 
 _log = logging.getLogger("grete.container")
@@ -36,9 +37,9 @@ class Reading:
 
     options: SourceOptions
     checkpoint: Path
-    first: Offset
+    first: SourceOffsets
 
-    def before(self, batch_id: int) -> Offset:
+    def before(self, batch_id: int) -> SourceOffsets:
         """Where a batch starts: where the one before it ends.
 
         Raises:
@@ -46,11 +47,7 @@ class Reading:
         """
         if batch_id == 0:
             return self.first
-        return _offset(read_batch_end(self.checkpoint, batch_id - 1, self.options.system))
-
-
-def _offset(of: SourceOffsets) -> Offset:
-    return {"offsets": dict(of.next_offsets), "tick": of.tick}
+        return read_batch_end(self.checkpoint, batch_id - 1, self.options.system)
 
 
 class StreamTaskBatch:
@@ -69,27 +66,26 @@ class StreamTaskBatch:
         plan = self._commits.plan(batch_id)
         failpoint("batch.before-run")
         with self._places.of_a_batch() as place:
-            rows = self._run_tasks(batch.sparkSession, plan, end, Path(place))
+            results = self._run_tasks(batch.sparkSession, plan, end, Path(place))
             failpoint("batch.after-run")
-            reports, segments = sort_out(rows)
             started_s = time.monotonic()
-            outcome = self._commits.commit(reports, segments, batch_id)
+            outcome = self._commits.commit(results, batch_id)
             outcome.commit_s += time.monotonic() - started_s
         failpoint("batch.after-commit")
         return outcome
 
     def _run_tasks(
         self, spark: SparkSession, plan: BatchPlan, end: SourceOffsets, place: Path
-    ) -> list[dict[str, Any]]:
-        """A Spark task for each share; what the StreamTasks hand back."""
+    ) -> list[TaskResult]:
+        """Run a Spark task for each share; returns the results of their StreamTasks."""
         context = spark.sparkContext
-        start, until = self._reading.before(plan.batch_id), _offset(end)
-        groups = task_groups(self._reading.options, start, until)
+        start = self._reading.before(plan.batch_id)
+        groups = self._reading.options.groups(start, end)
         if not groups:
             return []
         is_local = local_cores(context.master) is not None
         claims = claims_in(place) if is_local else None
-        shares = Shares(groups, is_tick(start, until), dict(self._holders), claims)
+        shares = Shares(groups, end.tick != start.tick, dict(self._holders), claims)
         run = ShareRunner(self._spec, plan, shares, str(place / "results"))
         count = len(groups)
 
@@ -100,10 +96,10 @@ class StreamTaskBatch:
 
         done = context.parallelize(range(count), count).mapPartitionsWithIndex(run_share).collect()
         self._note_holders({slot: worker for slot, worker, _ in done}, groups)
-        return [row for _, _, rows in done for row in rows]
+        return [result for _, _, results in done for result in results]
 
     def _note_holders(self, now: Mapping[int, str], groups: Mapping[int, TaskGroup]) -> None:
-        """Remember who has which share; tell when instances were left behind that may count for `window`."""
+        """Remember which worker has which share; warn when instances were left behind that may count for `window`."""
         moved = [slot for slot, worker in now.items() if self._holders.get(slot, worker) != worker]
         self._holders |= now
         has_windows = self._reading.options.tick_ms > 0

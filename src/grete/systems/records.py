@@ -55,7 +55,7 @@ def sparse(first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The records of a segment, each with its offset."""
     if batch.num_columns > len(SCHEMA):
         return batch
-    return with_offsets(batch, pa.array(range(first, first + batch.num_rows), type=pa.int64()))
+    return with_offsets(batch, pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64)))
 
 
 def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

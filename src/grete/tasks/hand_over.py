@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import errno
 import uuid
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO
-
-import orjson
 
 from grete.errors import LogError, StorageFull
+from grete.private_files import private_directory, private_opener
+from grete.systems.base import Segment, SegmentWrite
+from grete.systems.records import pieces, write
+from grete.tasks.commit.base import ShareCommits
+from grete.tasks.results import Processed, TaskResult
+from grete.tasks.spec import BatchPlan
 
 IN_ANSWERS_BYTES = 32 << 20
 """What all shares of a batch answer with at most; a heap of 1 GB held five times as much."""
-IN_FILE = "f"
-"""The kind of a row whose records are in a file; its data says where."""
-
-Row = tuple[str, int, str, int, int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,48 +56,64 @@ class StoredSegment:
         return data
 
 
-class HandOver:
-    """What one share hands over, from its first record to its last."""
+class HandOver(ShareCommits):
+    """Packs a share's results for the driver, which commits them."""
 
     def __init__(self, directory: str, shares: int) -> None:
         """`shares` of the batch answer at once."""
         self._path = Path(directory) / f"{uuid.uuid4().hex}.records"
         self._left = IN_ANSWERS_BYTES // shares
-        self._file: BinaryIO | None = None
+        self._results: list[TaskResult] = []
 
-    def placed(self, row: Row) -> Row:
-        """The row as it is answered: as it is, or saying where its records are.
+    def begin(
+        self, plan: BatchPlan, slot: int, tasks: Collection[int], *, is_repeated: bool
+    ) -> list[TaskResult]:
+        """See ShareCommits: a batch that is committed is not run again."""
+        self._results = []
+        return []
+
+    def add(self, made: Processed) -> None:
+        """See ShareCommits.
 
         Raises:
             StorageFull: the disk is full; nothing is committed.
         """
-        kind, task, stream, partition, count, data = row
-        if kind == "r" or len(data) <= self._left:
-            self._left -= len(data) if kind != "r" else 0
-            return row
+        segments = [
+            self._placed(stream, partition, piece.num_rows, write(piece))
+            for stream, partition, sent in made.outputs
+            for piece in pieces(sent)
+        ]
+        positions = dict(made.progress.store_positions)
+        for change in made.changes:
+            count = change.records.num_rows
+            positions[change.store] = positions.get(change.store, 0) + count
+            change.keep(made.report.token, positions[change.store])
+            for piece in pieces(change.records):
+                data = change.data if piece.num_rows == count else write(piece)
+                segments.append(self._placed(change.stream, change.partition, piece.num_rows, data))
+        report = replace(made.report, positions=positions)
+        self._results.append(TaskResult(report, tuple(segments)))
+
+    def finish(self) -> list[TaskResult]:
+        """See ShareCommits."""
+        return self._results
+
+    def _placed(self, stream: str, partition: int, count: int, data: bytes) -> Segment:
+        """Records in the answer, or where they are in the file."""
+        if len(data) <= self._left:
+            self._left -= len(data)
+            return SegmentWrite(stream, partition, count, data)
         try:
-            if self._file is None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self._path.open("xb")
-            start = self._file.tell()
-            self._file.write(data)
+            start = self._append(data)
         except OSError as error:
-            kind_of = StorageFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else LogError
-            raise kind_of(f"cannot leave a batch's outputs in {self._path}: {error}; free space") from error
-        where = {"path": str(self._path), "start": start, "size": len(data)}
-        return IN_FILE, task, stream, partition, count, orjson.dumps(where)
+            kind = StorageFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else LogError
+            raise kind(f"cannot leave a batch's outputs in {self._path}: {error}; free space") from error
+        return StoredSegment(stream, partition, count, str(self._path), start, len(data))
 
-    def __enter__(self) -> HandOver:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is buffered any more. What a failed attempt has left goes with the folder."""
-        if self._file is not None:
-            self._file.close()
-
-
-def stored(row: dict[str, Any]) -> StoredSegment:
-    """The records of a row of kind `IN_FILE`."""
-    return StoredSegment(row["stream"], row["partition"], row["count"], **orjson.loads(row["data"]))
+    def _append(self, data: bytes) -> int:
+        """Add to the file; returns where the data begins. What a failed attempt has left goes with the folder."""
+        private_directory(self._path.parent)
+        with open(self._path, "ab", opener=private_opener) as file:
+            start = file.tell()
+            file.write(data)
+        return start

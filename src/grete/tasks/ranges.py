@@ -1,90 +1,72 @@
-"""From ranges of stream partitions to the rows that a TaskRunner processes, inside the worker that processes them.
+"""What a batch reads: where it ends, and which offsets of which stream partition each task gets.
 
-The source plans ranges, and ranges are all that travels through Spark. Reading a record in the source's own worker
-would take it through the JVM twice, as an Arrow column, a row and an Arrow column again: measured, three times what
-its task costs. Spark still decides which batch a range belongs to, where it runs and when it runs again.
+Ranges are all that travels to the workers. Reading a record in the source's own worker would take it through the JVM
+twice, as an Arrow column, a row and an Arrow column again: measured, three times what its task costs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-
-import numpy as np
-import pyarrow as pa
-
-from grete.model.ids import SystemStreamPartition
-from grete.systems.base import System
-
-RANGE_LAYOUT = "task int, ssp int, start long, end long"
-"""Offsets start <= offset < end of an SSP for a task, both by index; ssp -1 marks a tick, which has no records."""
-ROW_SCHEMA = pa.schema(
-    [
-        ("task", pa.int32()),
-        ("ssp", pa.int32()),
-        ("offset", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("timestamp_ms", pa.int64()),
-    ]
-)
-TICK = -1
-"""The SSP index of a row that is no message but says that `task.window.ms` has passed."""
-ROWS_AT_ONCE = 4_000
-"""So many records are Python objects at one time."""
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 
-def rows_of(
-    system: System,
-    ssps: Sequence[SystemStreamPartition],
-    ranges: Iterable[pa.RecordBatch],
-    skip: Collection[int] = (),
-) -> Iterator[pa.RecordBatch]:
-    """The records of ranges in RANGE_LAYOUT, in order, as batches of ROW_SCHEMA; tasks in `skip` are not read."""
-    for batch in ranges:
-        columns = (batch.column(i).to_pylist() for i in range(4))
-        for task, ssp, start, end in zip(*columns, strict=True):
-            if task in skip:
-                continue
-            if ssp == TICK:
-                yield _tick(task)
-                continue
-            for first, records in system.read(ssps[ssp].stream, ssps[ssp].partition, start, end):
-                for row in range(0, records.num_rows, ROWS_AT_ONCE):
-                    yield _rows(task, ssp, first + row, records.slice(row, ROWS_AT_ONCE))
+@dataclass(frozen=True, slots=True)
+class SourceOffsets:
+    """Where a batch ends: the next offset to read by the text of each SSP.
+
+    `tick` advances every `task.window.ms`, so that a batch runs for StreamTask.window even without messages.
+    """
+
+    next_offsets: Mapping[str, int]
+    tick: int = 0
+
+    def to_document(self) -> dict[str, Any]:
+        """As Spark writes it into its log: `{"offsets": {"system.stream.partition": next offset}, "tick": n}`."""
+        return {"offsets": dict(self.next_offsets), "tick": self.tick}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> SourceOffsets:
+        """Back from the document.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: it is none.
+        """
+        offsets = {str(ssp): int(offset) for ssp, offset in document["offsets"].items()}
+        return cls(offsets, int(document.get("tick", 0)))
 
 
-def read_up_to(ranges: pa.RecordBatch) -> dict[int, int]:
-    """The last offset of each SSP's range, by index: it may be a transaction's marker, or a record that is gone."""
-    rows = zip(*(ranges.column(name).to_pylist() for name in ("ssp", "end")), strict=True)
-    return {ssp: end - 1 for ssp, end in rows if ssp != TICK}
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets start <= offset < end of one SSP, by its index."""
+
+    ssp: int
+    start: int
+    end: int
 
 
-def offsets_of(first: int, records: pa.RecordBatch) -> pa.Array:
-    """The offsets of a slice of a segment whose first row has offset `first`, unless it carries its own."""
-    if records.num_columns > 3:
-        return records.column(3)
-    return pa.array(np.arange(first, first + records.num_rows, dtype=np.int64))
+TaskGroup = list[tuple[int, list[Range]]]
+"""Tasks of one slot by their index, each with what it reads."""
 
 
-def constant(value: int, rows: int) -> pa.Array:
-    """A column that says the same in every row."""
-    return pa.array(np.full(rows, value, dtype=np.int32))
+def task_groups(
+    ssps: Sequence[str],
+    tasks: Sequence[Sequence[int]] | None,
+    slots_at_most: int,
+    start: SourceOffsets,
+    end: SourceOffsets,
+) -> dict[int, TaskGroup]:
+    """The tasks of a batch with their ranges, by slot. A slot whose tasks have nothing to do is left out.
 
-
-def _rows(task: int, ssp: int, first: int, records: pa.RecordBatch) -> pa.RecordBatch:
-    count = records.num_rows
-    key, value, timestamp_ms = (records.column(i) for i in range(3))
-    columns = [
-        constant(task, count),
-        constant(ssp, count),
-        offsets_of(first, records),
-        key,
-        value,
-        timestamp_ms,
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=ROW_SCHEMA)
-
-
-def _tick(task: int) -> pa.RecordBatch:
-    row = {"task": task, "ssp": TICK, "offset": 0, "key": None, "value": None, "timestamp_ms": 0}
-    return pa.RecordBatch.from_pylist([row], schema=ROW_SCHEMA)
+    `tasks` lists indexes into `ssps` for each task; None is a task for each SSP. A task's slot is the same in every
+    batch. A broadcast SSP is planned once for every task that reads it.
+    """
+    ranges = [Range(index, start.next_offsets[ssp], end.next_offsets[ssp]) for index, ssp in enumerate(ssps)]
+    tasks = [(i,) for i in range(len(ranges))] if tasks is None else tasks
+    slots = min(len(tasks), slots_at_most)
+    groups: dict[int, TaskGroup] = {}
+    for task, indexes in enumerate(tasks):
+        own = [ranges[i] for i in indexes if ranges[i].start < ranges[i].end]
+        if own or end.tick != start.tick:
+            groups.setdefault(task * slots // len(tasks), []).append((task, own))
+    return groups

@@ -1,37 +1,25 @@
-"""What the embedded system's source reads next: exact stream partitions, exact offsets, bounded batches. No Spark.
-
-The source's offset, as Spark writes it into its log: `{"offsets": {"system.stream.partition": next offset},
-"tick": n}`. `tick` advances every `tick_ms`, so that a batch runs for StreamTask.window even without messages.
+"""Decides what a container reads next: exact stream partitions, exact offsets, bounded batches. No Spark.
 
 A task's ranges are read one SSP after the other in one place, so that no shuffle is needed however many streams a
-task reads. A broadcast SSP is planned once for every task that reads it. For StreamTasks Spark gets no rows at all:
-the driver hands the ranges out (`grete.tasks.shares`), and the TaskRunner reads their records.
+task reads. For StreamTasks Spark gets no rows at all: the driver hands the ranges out (`grete.tasks.share`), and the
+workers read their records.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import pyarrow as pa
+from typing import Protocol
 
 from grete.clock import Clock
 from grete.model.ids import SystemStreamPartition
-from grete.systems.base import PartitionOffsets, System
+from grete.systems.base import PartitionOffsets
 from grete.systems.base import Range as Span
-from grete.tasks.ranges import TICK, constant, offsets_of
-
-RECORD_LAYOUT = "stream string, partition int, offset long, key binary, value binary, timestamp timestamp"
-"""For DataFrame pipelines."""
+from grete.tasks.ranges import SourceOffsets, TaskGroup, task_groups
 
 _log = logging.getLogger("grete.container")
-_ROWS_PER_BATCH = 20_000
-
-Offset = dict[str, Any]
-"""The source's offset, see above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +58,10 @@ class SourceOptions:
     bootstrap: tuple[str, ...] = ()
     later: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
+    def groups(self, start: SourceOffsets, end: SourceOffsets) -> dict[int, TaskGroup]:
+        """What each slot reads in a batch, see `task_groups`."""
+        return task_groups(self.ssps, self.tasks, self.partitions_at_most, start, end)
+
     def to_json(self) -> str:
         """As one data source option."""
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
@@ -83,19 +75,6 @@ class SourceOptions:
             **document | {"ssps": tuple(document["ssps"]), "bootstrap": tuple(document["bootstrap"])},
             tasks=None if tasks is None else tuple(tuple(task) for task in tasks),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Offsets start <= offset < end of one SSP, by its index."""
-
-    ssp: int
-    start: int
-    end: int
-
-
-TaskGroup = list[tuple[int, list[Range]]]
-"""Tasks of one slot, each with what it reads."""
 
 
 class StreamEnds(Protocol):
@@ -114,11 +93,11 @@ class StreamEnds(Protocol):
         """See SystemAdmin."""
 
 
-class LocalPlan:
-    """Decides, batch by batch, up to where to read, and reads it.
+class ReadPlan:
+    """Decides, batch by batch, up to where to read.
 
-    Of partitions that nobody answers for nothing is read, and the others go on; save where an order between them has
-    to be kept, or all that is there is to be read.
+    Of partitions that no broker answers for nothing is read, and the others go on; save where an order between them
+    has to be kept, or all that is there is to be read.
     """
 
     def __init__(self, spec: SourceOptions, system: StreamEnds, clock: Clock) -> None:
@@ -126,20 +105,20 @@ class LocalPlan:
         self._system = system
         self._clock = clock
         self._ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
-        self._target: Offset | None = None
+        self._target: SourceOffsets | None = None
         self._bootstrap_target: dict[str, int] | None = None
         self._origins: dict[str, list[tuple[str, int]]] | None = None
         self._unreachable: frozenset[str] = frozenset()
 
-    def initial(self) -> Offset:
+    def initial(self) -> SourceOffsets:
         """Where a new lineage starts."""
-        return {"offsets": dict(self._spec.starting_offsets), "tick": self._tick()}
+        return SourceOffsets(dict(self._spec.starting_offsets), self._tick())
 
-    def end(self) -> Offset:
-        """Where the streams end now, without the partitions that nobody answers for."""
+    def end(self) -> SourceOffsets:
+        """Where the streams end now, without the partitions that no broker answers for."""
         held = self._held()
         self._tell({ssp for ssp, offsets in held.items() if offsets is None})
-        return {"offsets": _ends(held), "tick": self._tick()}
+        return SourceOffsets(_ends(held), self._tick())
 
     def stop_at_the_end(self) -> None:
         """From now on nothing is planned that is not there yet.
@@ -147,26 +126,21 @@ class LocalPlan:
         Raises:
             StreamUnreachable: nobody answers for a partition, so nobody knows what is there.
         """
-        self._target = {"offsets": self._all_ends(), "tick": self._tick()}
+        self._target = SourceOffsets(self._all_ends(), self._tick())
 
-    def next(self, start: Offset, *, rows: int | None) -> Offset:
+    def next(self, start: SourceOffsets, *, rows: int | None) -> SourceOffsets:
         """Up to where the next batch reads: at most `rows` records, None for all there are, and about `max_bytes`.
 
         Raises:
             StreamUnreachable: nobody answers, or not for a partition that others have to wait for.
         """
-        target = self._target or self.end()
-        available = {
-            ssp: max(0, target["offsets"].get(ssp, 0) - start["offsets"][ssp]) for ssp in self._spec.ssps
-        }
-        available = self._bootstrap_first(start["offsets"], available)
-        available = self._origins_first(start["offsets"], available)
+        target, before = self._target or self.end(), start.next_offsets
+        available = {ssp: max(0, target.next_offsets.get(ssp, 0) - before[ssp]) for ssp in self._spec.ssps}
+        available = self._bootstrap_first(before, available)
+        available = self._origins_first(before, available)
         taken = share_out(available, sum(available.values()) if rows is None else rows)
-        ends = {ssp: start["offsets"][ssp] + taken[ssp] for ssp in self._spec.ssps}
-        return {
-            "offsets": self._within_bytes(start["offsets"], ends),
-            "tick": max(start.get("tick", 0), target["tick"]),
-        }
+        ends = {ssp: before[ssp] + taken[ssp] for ssp in self._spec.ssps}
+        return SourceOffsets(self._within_bytes(before, ends), max(start.tick, target.tick))
 
     def _within_bytes(self, start: Mapping[str, int], ends: dict[str, int]) -> dict[str, int]:
         """Nearer ends, where the records up to these ones are too large together: every SSP gets an equal share."""
@@ -256,14 +230,7 @@ class LocalPlan:
         return found
 
 
-class Sizes(Protocol):
-    """What can tell how large records are."""
-
-    def sizes(self, ranges: Mapping[SystemStreamPartition, Span]) -> Mapping[SystemStreamPartition, int]:
-        """See SystemAdmin."""
-
-
-def batch_sizes(system: Sizes, start: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
+def batch_sizes(system: StreamEnds, start: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
     """About how many bytes each SSP has between next offsets; without those that have no records there."""
     ranges = {
         SystemStreamPartition.parse(ssp): (start.get(ssp, 0), end)
@@ -275,47 +242,6 @@ def batch_sizes(system: Sizes, start: Mapping[str, int], ends: Mapping[str, int]
 
 def _ends(held: Mapping[str, PartitionOffsets | None]) -> dict[str, int]:
     return {ssp: int(offsets.upcoming) for ssp, offsets in held.items() if offsets is not None}
-
-
-def task_groups(spec: SourceOptions, start: Offset, end: Offset) -> dict[int, TaskGroup]:
-    """The tasks of a batch with their ranges, by slot. A slot whose tasks have nothing to do is left out."""
-    ranges = [Range(index, start["offsets"][ssp], end["offsets"][ssp]) for index, ssp in enumerate(spec.ssps)]
-    tasks = spec.tasks or [(i,) for i in range(len(ranges))]
-    slots = min(len(tasks), spec.partitions_at_most)
-    groups: dict[int, TaskGroup] = {}
-    for task, indexes in enumerate(tasks):
-        own = [ranges[i] for i in indexes if ranges[i].start < ranges[i].end]
-        if own or is_tick(start, end):
-            groups.setdefault(task * slots // len(tasks), []).append((task, own))
-    return groups
-
-
-def is_tick(start: Offset, end: Offset) -> bool:
-    """Whether the batch calls `window`."""
-    return bool(end.get("tick", 0) != start.get("tick", 0))
-
-
-def range_rows(group: TaskGroup, *, tick: bool) -> pa.RecordBatch:
-    """What StreamTasks of one slot read, in RANGE_LAYOUT."""
-    rows = []
-    for task, ranges in group:
-        rows += [(task, part.ssp, part.start, part.end) for part in ranges]
-        if tick:
-            rows.append((task, TICK, 0, 0))
-    types = (pa.int32(), pa.int32(), pa.int64(), pa.int64())
-    columns = [pa.array(column, type) for column, type in zip(zip(*rows, strict=True), types, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, names=["task", "ssp", "start", "end"])
-
-
-def read_records(spec: SourceOptions, system: System, group: TaskGroup) -> Iterator[pa.RecordBatch]:
-    """The rows of one Spark partition of a DataFrame pipeline."""
-    ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
-    for _, ranges in group:
-        for part in ranges:
-            ssp = ssps[part.ssp]
-            for first, batch in system.read(ssp.stream, ssp.partition, part.start, part.end):
-                for row in range(0, batch.num_rows, _ROWS_PER_BATCH):
-                    yield _record_batch(ssp, first + row, batch.slice(row, _ROWS_PER_BATCH))
 
 
 def share_out(available: Mapping[str, int], rows: int) -> dict[str, int]:
@@ -330,19 +256,3 @@ def share_out(available: Mapping[str, int], rows: int) -> dict[str, int]:
         taken[ssp] = min(available[ssp], share)
         left -= taken[ssp]
     return taken
-
-
-def _record_batch(ssp: SystemStreamPartition, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-    rows = batch.num_rows
-    micros = pa.array(batch.column(2).to_numpy() * 1000).cast(pa.timestamp("us", tz="UTC"))
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.repeat(str(ssp.system_stream), rows),
-            constant(ssp.partition, rows),
-            offsets_of(first, batch),
-            batch.column(0),
-            batch.column(1),
-            micros,
-        ],
-        names=["stream", "partition", "offset", "key", "value", "timestamp"],
-    )

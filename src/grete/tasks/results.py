@@ -1,4 +1,4 @@
-"""What an attempt at a task's share of a batch made, before it is committed."""
+"""The results of a task's share of a batch: as its worker has them, and as the driver gets them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from grete.systems.base import Segment
 from grete.tasks.spec import TaskProgress, TaskReport
 from grete.tasks.stores.file import StoreFile
 
@@ -16,10 +17,11 @@ Output = tuple[str, int, pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class StoreChange:
-    """What a batch changed in one store, as columns and packed."""
+    """The changes of a batch in one store, as columns and packed, for a partition of its changelog."""
 
     store: str
     stream: str
+    partition: int
     records: pa.RecordBatch
     data: bytes
     file: StoreFile
@@ -30,10 +32,21 @@ class StoreChange:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskResult:
-    """What one attempt made, not visible to anybody yet. `report` has no positions so far."""
+class Processed:
+    """One attempt at a task's share of a batch, visible to no reader yet. `report` has no positions so far."""
 
     report: TaskReport
     progress: TaskProgress
     outputs: Sequence[Output]
     changes: Sequence[StoreChange]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """A task's share of a batch as the driver gets it.
+
+    `segments` are outputs and changelog records that the driver has to commit; none where the worker has committed.
+    """
+
+    report: TaskReport
+    segments: tuple[Segment, ...] = ()

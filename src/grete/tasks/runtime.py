@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from grete.api import StreamTask
 from grete.clock import Clock, SystemClock
 from grete.config.application_config import ApplicationConfig
@@ -23,9 +25,12 @@ from grete.model.ids import SystemStreamPartition, TaskName
 from grete.serdes import StreamSerdes, store_serdes, stream_serdes
 from grete.systems.base import Change, System
 from grete.systems.factory import open_system
-from grete.systems.records import records, unpack_changes, write
+from grete.systems.records import records, sparse, unpack_changes, write
 from grete.tasks.collector import Collector, StreamFacts
-from grete.tasks.commit.executor import ExecutorCommits
+from grete.tasks.commit.base import ShareCommits
+from grete.tasks.commit.executor import ShareTransactions
+from grete.tasks.hand_over import HandOver
+from grete.tasks.ranges import Range
 from grete.tasks.results import StoreChange
 from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
 from grete.tasks.stores.file import ReadChanges, StoreFile
@@ -33,6 +38,8 @@ from grete.tasks.stores.paths import store_identity, store_path
 from grete.tasks.stores.store import TaskStore
 from grete.tasks.stores.warm_copy import take_over
 
+_ROWS_AT_ONCE = 4_000
+"""So many records are Python objects at one time."""
 _OPEN_TASKS_LIMIT = 256
 """Tasks kept open per worker; each costs a file handle per store."""
 
@@ -157,19 +164,27 @@ class TaskWorker:
         for store in self.stores.values():
             store.undo_message()
 
+    def read(self, part: Range) -> Iterator[pa.RecordBatch]:
+        """The records of a range, in order, each with its offset."""
+        ssp = self._spec.ssps[part.ssp]
+        for first, found in self._system.read(ssp.stream, ssp.partition, part.start, part.end):
+            batch = sparse(first, found)
+            for row in range(0, batch.num_rows, _ROWS_AT_ONCE):
+                yield batch.slice(row, _ROWS_AT_ONCE)
+
     def partition_count(self, stream: str) -> int:
         """How many partitions a stream of the job's system has."""
         return self._facts.partitions(stream)
 
     def store_changes(self) -> Iterator[StoreChange]:
-        """What changed in each store that did."""
+        """The changes of each store that has some."""
         now_ms = self._clock.wall_ms()
         for name, store in self.stores.items():
             changes = store.changes()
             if changes:
                 made = records(list(changes), list(changes.values()), [now_ms] * len(changes))
-                stream = self._store_specs[name].changelog_stream
-                yield StoreChange(name, stream, made, write(made), store.file)
+                stream, partition = self._store_specs[name].changelog_stream, self.task.changelog_partition
+                yield StoreChange(name, stream, partition, made, write(made), store.file)
 
     def close(self) -> None:
         """Let the instance close and release the files."""
@@ -195,16 +210,20 @@ class TaskWorkers:
         self.system = system or open_system(spec.config, spec.default_system, Path(spec.home), self._clock)
         self._facts = StreamFacts(self.system)
         self._open: OrderedDict[int, TaskWorker] = OrderedDict()
-        self._commits: ExecutorCommits | None = None
+        self._transactions: ShareTransactions | None = None
         self._limit = _OPEN_TASKS_LIMIT
 
-    @property
-    def commits(self) -> ExecutorCommits:
-        """What commits for this worker's tasks, on systems where executors do."""
-        if self._commits is None:
-            assert self.spec.commit is not None, "the driver commits"
-            self._commits = ExecutorCommits(self.spec, self.spec.commit, self.system, self._clock, self.id)
-        return self._commits
+    def share_commits(self, results: str, shares: int) -> ShareCommits:
+        """Commits a share's tasks where they ran, or hands them over to the driver that commits.
+
+        `results` is a folder for what is too much for an answer; `shares` of the batch answer at once.
+        """
+        spec = self.spec
+        if spec.commit is None:
+            return HandOver(results, shares)
+        if self._transactions is None:
+            self._transactions = ShareTransactions(spec, spec.commit, self.system, self._clock, self.id)
+        return self._transactions
 
     def worker(self, index: int) -> TaskWorker:
         """The task's worker, opened when necessary."""
@@ -220,6 +239,11 @@ class TaskWorkers:
         """So many tasks are to be open at the same time, since they are committed together."""
         self._limit = max(_OPEN_TASKS_LIMIT, tasks)
 
+    def succeeded(self, index: int, token: str) -> None:
+        """The task's memory is the committed state, provided that the attempt of this token is committed."""
+        if index in self._open:
+            self._open[index].token = token
+
     def drop(self, index: int) -> None:
         """Forget a task whose attempt failed; the next attempt opens it afresh."""
         worker = self._open.pop(index, None)
@@ -233,8 +257,8 @@ class TaskWorkers:
         """Close every task."""
         while self._open:
             self._open.popitem()[1].close()
-        if self._commits is not None:
-            self._commits.close()
+        if self._transactions is not None:
+            self._transactions.close()
         self.system.close()
 
 

@@ -1,6 +1,6 @@
-"""What the driver tells the executors: a spec per container, sent once, and a plan per micro-batch.
+"""The values between driver and executors: a spec per container, a plan per micro-batch, a report per task.
 
-Both travel to Python workers inside Spark's own serialisation of our function; they hold plain values only.
+They travel inside Spark's own serialisation of our function and its answer; they hold plain values only.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class CommitSpec:
 
 @dataclass(frozen=True, slots=True)
 class RunnerSpec:
-    """Everything a TaskRunner needs that does not change while the container lives.
+    """Everything a worker needs that does not change while the container lives.
 
     `incarnation` differs between any two containers ever started, so that state cached in a reused Python worker
     is never taken for this container's. `home` is where an embedded system lies by default. In
@@ -106,18 +106,17 @@ class BatchPlan:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one attempt at a task's share of a batch did. `changes` counts changelog records by store.
+    """One attempt at a task's share of a batch. `positions` are where its changelogs end once it is committed.
 
-    Where executors commit it says, too, where the changelogs end now, up to which offset of the checkpoint log the
-    commit reaches, who committed through which slot, and how many seconds that took. One that is made of a commit
-    that was found has no counts.
+    Where executors commit it says, too, up to which offset of the checkpoint log the commit reaches, which worker
+    committed through which slot, and how many seconds that took. One that is made of a commit that was found has no
+    counts.
     """
 
     task: int
     token: str
     records: int
     last_offsets: Mapping[int, int]
-    changes: Mapping[str, int]
     dead_letters: int = 0
     shutdown_task: bool = False
     shutdown_all: bool = False

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from grete.clock import Clock
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
@@ -17,12 +15,12 @@ from grete.container.start import prepare
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets, Range, System
-from grete.tasks.commit.driver import BatchOutcome, sort_out
-from grete.tasks.ranges import rows_of
-from grete.tasks.read_plan import LocalPlan, Offset, is_tick, range_rows, task_groups
-from grete.tasks.runner import run_tasks
+from grete.tasks.commit.base import BatchOutcome
+from grete.tasks.ranges import SourceOffsets, TaskGroup
+from grete.tasks.read_plan import ReadPlan
+from grete.tasks.results import TaskResult
 from grete.tasks.runtime import TaskWorkers
-from grete.tasks.share_runner import Share, run_share
+from grete.tasks.share import Places, Share, run_share
 from grete.tasks.spec import BatchPlan
 
 
@@ -70,10 +68,22 @@ class BlockedEnds:
         }
 
 
+def run_shares(
+    workers: TaskWorkers, plan: BatchPlan, groups: Mapping[int, TaskGroup], results: Path, *, tick: bool
+) -> list[TaskResult]:
+    """What Spark tasks do with the shares of a batch, one after the other by one worker."""
+    commits = workers.share_commits(str(results), len(groups))
+    return [
+        result
+        for slot, group in groups.items()
+        for result in run_share(workers, plan, Share(slot, group, tick), commits)
+    ]
+
+
 @dataclass(slots=True)
 class _Batch:
     id: int
-    start: Offset
+    start: SourceOffsets
 
 
 class ContainerUnderTest:
@@ -100,10 +110,11 @@ class ContainerUnderTest:
         self.skipped = started.skipped
         self._commits = started.batch_commits(f"{assignment.container_id}-{assignment.epoch}{opening}")
         self._options = source_options(assignment, home, started.next_offsets, by_task=True)
-        self._plan = LocalPlan(self._options, ends, clock)
+        self._plan = ReadPlan(self._options, ends, clock)
         self._batch = _Batch(0, self._plan.initial())
         self._workers = TaskWorkers(self._commits.spec, clock=clock)
         self._tidy = housekeeping(assignment, system)
+        self._places = Places(assignment.state_directory(home) / "results")
         self._shut_down: set[int] = set()
         self.all_shut_down = False
 
@@ -115,8 +126,7 @@ class ContainerUnderTest:
     @property
     def next_offsets(self) -> Mapping[str, int]:
         """The next offset to read of each SSP, by its text, after the last committed batch."""
-        offsets: Mapping[str, int] = self._batch.start["offsets"]
-        return offsets
+        return self._batch.start.next_offsets
 
     def stop_at_the_end(self) -> None:
         """Nothing is read that is not there now."""
@@ -135,25 +145,17 @@ class ContainerUnderTest:
         end = self._plan.next(start, rows=self._options.max_records)
         if end == start:
             return None
-        plan, tick = self._commits.plan(self._batch.id), is_tick(start, end)
-        rows = []
-        for slot, group in task_groups(self._options, start, end).items():
-            rows += self._run_share(plan, slot, range_rows(group, tick=tick)).to_pylist()
-        if not commit:
-            return BatchOutcome()
-        outcome = self._commits.commit(*sort_out(rows), self._batch.id)
+        plan, groups = self._commits.plan(self._batch.id), self._options.groups(start, end)
+        with self._places.of_a_batch() as place:
+            results = run_shares(self._workers, plan, groups, Path(place), tick=end.tick != start.tick)
+            if not commit:
+                return BatchOutcome()
+            outcome = self._commits.commit(results, self._batch.id)
         self._tidy()
         self._batch = _Batch(self._batch.id + 1, end)
         self._shut_down |= outcome.shutdown_tasks
         self.all_shut_down = outcome.shutdown_all
         return outcome
-
-    def _run_share(self, plan: BatchPlan, slot: int, ranges: pa.RecordBatch) -> pa.RecordBatch:
-        """What an executor does with a Spark partition; where executors commit, it has committed."""
-        if self._workers.spec.commit is not None:
-            return run_share(self._workers, plan, Share(slot), [ranges])
-        batches = rows_of(self._workers.system, self._workers.spec.ssps, [ranges], plan.skip)
-        return run_tasks(self._workers, plan, batches)
 
     def close(self) -> None:
         """Let the tasks close."""

@@ -9,7 +9,7 @@ from grete.errors import InDoubt, LogError
 from grete.systems.base import CommitGroup
 from grete.systems.local import system
 from grete.systems.local.system import LocalSystem
-from grete.tasks.commit.driver import BatchCommits, BatchOutcome
+from grete.tasks.commit.base import BatchCommits, BatchOutcome
 from grete.tasks.runner import TaskRun
 from grete.testing.simulator.plants import Plant, Replaced
 from grete.testing.simulator.stores import ProcessSystem

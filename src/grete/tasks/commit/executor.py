@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -27,7 +27,8 @@ from grete.keyed_log.base import Record
 from grete.model.ids import TaskName
 from grete.systems.base import System
 from grete.systems.transactions import NotWritten, OutcomeUnknown, RecordTooLarge, Transactions
-from grete.tasks.results import TaskResult
+from grete.tasks.commit.base import ShareCommits
+from grete.tasks.results import Processed, TaskResult
 from grete.tasks.spec import BatchPlan, CommitSpec, RunnerSpec, TaskProgress, TaskReport
 
 _log = logging.getLogger("grete.container")
@@ -44,8 +45,19 @@ class _Slot:
     committed: tuple[str, int] = ("", -1)
 
 
-class ExecutorCommits:
-    """The slots that one Python worker has used. Used by one thread."""
+@dataclass(slots=True)
+class _Share:
+    """A share on its way: what its tasks have made so far."""
+
+    plan: BatchPlan
+    slot: int
+    made: list[Processed] = field(default_factory=list)
+
+
+class ShareTransactions(ShareCommits):
+    """Commits a share in one transaction of the slot; keeps the slots that one Python worker has used."""
+
+    holds_share = True
 
     def __init__(
         self, spec: RunnerSpec, commit: CommitSpec, system: System, clock: Clock, worker: str
@@ -61,16 +73,13 @@ class ExecutorCommits:
             *(one.changelog_stream for one in spec.stores),
         ]
         self._slots: dict[int, _Slot] = {}
+        self._share = _Share(BatchPlan("", -1, {}), -1)
 
     def begin(
         self, plan: BatchPlan, slot: int, tasks: Collection[int], *, is_repeated: bool
-    ) -> list[TaskReport]:
-        """What of the share's tasks is committed already; called before they run.
-
-        Raises:
-            Fenced: another container has taken over.
-            LogError: the brokers did not answer.
-        """
+    ) -> list[TaskResult]:
+        """See ShareCommits: an earlier attempt may have committed."""
+        self._share = _Share(plan, slot)
         held = self._held(slot)
         is_ours = plan.slot_workers.get(slot) == self._worker and held.committed != (
             plan.lineage,
@@ -84,19 +93,19 @@ class ExecutorCommits:
         while True:
             try:
                 found = self._open(held, plan, deadline)
-                return [self._signed(report, slot) for task, report in found.items() if task in tasks]
+                return [
+                    TaskResult(self._signed(report, slot)) for task, report in found.items() if task in tasks
+                ]
             except NotWritten as refusal:
                 self._pause(refusal, deadline)
 
-    def finish(self, plan: BatchPlan, slot: int, results: Sequence[TaskResult]) -> list[TaskReport]:
-        """Commit what the tasks made, unless somebody has; durable on return.
+    def add(self, made: Processed) -> None:
+        """See ShareCommits."""
+        self._share.made.append(made)
 
-        Raises:
-            Fenced: another container has taken over; nothing was written.
-            InDoubt: the outcome is unknown; whoever tries again finds out.
-            ProcessingError: a record is larger than its topic takes; nothing was written.
-            LogError: nothing was written.
-        """
+    def finish(self) -> list[TaskResult]:
+        """See ShareCommits: commits what the tasks made, unless an earlier attempt has; durable on return."""
+        plan, slot, results = self._share.plan, self._share.slot, self._share.made
         if not results:
             return []
         held = self._held(slot)
@@ -109,10 +118,12 @@ class ExecutorCommits:
         reports = self._finish(held, plan, slot, results)
         commit_s = self._clock.monotonic_s() - started_s
         held.committed = (plan.lineage, plan.batch_id)
-        return [replace(report, commit_s=commit_s) for report in reports]
+        self._share = _Share(plan, slot)  # results are as large as the share
+        failpoint("executor.reported")
+        return [TaskResult(replace(report, commit_s=commit_s)) for report in reports]
 
     def _finish(
-        self, held: _Slot, plan: BatchPlan, slot: int, results: Sequence[TaskResult]
+        self, held: _Slot, plan: BatchPlan, slot: int, results: Sequence[Processed]
     ) -> list[TaskReport]:
         deadline = Deadline(self._clock, _PATIENCE_S, pauses_s=_PAUSES_S)
         doubt: OutcomeUnknown | None = None
@@ -183,17 +194,15 @@ class ExecutorCommits:
             token=commit.token,
             records=0,
             last_offsets={indexes[ssp]: int(last) for ssp, last in commit.offsets.items() if ssp in indexes},
-            changes={},
             positions=commit.store_positions,
             committed_at=offset,
         )
 
     # --- writing ---
 
-    def _check_sizes(self, transactions: Transactions, result: TaskResult) -> None:
+    def _check_sizes(self, transactions: Transactions, result: Processed) -> None:
         name = self._spec.tasks[result.report.task].name
-        partition = self._spec.tasks[result.report.task].changelog_partition
-        batches = [*result.outputs, *((one.stream, partition, one.records) for one in result.changes)]
+        batches = [*result.outputs, *((one.stream, one.partition, one.records) for one in result.changes)]
         for stream, at, records in batches:
             try:
                 transactions.check_sizes(stream, at, records)
@@ -204,7 +213,7 @@ class ExecutorCommits:
                 ) from error
 
     def _write(
-        self, held: _Slot, plan: BatchPlan, results: Sequence[TaskResult], deadline_s: float
+        self, held: _Slot, plan: BatchPlan, results: Sequence[Processed], deadline_s: float
     ) -> list[TaskReport]:
         transactions = held.transactions
         failpoint("executor.before-produce")
@@ -233,21 +242,17 @@ class ExecutorCommits:
     def _name(self, report: TaskReport) -> TaskName:
         return self._spec.tasks[report.task].name
 
-    def _send(self, transactions: Transactions, result: TaskResult) -> None:
+    def _send(self, transactions: Transactions, result: Processed) -> None:
         for stream, partition, records in result.outputs:
             transactions.send(stream, partition, records)
         for change in result.changes:
-            transactions.send(change.stream, self._changelog_partition(result), change.records)
+            transactions.send(change.stream, change.partition, change.records)
 
-    def _changelog_partition(self, result: TaskResult) -> int:
-        return self._spec.tasks[result.report.task].changelog_partition
-
-    def _positioned(self, result: TaskResult, ends: Mapping[tuple[str, int], int]) -> TaskReport:
+    def _positioned(self, result: Processed, ends: Mapping[tuple[str, int], int]) -> TaskReport:
         """The report with where the changelogs end now; the stores' files keep the changes up to there."""
-        partition = self._changelog_partition(result)
         positions = dict(result.progress.store_positions)
         for change in result.changes:
-            positions[change.store] = ends[change.stream, partition]
+            positions[change.store] = ends[change.stream, change.partition]
             change.keep(result.report.token, positions[change.store])
         return replace(result.report, positions=positions)
 

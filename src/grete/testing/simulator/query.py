@@ -19,11 +19,11 @@ from grete.spark.lineage import Continue, LineageInfo, decide_lineage
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.offset_log import SparkProgress, read_batch_end
 from grete.systems.local.system import LocalSystem
-from grete.tasks.commit.driver import BatchCommits, sort_out
-from grete.tasks.ranges import rows_of
-from grete.tasks.read_plan import LocalPlan, SourceOptions, range_rows, task_groups
-from grete.tasks.runner import run_tasks
+from grete.tasks.commit.base import BatchCommits
+from grete.tasks.ranges import SourceOffsets
+from grete.tasks.read_plan import ReadPlan, SourceOptions
 from grete.tasks.runtime import TaskWorkers
+from grete.testing.job_container import run_shares
 from grete.testing.simulator.scheduler import Sleep
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class QueryRun:
     def _batches(self, lineage: LineageInfo, batches: BatchCommits, options: SourceOptions) -> Any:
         assert self._lineages is not None
         log = SparkLog(self._lineages.spark_checkpoint(lineage))
-        plan = LocalPlan(options, self._system, self._clock)
+        plan = ReadPlan(options, self._system, self._clock)
         if self._assignment.until_drained:
             plan.stop_at_the_end()
         progress = self._lineages.progress(lineage)
@@ -102,7 +102,7 @@ class QueryRun:
         number = progress.committed + 1
         start = plan.initial()
         if progress.committed_end is not None:
-            start = {"offsets": dict(progress.committed_end.next_offsets), "tick": 0}
+            start = progress.committed_end
         planned = progress.planned > progress.committed
         while not self._container.control.is_set():
             if not planned:
@@ -116,26 +116,29 @@ class QueryRun:
                 yield Sleep()
                 if self._container.control.is_set():
                     return True
-            end = {"offsets": dict(log.end(number)), "tick": 0}
+            end = log.end(number)
             yield from self._batch(batches, number, options, start, end)
             log.done(number)
             number, start, planned = number + 1, end, False
             yield Sleep(_TRIGGER_S)
         return True
 
-    def _batch(self, batches: BatchCommits, number: int, options: SourceOptions, start: Any, end: Any) -> Any:
+    def _batch(
+        self,
+        batches: BatchCommits,
+        number: int,
+        options: SourceOptions,
+        start: SourceOffsets,
+        end: SourceOffsets,
+    ) -> Any:
         assert self._workers is not None
-        plan = batches.plan(number)
-        rows: list[dict[str, Any]] = []
-        for group in task_groups(options, start, end).values():
-            ranges = [range_rows(group, tick=False)]
-            read = rows_of(self._workers.system, self._workers.spec.ssps, ranges, plan.skip)
-            rows += run_tasks(self._workers, plan, read).to_pylist()
+        folder = self._assignment.state_directory(self._container.home) / "results"
+        results = run_shares(
+            self._workers, batches.plan(number), options.groups(start, end), folder, tick=False
+        )
         yield Sleep(0.5)
-        reports, segments = sort_out(rows)
-        names = [self._workers.spec.tasks[report.task].name for report in reports]
-        self._system.tasks = names
-        outcome = batches.commit(reports, segments, number)
+        self._system.tasks = [batches.spec.tasks[result.report.task].name for result in results]
+        outcome = batches.commit(results, number)
         self._container.processed(outcome.records)
         yield Sleep()
 
@@ -172,15 +175,15 @@ class SparkLog:
         for name in ("offsets", "commits"):
             (checkpoint / name).mkdir(exist_ok=True)
 
-    def plan(self, batch: int, end: dict[str, Any]) -> None:
+    def plan(self, batch: int, end: SourceOffsets) -> None:
         """The batch will read up to here."""
-        text = b"v1\n{}\n" + orjson.dumps(end)
+        text = b"v1\n{}\n" + orjson.dumps(end.to_document())
         (self._checkpoint / "offsets" / str(batch)).write_bytes(text)
 
     def done(self, batch: int) -> None:
         """The batch is done."""
         (self._checkpoint / "commits" / str(batch)).write_bytes(b'v1\n{"nextBatchWatermarkMs":0}')
 
-    def end(self, batch: int) -> dict[str, int]:
+    def end(self, batch: int) -> SourceOffsets:
         """Up to where a planned batch reads."""
-        return dict(read_batch_end(self._checkpoint, batch, "").next_offsets)
+        return read_batch_end(self._checkpoint, batch, "")
