@@ -22,6 +22,7 @@ from grete.clock import SystemClock
 from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
 from grete.operations import open_job
+from grete.operations.configuration import set_config
 from grete.systems.local.system import LocalSystem
 
 JOB = JobId("operated")
@@ -99,7 +100,9 @@ class Operated:
     def set(self, **changes: str) -> float:
         began = time.time()
         with open_job(JOB) as handle:
-            handle.set_config({key.replace("__", "."): text for key, text in changes.items()}, reason="bench")
+            set_config(
+                handle, {key.replace("__", "."): text for key, text in changes.items()}, reason="bench"
+            )
         return began
 
 

@@ -24,6 +24,7 @@ from grete.metadata.launches import read_launches
 from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
 from grete.operations import open_job
+from grete.operations.configuration import set_config
 from grete.operations.job_handle import JobHandle
 from grete.systems.local.system import LocalSystem
 from grete.testing.kafka_broker import free_ports
@@ -136,8 +137,8 @@ class Job:
 
     def set(self, **changes: str) -> None:
         with open_job(JOB) as handle:
-            handle.set_config(
-                {key.replace("__", "."): value for key, value in changes.items()}, reason="test"
+            set_config(
+                handle, {key.replace("__", "."): value for key, value in changes.items()}, reason="test"
             )
 
     def end(self) -> None:
@@ -293,7 +294,9 @@ def test_a_configuration_that_is_wrong_changes_nothing_and_is_shown(job: Job) ->
     job.submit()
     job.eventually(lambda: len(job.last()) == 4)
     with open_job(JOB) as handle:  # as a foreign writer would, past every check
-        handle.set_config({"task.inputs": "nowhere.x", "job.container.count": "0"}, reason="oops", force=True)
+        set_config(
+            handle, {"task.inputs": "nowhere.x", "job.container.count": "0"}, reason="oops", force=True
+        )
     job.eventually(lambda: "config-refused" in job.events())
     with open_job(JOB) as handle:
         state = handle.state()
@@ -303,8 +306,8 @@ def test_a_configuration_that_is_wrong_changes_nothing_and_is_shown(job: Job) ->
     count = len(job.said())
     job.eventually(lambda: spoke_since(job, count + 4))
     with open_job(JOB) as handle:
-        handle.set_config(
-            {"task.inputs": "local.in", "job.container.count": "2"}, reason="repaired", force=True
+        set_config(
+            handle, {"task.inputs": "local.in", "job.container.count": "2"}, reason="repaired", force=True
         )
     job.eventually(lambda: len({who for who, _ in job.last().values()}) == 2)
     with open_job(JOB) as handle:
@@ -447,7 +450,7 @@ def test_what_the_planner_trips_over_is_shown_and_ends_nothing(job: Job) -> None
         "task.inputs": "foo.x",
     }
     with open_job(JOB) as handle:
-        handle.set_config(bad, reason="a path that is a file", force=True)
+        set_config(handle, bad, reason="a path that is a file", force=True)
     job.eventually(lambda: "config-refused" in job.events())
     with open_job(JOB) as handle:
         state = handle.state()

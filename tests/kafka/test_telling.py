@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.diagnostics.observe import observed
 from grete.errors import StreamError
 from grete.model.ids import JobId, SystemStream
@@ -68,7 +69,7 @@ def test_what_a_container_says_is_in_its_jobs_topics(
     kafka: KafkaCluster, job: JobId, config: Mapping[str, str], tmp_path: Path
 ) -> None:
     """A partition for each container, all that one says in one of them and in order."""
-    with observed(config, job, CONTAINER, tmp_path):
+    with observed(Settings.of(config), job, CONTAINER, tmp_path):
         for number in range(1_000):
             logging.getLogger("talker").warning("saw %d", number)
     topic = f"__samza_{job.name}_1_logs".replace("-", "_")

@@ -7,16 +7,16 @@ from contextlib import suppress
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from grete.config.changes import apply_changes, diff
-from grete.config.current import in_current_words
+from grete.config.derived import canonical_keys
 from grete.config.java_values import double_text, parse_double
 from grete.config.keys import KEYS
 from grete.config.properties import format_properties, parse_properties
 from grete.config.redact import redact
+from grete.config.rules.changes import apply_changes, diff
+from grete.config.rules.validate import check
 from grete.config.structured import parse_toml, parse_yaml
-from grete.config.validate import check
-from grete.config.values import Config
 from grete.errors import ConfigError
+from grete.testing.vectors.map_config import MapConfig
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 anything = st.text(st.sampled_from("ab \t\f=:\\\\#!u0041n\n\ré\"'{}[],&*-<>|%@"), max_size=40)
@@ -52,7 +52,7 @@ def test_any_text_is_yaml_and_toml_or_a_config_error(text: str) -> None:
 
 @given(st.dictionaries(texts, st.none() | texts, max_size=8))
 def test_null_is_missing_and_empty_is_a_value(layer: dict[str, str | None]) -> None:
-    assert dict(Config(layer)) == {k: v for k, v in layer.items() if v is not None}
+    assert dict(MapConfig(layer)) == {k: v for k, v in layer.items() if v is not None}
 
 
 @given(configs, configs)
@@ -70,9 +70,9 @@ def test_a_diff_applied_to_the_old_gives_the_new(old: dict[str, str], new: dict[
 def test_any_configuration_is_checked_redacted_and_put_into_current_words(config: dict[str, str]) -> None:
     assert check(config).errors
     assert redact(config).keys() == config.keys()
-    words = in_current_words(config)
+    words = canonical_keys(config)
     assert words.items() >= {k: v for k, v in config.items() if k != "job.container.count"}.items()
-    assert in_current_words(words) == words
+    assert canonical_keys(words) == words
 
 
 @given(st.floats(allow_nan=False))

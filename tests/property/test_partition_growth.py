@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import grete
+from grete.config.settings import Settings
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Calculated, Remembered, calculate
 from grete.errors import ConfigError
@@ -44,7 +45,7 @@ class Coordinator:
             self._assignments.ssps(),
             self._assignments.modes(),
         )
-        calculated = calculate(self._config, {IN: partitions, OTHER: others}, remembered)
+        calculated = calculate(Settings.of(self._config), {IN: partitions, OTHER: others}, remembered)
         self._mapping.write(calculated.changelog)
         self._assignments.write(assignment_records(calculated.model, remembered))
         return calculated

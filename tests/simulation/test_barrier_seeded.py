@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.decide import decide
 from grete.coordinator.events import (
     Action,
@@ -28,7 +29,7 @@ from grete.coordinator.events import (
     Run,
     Tick,
 )
-from grete.coordinator.state import FINAL, ContainerSpec, RetryPolicy, State
+from grete.coordinator.state import FINAL, ContainerSpec, State
 from grete.model.ids import ContainerId
 
 SEEDS = 20_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 2_000

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.decide import decide
 from grete.coordinator.events import (
     Action,
@@ -19,7 +20,7 @@ from grete.coordinator.events import (
     StopRequested,
     Tick,
 )
-from grete.coordinator.state import FINAL, ContainerSpec, Phase, RetryPolicy, State
+from grete.coordinator.state import FINAL, ContainerSpec, Phase, State
 from grete.model.ids import ContainerId
 
 SEEDS = 20_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 2_000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from grete.assembly.submission import RunOptions, Submission
 from grete.clock import SystemClock
-from grete.grouping.task_names import container_count
+from grete.config.settings import Settings
 
 FILE = "job.name=sized\ntask.class=sized:Sized\ntask.inputs=local.in\n"
 RESULT = "job.autosizing.container.count"
@@ -34,7 +34,7 @@ def test_results_of_an_autosizer_survive_a_submit_while_it_is_on(home: Path) -> 
     submit(home, on, found={RESULT: "3"})
     again = submit(home, on)
     assert again[RESULT] == "3"
-    assert container_count(again) == 3
+    assert Settings.of(again).job.container_count == 3
     assert submit(home, on + f"{RESULT}=2\n")[RESULT] == "2"  # what the file says wins
 
 
@@ -42,4 +42,4 @@ def test_they_go_with_a_submit_that_has_it_off(home: Path) -> None:
     submit(home, FILE + "job.autosizing.enabled=true\n", found={RESULT: "3"})
     off = submit(home, FILE)
     assert RESULT not in off
-    assert container_count(off) == 1
+    assert Settings.of(off).job.container_count == 1

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from grete.assembly import RunOptions, run_job
+from grete.config.settings import Settings
 from grete.errors import ConfigError, JobError
-from grete.grouping.task_names import container_count
 from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
-from grete.operations.job_handle import lease_ttl_s, open_job
+from grete.operations.job_handle import open_job
 from grete.server.serve import bind
 from grete.systems.local.system import LocalSystem
 
@@ -20,13 +20,12 @@ from grete.systems.local.system import LocalSystem
 @pytest.mark.parametrize("count", ["0", "-1", "10001", "2147483647", "9" * 5000, "²", "", "x"])
 def test_a_number_of_containers_that_nobody_can_run_is_refused(count: str) -> None:
     with pytest.raises(ConfigError, match=r"job\.container\.count"):
-        container_count({"job.container.count": count})
+        _ = Settings.of({"job.container.count": count}).job.container_count
 
 
 @pytest.mark.parametrize("ttl", ["9223372036854775807", "-1", "0", "soon", "9" * 5000])
 def test_a_lease_that_is_none_leaves_a_silent_leader_alone_for_the_usual_time(ttl: str) -> None:
-    assert lease_ttl_s({"job.coordinator.lease.ttl.ms": ttl}) == 15
-    assert lease_ttl_s({"job.coordinator.lease.ttl.ms": ttl}, {"job.coordinator.lease.ttl.ms": "60000"}) == 60
+    assert Settings.of({"job.coordinator.lease.ttl.ms": ttl}).coordinator.lease_ttl_s == 15
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from grete.cli.main import main
+from grete.config.settings import Settings
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Remembered, calculate
 from grete.metadata.assignments import TaskAssignments
@@ -33,7 +34,9 @@ def submitted(name: str, partitions: int = 4, **config: str) -> None:
     with open_job(job, must_exist=False) as handle:
         claim_stream(handle.coordinator_log._file, job)  # type: ignore[attr-defined] # as `grete run` does
         handle.stream.write_config(everything, run_id="r", reason="")
-        model = calculate(everything, {SystemStream("local", "in"): partitions}, Remembered()).model
+        model = calculate(
+            Settings.of(everything), {SystemStream("local", "in"): partitions}, Remembered()
+        ).model
         TaskAssignments(handle.stream).write(assignment_records(model, Remembered()))
 
 

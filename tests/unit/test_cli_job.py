@@ -17,7 +17,7 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.cli.main import main
 from grete.clock import SystemClock
-from grete.config.validate import validate
+from grete.config.rules.validate import validate
 from grete.coordination.base import Holder
 from grete.errors import Fenced
 from grete.keyed_log.base import Entry
@@ -42,6 +42,7 @@ from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_PARTITION
 from grete.model.streams import StreamSpec
 from grete.operations import JobHandle, open_job
+from grete.operations.configuration import roll_back_config, set_config
 from grete.operations.job_handle import job_scope
 from grete.systems.local.system import LocalSystem, Message
 
@@ -285,11 +286,11 @@ def test_two_who_set_different_keys_at_the_same_moment_both_get_what_they_set(
     with opened() as one, opened() as other:
 
         def validate_while_the_other_writes(new: dict[str, str]) -> None:
-            monkeypatch.setattr("grete.operations.job_handle.validate", validate)
-            other.set_config({"task.window.ms": "70"}, reason="theirs")
+            monkeypatch.setattr("grete.operations.configuration.validate", validate)
+            set_config(other, {"task.window.ms": "70"}, reason="theirs")
 
-        monkeypatch.setattr("grete.operations.job_handle.validate", validate_while_the_other_writes)
-        one.set_config({"task.commit.ms": "5000", "shop.token": None}, reason="ours")
+        monkeypatch.setattr("grete.operations.configuration.validate", validate_while_the_other_writes)
+        set_config(one, {"task.commit.ms": "5000", "shop.token": None}, reason="ours")
     assert config()["task.window.ms"] == "70"
     assert config()["task.commit.ms"] == "5000"
     assert "shop.token" not in config()
@@ -351,9 +352,9 @@ def test_a_change_to_what_is_set_already_is_no_generation(job: Path, capsys: Out
 
 def test_a_rollback_passes_over_generations_that_changed_nothing(job: Path) -> None:
     with opened() as handle:
-        handle.set_config({"task.commit.ms": "5000"}, reason="")
+        set_config(handle, {"task.commit.ms": "5000"}, reason="")
         handle.stream.write_config(handle.config(), run_id="run-2")  # the same file was submitted again
-        handle.roll_back_config(None)
+        roll_back_config(handle, None)
         assert handle.config() == CONFIG
 
 
@@ -385,7 +386,7 @@ def test_each_change_of_another_program_stands_in_its_own_name(job: Path, capsys
         by_another_program(handle, "cluster-manager.container.retry.window.ms", "78", at_ms=1_000_001)
         by_another_program(handle, "my.other", "1", at_ms=2_000_000)
         by_another_program(handle, "my.of.version.two", "1", at_ms=2_000_001, version=2)
-        handle.set_config({"my.mine": "1"}, reason="mine only")
+        set_config(handle, {"my.mine": "1"}, reason="mine only")
     assert main(["config", "history", "-o", "json"]) == 0
     _, retries, other, mine = json.loads(capsys.readouterr().out)
     assert (retries["who"], retries["source"]) == ("samza@10.0.0.9", "samza-tool")
@@ -436,7 +437,7 @@ def test_what_a_dead_coordinator_has_left_is_shown_fenced_off_and_stopped(
 def silent(job: Path) -> Iterator[None]:
     """A coordinator that is alive to whoever looks at its process, and renews its leadership no more."""
     with opened() as handle:
-        handle.set_config({"job.coordinator.lease.ttl.ms": "1000"}, reason="test")
+        set_config(handle, {"job.coordinator.lease.ttl.ms": "1000"}, reason="test")
     with opened() as leader:
         leader._coordination.campaign(job_scope(JOB), epoch_floor=1)
         yield

@@ -23,6 +23,7 @@ from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.coordinator_stream import stream_name
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.operations import open_job
+from grete.operations.configuration import set_config
 from grete.sqlite_file import open_file
 from grete.testing import counting
 from grete.testing.job import JobUnderTest
@@ -274,7 +275,7 @@ def test_a_pipeline_is_rewound_as_a_whole_and_only_without_its_state(
     job: JobUnderTest, capsys: Output
 ) -> None:
     with open_job(JOB) as handle:
-        handle.set_config({"app.class": "x:X", "task.class": None}, reason="", force=True)
+        set_config(handle, {"app.class": "x:X", "task.class": None}, reason="", force=True)
     command = ("checkpoint", "rewind", "--to", "oldest")
     assert "--state discard" in refused(capsys, 1, *command)
     assert "cannot be restored" in refused(capsys, 1, *command, "--state", "restore")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from grete.config.changes import apply_changes, diff, refused_changes, set_once_part, strongest
 from grete.config.key import ChangeClass
 from grete.config.keys import KEYS
+from grete.config.rules.changes import apply_changes, diff, refused_changes, set_once_part, strongest
 from grete.errors import ConfigError
 
 GROUPER = "job.systemstreampartition.grouper.factory"

@@ -10,13 +10,13 @@ import pytest
 
 import grete
 from grete import StreamTask
-from grete.config.changes import diff
-from grete.config.current import in_current_words
+from grete.config.derived import canonical_keys
 from grete.config.key import ChangeClass, Key
 from grete.config.key_tables import coordinator, eventhubs, job, samza, streams, task
 from grete.config.keys import KEYS
+from grete.config.rules.changes import diff
+from grete.config.rules.validate import check
 from grete.config.settings.streams import StreamSettings
-from grete.config.validate import check
 from grete.config.values import value_of
 from grete.model.ids import SystemStream
 from grete.testing.job import JobUnderTest
@@ -51,7 +51,7 @@ def test_a_choice_is_used_as_the_table_writes_it_or_refused(key: Key[object], ch
             text
         )
         assert value_of({name: text}, key, *names) == choice
-        assert value_of(in_current_words({name: text}), key, *names) == choice
+        assert value_of(canonical_keys({name: text}), key, *names) == choice
         [change] = diff({name: choice}, {name: text}) or [None]
         assert change is None or change.change_class is ChangeClass.LIVE
     for text in (f" {choice}", f"{choice}s", ""):

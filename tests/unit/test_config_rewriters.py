@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from grete.config.rewriters import EnvironmentConfigRewriter, apply_rewriters
-from grete.coordinator.monitors.inputs import input_regexes
+from grete.config.rewriters import EnvironmentConfigRewriter, apply_rewriters, input_regexes
 from grete.errors import ConfigError
 from grete.registry import load_object
 

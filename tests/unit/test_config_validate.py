@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from grete.config.current import in_current_words
-from grete.config.validate import check, validate
+from grete.config.derived import canonical_keys
+from grete.config.rules.validate import check, validate
 from grete.errors import ConfigError
 
 GOOD = {"job.name": "j", "task.class": "m:C", "task.inputs": "local.in"}
@@ -146,34 +146,34 @@ def test_keys_of_the_application_and_of_spark_are_nobodys_business() -> None:
 
 
 def test_a_deprecated_key_gives_its_value_where_todays_is_not_set() -> None:
-    assert in_current_words({"yarn.container.count": "3"})["job.container.count"] == "3"
+    assert canonical_keys({"yarn.container.count": "3"})["job.container.count"] == "3"
     both = {"yarn.container.count": "3", "job.container.count": "5"}
-    assert in_current_words(both)["job.container.count"] == "5"
+    assert canonical_keys(both)["job.container.count"] == "5"
 
 
 def test_coordinator_keys_fall_back_to_the_checkpoints() -> None:
     old = {"task.checkpoint.replication.factor": "2", "task.checkpoint.segment.bytes": "7"}
-    words = in_current_words(old)
+    words = canonical_keys(old)
     assert words["job.coordinator.replication.factor"] == "2"
     assert words["job.coordinator.segment.bytes"] == "7"
 
 
 def test_the_coordinator_system_in_force_is_written_out() -> None:
-    assert in_current_words({})["job.coordinator.system"] == "local"
-    assert in_current_words({"systems.k.samza.factory": "local"})["job.coordinator.system"] == "k"
-    assert in_current_words({"job.default.system": "d"})["job.coordinator.system"] == "d"
+    assert canonical_keys({})["job.coordinator.system"] == "local"
+    assert canonical_keys({"systems.k.samza.factory": "local"})["job.coordinator.system"] == "k"
+    assert canonical_keys({"job.default.system": "d"})["job.coordinator.system"] == "d"
     two = {"systems.a.samza.factory": "x", "systems.b.samza.factory": "x"}
-    assert "job.coordinator.system" not in in_current_words(two)
+    assert "job.coordinator.system" not in canonical_keys(two)
 
 
 def test_samzas_job_factory_names_the_launcher() -> None:
     config = {"job.factory.class": "org.apache.samza.job.local.ThreadJobFactory"}
-    assert in_current_words(config)["job.launcher"] == "thread"
+    assert canonical_keys(config)["job.launcher"] == "thread"
 
 
 def test_current_words_are_stable() -> None:
-    once = in_current_words({"yarn.container.count": "3", "systems.k.samza.factory": "local"})
-    assert in_current_words(once) == once
+    once = canonical_keys({"yarn.container.count": "3", "systems.k.samza.factory": "local"})
+    assert canonical_keys(once) == once
 
 
 def test_ten_thousand_keys_of_the_application_are_checked_without_comparing_each_to_the_table() -> None:

@@ -2,71 +2,63 @@
 
 from __future__ import annotations
 
-import subprocess
-
-import orjson
 import pytest
 
-from grete.config.coordinator_config import (
-    coordinator_environment,
-    coordinator_subset,
-    env_var_escape,
-    shell_environment,
-)
 from grete.config.document import document
 from grete.config.java_regex import compile_java
 from grete.config.java_values import double_text, parse_double
 from grete.config.key_tables import coordinator, job, task
 from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
-from grete.config.values import Config
+from grete.config.values import required_value_of, value_of
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
+from grete.testing.vectors.map_config import MapConfig
 
 STREAM = SystemStream("k", "in")
 
 
 def test_null_empty_and_missing_are_three_things() -> None:
-    config = Config({"null": None, "empty": ""})
+    config = MapConfig({"null": None, "empty": ""})
     assert "null" not in config
     assert config.get("empty", "x") == ""
     assert config.get("missing", "x") == "x"
-    assert Config({"a": "1"}, {"a": None})["a"] == "1"
+    assert MapConfig({"a": "1"}, {"a": None})["a"] == "1"
 
 
 def test_a_config_cannot_be_changed_and_does_not_show_secrets() -> None:
-    config = Config({"my.password": "hunter2secret"})
+    config = MapConfig({"my.password": "hunter2secret"})
     with pytest.raises(ConfigError, match="immutable"):
         config["a"] = "b"
     with pytest.raises(ConfigError, match="immutable"):
         del config["my.password"]
     assert "hunter2secret" not in repr(config)
-    assert hash(config) == hash(Config({"my.password": "hunter2secret"}))
+    assert hash(config) == hash(MapConfig({"my.password": "hunter2secret"}))
     assert config == {"my.password": "hunter2secret"}
 
 
 def test_a_bad_number_is_named_with_its_key() -> None:
     with pytest.raises(ConfigError, match=r"job\.http\.port='x' is not a whole number"):
-        Config({"job.http.port": "x"}).get_int("job.http.port")
+        MapConfig({"job.http.port": "x"}).get_int("job.http.port")
 
 
 def test_typed_keys_know_defaults_old_names_and_stand_ins() -> None:
-    assert Config().value(job.CONTAINER_COUNT) == 1
-    assert Config({"yarn.container.count": "4"}).value(job.CONTAINER_COUNT) == 4
-    both = Config({"yarn.container.count": "4", "job.container.count": "2"})
-    assert both.value(job.CONTAINER_COUNT) == 2
-    assert Config({"task.checkpoint.replication.factor": "2"}).value(coordinator.REPLICATION) == 2
-    assert Config().value(coordinator.SEGMENT_BYTES) == 26214400
-    assert Config({"task.inputs": "a.b, c.d"}).value(task.INPUTS) == ("a.b", "c.d")
-    assert Config({"job.config.rewriter.r.class": "x"}).optional(job.REWRITER_CLASS, "r") == "x"
-    assert Config().optional(job.REWRITER_CLASS, "r") is None
+    assert required_value_of({}, job.CONTAINER_COUNT) == 1
+    assert required_value_of({"yarn.container.count": "4"}, job.CONTAINER_COUNT) == 4
+    both = {"yarn.container.count": "4", "job.container.count": "2"}
+    assert required_value_of(both, job.CONTAINER_COUNT) == 2
+    assert required_value_of({"task.checkpoint.replication.factor": "2"}, coordinator.REPLICATION) == 2
+    assert required_value_of({}, coordinator.SEGMENT_BYTES) == 26214400
+    assert required_value_of({"task.inputs": "a.b, c.d"}, task.INPUTS) == ("a.b", "c.d")
+    assert value_of({"job.config.rewriter.r.class": "x"}, job.REWRITER_CLASS, "r") == "x"
+    assert value_of({}, job.REWRITER_CLASS, "r") is None
 
 
 def test_a_required_key_and_a_wrong_value_say_so() -> None:
     with pytest.raises(ConfigError, match=r"Missing required config: job\.name"):
-        Config().value(job.JOB_NAME)
+        required_value_of({}, job.JOB_NAME)
     with pytest.raises(ConfigError, match=r"yarn\.container\.count='x': it is not"):
-        Config({"yarn.container.count": "x"}).value(job.CONTAINER_COUNT)
+        required_value_of({"yarn.container.count": "x"}, job.CONTAINER_COUNT)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +210,7 @@ def test_containers_get_only_the_coordinator_system_and_no_secret() -> None:
         "systems.other.path": "/q",
         "my.key": "v",
     }
-    assert coordinator_subset(config) == {
+    assert Settings.of(config).coordinator.for_containers == {
         "job.name": "j",
         "job.id": "1",
         "job.coordinator.system": "k",
@@ -229,16 +221,7 @@ def test_containers_get_only_the_coordinator_system_and_no_secret() -> None:
 
 def test_a_coordinator_environment_that_no_process_could_start_with_is_refused() -> None:
     with pytest.raises(ConfigError, match="too many for a container's environment"):
-        coordinator_environment({"job.name": "j", "systems.local.big": "x" * 200_000})
-
-
-def test_every_value_survives_a_shell_script() -> None:
-    nasty = "a\"b'c`d$HOME $(id) \\ \n\t é ! %s"
-    config = {"job.name": "j", "systems.local.nasty": nasty}
-    script = f'export V="{shell_environment(config)}"; printf %s "$V"'
-    out = subprocess.run(["bash", "-c", script], capture_output=True, check=True).stdout
-    assert orjson.loads(out)["systems.local.nasty"] == nasty
-    assert env_var_escape("$HOME") == "$HOME"
+        _ = Settings.of({"job.name": "j", "systems.local.big": "x" * 200_000}).coordinator.environment
 
 
 def test_the_document_of_all_keys_is_current(request: pytest.FixtureRequest) -> None:

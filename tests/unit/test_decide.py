@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.decide import decide
 from grete.coordinator.events import (
     ContainerCommitted,
@@ -23,7 +24,7 @@ from grete.coordinator.events import (
     StopRequested,
     Tick,
 )
-from grete.coordinator.state import ContainerSpec, Phase, RetryPolicy, State
+from grete.coordinator.state import ContainerSpec, Phase, State
 from grete.model.ids import ContainerId
 
 ZERO, ONE = ContainerId("0"), ContainerId("1")

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from grete.config.redact import MASK, Redactor
-from grete.config.validate import check
+from grete.config.rules.validate import check
+from grete.config.settings import Settings
 from grete.diagnostics.background_writer import BackgroundWriter
 from grete.diagnostics.log_event import log_event
 from grete.diagnostics.log_handler import StreamLogHandler, log_handler
 from grete.diagnostics.observe import observed
-from grete.diagnostics.streams import Telling, log_stream_name, redactor_of, telling_of
+from grete.diagnostics.streams import DiagnosticsConfig, diagnostics_config, log_stream_name, redactor_of
 from grete.errors import ConfigError, ProcessingError
 from grete.model.ids import JobId
 from grete.systems.local.log_sink import StreamSink
@@ -46,7 +47,7 @@ def read(system: LocalSystem, stream: str) -> list[tuple[bytes | None, dict[str,
 
 
 def told(tmp_path: Path, system: LocalSystem, **more: str) -> list[dict[str, Any]]:
-    with observed({**CONFIG, **more}, JOB, "samza-container-0", tmp_path):
+    with observed(Settings.of({**CONFIG, **more}), JOB, "samza-container-0", tmp_path):
         log.warning("password is %s", "tell-nobody")
         try:
             raise ValueError("tell-nobody what went wrong")
@@ -99,10 +100,10 @@ def test_a_secret_behind_a_reference_is_masked_too(monkeypatch: pytest.MonkeyPat
 
 def test_the_handler_is_gone_afterwards_and_nothing_is_attached_without_a_system(tmp_path: Path) -> None:
     before = list(logging.getLogger().handlers)
-    with observed(CONFIG, JOB, "samza-container-0", tmp_path):
+    with observed(Settings.of(CONFIG), JOB, "samza-container-0", tmp_path):
         assert len(logging.getLogger().handlers) == len(before) + 1
     assert logging.getLogger().handlers == before
-    with observed({"job.name": "my-job"}, JOB, "samza-container-0", tmp_path):
+    with observed(Settings.of({"job.name": "my-job"}), JOB, "samza-container-0", tmp_path):
         assert logging.getLogger().handlers == before
 
 
@@ -110,7 +111,7 @@ def test_the_stream_hears_info_while_the_terminal_hears_what_it_heard_before(
     tmp_path: Path, system: LocalSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        with observed(CONFIG, JOB, "samza-container-0", tmp_path):
+        with observed(Settings.of(CONFIG), JOB, "samza-container-0", tmp_path):
             log.info("for the stream")
         log.info("for nobody")
     assert [event["message"] for _, event in read(system, LOGS)] == ["for the stream"]
@@ -133,7 +134,7 @@ class Sink:
 
 def handler_on(sink: Sink) -> StreamLogHandler:
     writer = BackgroundWriter(lambda: sink, name="test", interval_s=0)
-    return StreamLogHandler(writer, Telling(JOB, "samza-container-0", None, None), Redactor())
+    return StreamLogHandler(writer, DiagnosticsConfig(JOB, "samza-container-0", None, None), Redactor())
 
 
 def test_what_the_writing_itself_logs_is_never_written() -> None:
@@ -213,17 +214,17 @@ def test_a_stream_has_a_partition_for_each_container(tmp_path: Path, system: Loc
 def test_the_streams_own_serde_is_used(tmp_path: Path) -> None:
     config = {**CONFIG, f"streams.{LOGS}.samza.msg.serde": "integer"}
     with pytest.raises(ConfigError, match="'integer' cannot write a log event"):
-        log_handler(telling_of(config, JOB, "samza-container-0", tmp_path), config)
+        log_handler(diagnostics_config(Settings.of(config), JOB, "samza-container-0", tmp_path), config)
 
 
 def test_a_process_without_a_name_cannot_log_to_a_stream(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="container name"):
-        telling_of(CONFIG, JOB, "", tmp_path)
+        diagnostics_config(Settings.of(CONFIG), JOB, "", tmp_path)
 
 
 def test_logs_can_go_to_a_file_of_their_own(tmp_path: Path) -> None:
     own = {"task.log4j.system": "logs", "systems.logs.path": str(tmp_path / "elsewhere")}
-    with observed({**CONFIG, **own}, JOB, "samza-container-0", tmp_path):
+    with observed(Settings.of({**CONFIG, **own}), JOB, "samza-container-0", tmp_path):
         log.error("there")
     elsewhere = LocalSystem(tmp_path / "elsewhere", log_clock())
     assert [event["message"] for _, event in read(elsewhere, LOGS)] == ["there"]
@@ -241,7 +242,9 @@ def diagnosed(
 ) -> list[dict[str, Any]]:
     config = {"job.name": "my-job", "my.password": "tell-nobody", **DIAGNOSTICS}
     try:
-        with observed(config, JOB, "samza-container-0", tmp_path, tasks=["Partition 0"]) as observer:
+        with observed(
+            Settings.of(config), JOB, "samza-container-0", tmp_path, tasks=["Partition 0"]
+        ) as observer:
             observer.event("container-exited", {"container": "0", "exit-code": "3", "reason": "password=abc"})
             observer.event("attempt", {})
             try:
@@ -286,15 +289,17 @@ def test_an_exception_that_ends_the_process_is_told_with_its_cause(
 
 def test_a_thousand_exceptions_are_told_and_no_more(tmp_path: Path, system: LocalSystem) -> None:
     config = {"job.name": "my-job", **DIAGNOSTICS}
-    with observed(config, JOB, "samza-container-0", tmp_path):
+    with observed(Settings.of(config), JOB, "samza-container-0", tmp_path):
         for _ in range(1_100):
             log.error("again", exc_info=ValueError("again"))
     assert len(read(system, "diag")) == 1_001
 
 
 def test_a_process_that_is_not_its_own_tells_no_log_twice(tmp_path: Path, system: LocalSystem) -> None:
-    with observed({**CONFIG, **DIAGNOSTICS}, JOB, "samza-job-coordinator", tmp_path):  # noqa: SIM117 - one in one
-        with observed({**CONFIG, **DIAGNOSTICS}, JOB, "samza-container-0", tmp_path, own_process=False):
+    with observed(Settings.of({**CONFIG, **DIAGNOSTICS}), JOB, "samza-job-coordinator", tmp_path):  # noqa: SIM117 - one in one
+        with observed(
+            Settings.of({**CONFIG, **DIAGNOSTICS}), JOB, "samza-container-0", tmp_path, own_process=False
+        ):
             log.error("once", exc_info=ValueError("once"))
     assert [event["message"] for _, event in read(system, LOGS) if event["logger_name"] == "application"] == [
         "once"
@@ -329,7 +334,7 @@ def test_streams_that_cannot_be_written_are_refused_at_submit(config: dict[str, 
 def test_records_go_when_they_are_older_than_the_streams_retention(tmp_path: Path) -> None:
     hour_ms, clock = 3_600_000, ManualClock()
     config = {**CONFIG, f"streams.{LOGS}.retention.ms": str(24 * hour_ms)}
-    target = telling_of(config, JOB, "samza-container-0", tmp_path).logs
+    target = diagnostics_config(Settings.of(config), JOB, "samza-container-0", tmp_path).logs
     assert target is not None
     sink = StreamSink(target, clock)
     for hour in range(30):
@@ -345,4 +350,6 @@ def test_records_go_when_they_are_older_than_the_streams_retention(tmp_path: Pat
 
 def test_a_retention_that_is_no_number_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"retention\.ms='a week' of .*write digits only"):
-        telling_of({**CONFIG, f"streams.{LOGS}.retention.ms": "a week"}, JOB, "c", tmp_path)
+        diagnostics_config(
+            Settings.of({**CONFIG, f"streams.{LOGS}.retention.ms": "a week"}), JOB, "c", tmp_path
+        )

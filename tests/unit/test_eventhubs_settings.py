@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grete.config.eventhubs import eventhubs_problems, hub_address
-from grete.config.validate import check
+from grete.config.rules.validate import check
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes.builtin import IntegerSerde

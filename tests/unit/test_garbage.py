@@ -13,7 +13,7 @@ import pytest
 
 from grete.cli.main import main
 from grete.clock import SystemClock
-from grete.config.validate import validate
+from grete.config.rules.validate import validate
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.coordinator.plan import Planner
 from grete.errors import JobError

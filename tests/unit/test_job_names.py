@@ -11,7 +11,7 @@ from grete.assembly import RunOptions, run_job
 from grete.assembly.job_names import OldNames
 from grete.cli.main import main
 from grete.clock import SystemClock
-from grete.config.folders import state_directory
+from grete.config.settings import Settings
 from grete.coordination.memory import MemoryCoordination
 from grete.errors import Fenced, HeldByOther, JobError
 from grete.keyed_log.memory import MemoryKeyedLog
@@ -99,7 +99,7 @@ def test_a_job_is_still_its_own_when_a_foreign_record_gives_it_another_name(home
 
 def test_what_is_a_jobs_own_has_a_name_of_its_own(home: Path) -> None:
     zero = ContainerId("0")
-    assert state_directory({}, ONE, home) != state_directory({}, OTHER, home)
+    assert Settings.of({}).job.state_directory(ONE, home) != Settings.of({}).job.state_directory(OTHER, home)
     assert container_fence(ONE, zero, 1).scope != container_fence(OTHER, zero, 1).scope
     assert job_scope(ONE) != job_scope(OTHER)
 
@@ -129,7 +129,7 @@ def test_a_job_of_an_earlier_version_is_moved_to_its_new_names(
     names = OldNames(ONE, stream, home)
     names.check(MemoryCoordination(SystemClock()))
     names.take(stream.config(), system)
-    assert (state_directory({}, ONE, home) / "stores").is_dir()
+    assert (Settings.of({}).job.state_directory(ONE, home) / "stores").is_dir()
     with pytest.raises(Fenced):  # the old version's container can not commit any more
         system.raise_fence([Fence("container/x-y-1/0", 7)])
     assert not OldNames(ONE, stream, home).are_in_use

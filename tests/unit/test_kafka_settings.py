@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grete.config.kafka_tuning import KafkaTuning, kafka_tuning
-from grete.config.validate import check
+from grete.config.rules.validate import check
 from grete.errors import ConfigError
 from grete.kafka.settings import (
     checkpoint_log_settings,

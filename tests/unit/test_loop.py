@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pytest
 
 from grete.assembly.stop_signals import StopSignals
+from grete.config.settings.coordinator import RetryPolicy
 from grete.coordination.memory import MemoryCoordination
 from grete.coordinator.events import ModelChanged, ReloadRequested, Run
 from grete.coordinator.heartbeat_registry import ContainerSlot, HeartbeatRegistry
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.renewal import Renewal
-from grete.coordinator.state import ContainerSpec, Phase, RetryPolicy, State
+from grete.coordinator.state import ContainerSpec, Phase, State
 from grete.coordinator.view import View
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog

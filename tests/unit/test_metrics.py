@@ -14,12 +14,14 @@ from grete.checkpoint.lag import JobLag, SspLag
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
+from grete.config.settings import Settings
+from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.job_model import Remembered, calculate
 from grete.coordinator.lag import RecentLag
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.metrics import MetricFacts, job_metrics
 from grete.coordinator.progress import ReportedProgress
-from grete.coordinator.state import Container, Failures, RetryPolicy, State
+from grete.coordinator.state import Container, Failures, State
 from grete.coordinator.view import View
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -144,7 +146,7 @@ def view(home: Path, system: LocalSystem) -> View:
     stream = CoordinatorStream(MemoryKeyedLog(SystemClock()), SystemClock(), source="test")
     stream.write_config(config, run_id="r")
     History(stream).append("deployment")
-    model = calculate(config, {SystemStream("local", "in"): 2}, Remembered()).model
+    model = calculate(Settings.of(config), {SystemStream("local", "in"): 2}, Remembered()).model
     made = View(job, stream, MetadataMetrics(), "r", 1)
     made.serve(config, model)
     return made
@@ -161,7 +163,7 @@ def test_a_job_model_is_encoded_once_and_served_anew_when_it_changes(view: View)
     first = view.job_model_document()
     assert view.job_model_document() is first
     config = {"job.name": "orders", "task.inputs": "local.in", "db.password": "hunter2hunter2"}
-    view.serve(config, calculate(config, {SystemStream("local", "in"): 4}, Remembered()).model)
+    view.serve(config, calculate(Settings.of(config), {SystemStream("local", "in"): 4}, Remembered()).model)
     second = view.job_model_document()
     assert b"Partition 3" in second
     assert b"hunter2" not in second

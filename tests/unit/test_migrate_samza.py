@@ -11,7 +11,7 @@ import pytest
 
 from grete.cli.main import main
 from grete.config.load import load, load_file
-from grete.config.validate import check as validated
+from grete.config.rules.validate import check as validated
 from grete.migration.application import python_class
 from grete.migration.check import check
 from grete.migration.note import Outcome

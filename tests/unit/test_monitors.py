@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from grete.checkpoint.latest_offsets import Offsets
-from grete.config.rewriters import RegexInputRewriter
+from grete.config.rewriters import RegexInputRewriter, input_regexes
+from grete.config.settings import Settings
 from grete.coordinator.job_model import Remembered, calculate
 from grete.coordinator.monitors.containers import (
     ContainerFacts,
@@ -27,7 +28,7 @@ from grete.coordinator.monitors.findings import (
     QueryStuck,
     StreamsChanged,
 )
-from grete.coordinator.monitors.inputs import InputRegexMonitor, PartitionCountMonitor, input_regexes
+from grete.coordinator.monitors.inputs import InputRegexMonitor, PartitionCountMonitor
 from grete.coordinator.monitors.thread import MonitorThread, Poll
 from grete.coordinator.monitors.watch import Monitors, Watched
 from grete.model.ids import ContainerId, SystemStream, SystemStreamPartition, TaskName
@@ -247,7 +248,7 @@ CONFIG = {
 def test_all_monitors_read_a_real_system_and_tell_what_changed(system: LocalSystem) -> None:
     system.create_stream(StreamSpec("orders-eu", 2))
     stream = SystemStream("local", "orders-eu")
-    model = calculate(CONFIG, {stream: 2}, Remembered()).model
+    model = calculate(Settings.of(CONFIG), {stream: 2}, Remembered()).model
     commits: dict[TaskName, Offsets] = {}
     containers: dict[ContainerId, ContainerFacts] = {}
     clock, found = ManualClock(), list[Finding]()
@@ -306,7 +307,7 @@ def test_a_partition_that_nobody_answers_for_is_a_problem_that_names_it(tmp_path
     with closing(OneAway(tmp_path, ManualClock())) as system:
         system.create_stream(StreamSpec("in", 2))
         config = {"task.inputs": "local.in"}
-        model = calculate(config, {IN: 2}, Remembered()).model
+        model = calculate(Settings.of(config), {IN: 2}, Remembered()).model
         watched = Watched(lambda: config, model, {IN: 2}, {"local": system}, dict, dict)
         monitors = Monitors(watched, ManualClock(), list[Finding]().append)
         monitors.tick()
@@ -320,7 +321,7 @@ def test_a_stream_that_is_gone_is_a_problem_that_is_shown_and_the_others_are_wat
 ) -> None:
     system.create_stream(StreamSpec("in", 2))
     config = {"task.inputs": "local.in,local.more"}
-    model = calculate(config, {IN: 1, MORE: 1}, Remembered()).model
+    model = calculate(Settings.of(config), {IN: 1, MORE: 1}, Remembered()).model
     clock, found = ManualClock(), list[Finding]()
     watched = Watched(lambda: config, model, {IN: 1, MORE: 1}, {"local": system}, dict, dict)
     monitors = Monitors(watched, clock, found.append)

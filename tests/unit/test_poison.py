@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from grete import StreamTask
-from grete.config.current import in_current_words
+from grete.config.derived import canonical_keys
 from grete.config.settings import Settings
 from grete.config.settings.poison import PoisonPolicy
 from grete.errors import ConfigError, ProcessingError
@@ -77,11 +77,11 @@ def test_a_message_is_set_aside_for_what_its_key_names_and_for_nothing_else(
 def test_dead_letters_have_a_stream_of_the_jobs_own_unless_one_is_named() -> None:
     keys = {**BASE, "task.drop.deserialization.errors": "true"}
     assert Settings.of(keys).task.dead_letters == SystemStream("local", "shares-1-dead-letters")
-    assert in_current_words(keys)["task.poison.dead-letter.stream"] == "local.shares-1-dead-letters"
+    assert canonical_keys(keys)["task.poison.dead-letter.stream"] == "local.shares-1-dead-letters"
     named = {**keys, "task.poison.dead-letter.stream": "local.dead"}
     assert Settings.of(named).task.dead_letters == SystemStream("local", "dead")
     assert Settings.of(BASE).task.dead_letters is None
-    assert "task.poison.dead-letter.stream" not in in_current_words(BASE)
+    assert "task.poison.dead-letter.stream" not in canonical_keys(BASE)
 
 
 def test_a_value_that_is_none_is_refused() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from grete.cli.main import main
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.errors import StreamError
 from grete.keyed_log.base import Entry
 from grete.keyed_log.memory import MemoryKeyedLog
@@ -160,7 +161,7 @@ def test_a_task_whose_changelog_partition_nobody_can_tell_is_refused_with_the_wa
     from grete.coordinator.job_model import Remembered, calculate
     from grete.coordinator.plan import _lost_partitions
 
-    made = calculate({"task.inputs": "local.in"}, {SystemStream("local", "in"): 1}, Remembered())
+    made = calculate(Settings.of({"task.inputs": "local.in"}), {SystemStream("local", "in"): 1}, Remembered())
     (problem,) = _lost_partitions({"Partition 0": "x", "Partition 9": "y"}, made)  # type: ignore[dict-item]
     assert "Partition 0" in problem
     assert "grete stream quarantine" in problem

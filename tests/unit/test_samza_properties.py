@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from grete.config import aliases
-from grete.config.completed import completed
+from grete.config.derived import with_derived_keys
 from grete.config.keys import find_key
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
-from grete.config.validate import check
+from grete.config.rules.validate import check
 from grete.serdes import load_serde
 
 KAFKA = "org.apache.samza.system.kafka.KafkaSystemFactory"
@@ -58,7 +58,7 @@ ISOLATION = "systems.kafka.consumer.isolation.level"
     ],
 )
 def test_samzas_class_names_are_accepted(key: str, value: str) -> None:
-    assert [e for e in check(completed({**JOB, key: value})).errors if key in e] == []
+    assert [e for e in check(with_derived_keys({**JOB, key: value})).errors if key in e] == []
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,9 @@ def test_samzas_serde_factories_are_found_by_class(name: str, value: object) -> 
 @pytest.mark.parametrize("name", ["byte", "bytebuffer", "integer", "json", "long", "string", "double"])
 def test_samzas_predefined_serdes_need_no_registration(name: str) -> None:
     assert [
-        e for e in check(completed({**JOB, "systems.kafka.samza.msg.serde": name})).errors if name in e
+        e
+        for e in check(with_derived_keys({**JOB, "systems.kafka.samza.msg.serde": name})).errors
+        if name in e
     ] == []
 
 
@@ -123,27 +125,29 @@ def test_a_topic_pattern_of_samza_chooses_inputs() -> None:
 
 
 def test_samzas_readers_are_told_to_skip_aborted_records() -> None:
-    assert completed(JOB)[ISOLATION] == "read_committed"
-    assert ISOLATION not in completed({**JOB, "systems.kafka.samza.factory": "local"})
+    assert with_derived_keys(JOB)[ISOLATION] == "read_committed"
+    assert ISOLATION not in with_derived_keys({**JOB, "systems.kafka.samza.factory": "local"})
 
 
 def test_every_kafka_system_that_holds_a_log_of_the_job_gets_it_and_no_other() -> None:
     systems = {f"systems.{name}.samza.factory": KAFKA for name in ("a", "b", "c", "d")}
     stores = {"stores.s.factory": "grete.store.sqlite", "stores.s.changelog": "c.changes"}
     config = {**systems, **stores, "job.coordinator.system": "a", "task.checkpoint.system": "b"}
-    added = completed(config).keys() - config.keys()
+    added = with_derived_keys(config).keys() - config.keys()
     assert added == {f"systems.{name}.consumer.isolation.level" for name in ("a", "b", "c")}
 
 
 def test_another_isolation_level_is_kept_with_a_warning() -> None:
-    config = completed({**JOB, ISOLATION: "read_uncommitted"})
+    config = with_derived_keys({**JOB, ISOLATION: "read_uncommitted"})
     assert config[ISOLATION] == "read_uncommitted"
     assert any(ISOLATION in warning and "remove it" in warning for warning in check(config).warnings)
 
 
 def test_zookeeper_connect_is_ignored_with_a_warning() -> None:
     key = "systems.kafka.consumer.zookeeper.connect"
-    assert any(key in warning and "not ZooKeeper" in warning for warning in check(completed(JOB)).warnings)
+    assert any(
+        key in warning and "not ZooKeeper" in warning for warning in check(with_derived_keys(JOB)).warnings
+    )
 
 
 def test_a_store_that_is_filled_from_a_side_input_is_refused() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import SystemClock
-from grete.config.validate import check
+from grete.config.rules.validate import check
 from grete.container.control import Control, Ended
 from grete.container.standby import StandbyRun
 from grete.grouping.standby import replica_of, standby_task, task_of_standby

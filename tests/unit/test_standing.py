@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.decide import decide
 from grete.coordinator.events import (
     ContainerCommitted,
@@ -13,7 +14,7 @@ from grete.coordinator.events import (
     Tick,
 )
 from grete.coordinator.standing import RESTARTING, RUNNING, STARTING, Standing, standing
-from grete.coordinator.state import ContainerSpec, RetryPolicy, State
+from grete.coordinator.state import ContainerSpec, State
 from grete.model.ids import ContainerId
 
 ZERO, ONE = ContainerId("0"), ContainerId("1")

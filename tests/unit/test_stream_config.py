@@ -9,8 +9,8 @@ import pytest
 from grete import StreamTask
 from grete.checkpoint.lag import measure_lag
 from grete.checkpoint.offset_manager import starting_offsets
+from grete.config.rules.validate import check
 from grete.config.settings.streams import StreamSettings
-from grete.config.validate import check
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from grete.clock import SystemClock
-from grete.diagnostics.streams import Telling
+from grete.diagnostics.streams import DiagnosticsConfig
 from grete.errors import (
     ConfigError,
     LogError,
@@ -376,12 +376,12 @@ def test_what_a_task_logged_is_in_the_log_stream_when_its_batch_has_failed(
     target = LogStream(
         SystemStream("local", "logs"), {"systems.local.path": str(system.directory)}, tmp_path, 1, -1
     )
-    telling = Telling(JobId("job"), "samza-container-0", target, None)
-    executor.spec = replace(executor.spec, telling=telling, incarnation="with logs")
+    diagnostics = DiagnosticsConfig(JobId("job"), "samza-container-0", target, None)
+    executor.spec = replace(executor.spec, diagnostics=diagnostics, incarnation="with logs")
     with pytest.raises(ProcessingError):
         executor.attempt((0, 1, 0, "k", 1), (0, 1, 1, "k", "bad"))
     assert [event["message"] for event in executor.outputs("logs")] == ["at 0", "at 1"]
-    attach_logs(replace(executor.spec, telling=None))
+    attach_logs(replace(executor.spec, diagnostics=None))
     forget_worker()
 
 

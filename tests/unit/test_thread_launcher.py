@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from grete.config.validate import check
+from grete.config.rules.validate import check
 from grete.environment import IN_PROCESS
 from grete.launch.base import ContainerExit, ContainerStart
 from grete.launch.thread import ThreadLauncher

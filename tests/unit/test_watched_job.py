@@ -12,11 +12,12 @@ import pytest
 from grete.checkpoint.names import checkpoint_log_name, grouper_of
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.config.key_tables.job import SSP_GROUPER
+from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.coordinated import Surroundings
 from grete.coordinator.events import ContainerRequested, Event, ModelChanged, StopRequested
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.plan import Planner
-from grete.coordinator.state import ContainerSpec, RetryPolicy, State
+from grete.coordinator.state import ContainerSpec, State
 from grete.coordinator.view import View
 from grete.errors import ConfigError, StreamUnreachable
 from grete.keyed_log.memory import MemoryKeyedLog

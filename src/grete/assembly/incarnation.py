@@ -13,11 +13,10 @@ from grete.assembly.failure import failure
 from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions, Submission
 from grete.clock import SystemClock
-from grete.config.folders import state_directory
-from grete.config.key_tables.job import HTTP_AUTH, HTTP_HOST, HTTP_PORT, LAUNCHER
-from grete.config.values import value_of
+from grete.config.choices import HttpAuthentication, LauncherChoice
+from grete.config.settings import Settings
 from grete.coordination.base import Leadership
-from grete.coordinator.coordinated import CoordinatedJob, Surroundings, retry_policy, shutdown_s
+from grete.coordinator.coordinated import CoordinatedJob, Surroundings
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.coordinator.plan import Plan, Planner
@@ -97,8 +96,9 @@ class Incarnation:
         submission.old_names.note_new()
         run_id = submission.write_config(self._stream, planner.check)
         config = self._stream.config()
-        self.can_be_followed = value_of(config, LAUNCHER) != "thread"
-        self._observer = self._stack.enter_context(observed(config, job, JOB_COORDINATOR, self._home))
+        settings = Settings.of(config)
+        self.can_be_followed = settings.job.launcher is not LauncherChoice.THREAD
+        self._observer = self._stack.enter_context(observed(settings, job, JOB_COORDINATOR, self._home))
         failpoint("coordinator.bootstrapped")
         submission.old_names.take(config, planner.commit_system(config))
         plan = planner.plan(config)
@@ -107,7 +107,8 @@ class Incarnation:
 
     def _bind(self, config: Mapping[str, str]) -> socket.socket:
         """Take the address that the configuration asks for, before anything of it is written (fault 36)."""
-        host, port = value_of(config, HTTP_HOST) or "", value_of(config, HTTP_PORT) or 0
+        settings = Settings.of(config).coordinator
+        host, port = settings.http_host, settings.http_port
         holder = self._submission.succeeded
         bound = bind(host, port) if holder is None else bind_beside(host, port, holder)
         self._stack.callback(bound.close)
@@ -189,9 +190,12 @@ class Incarnation:
         run_id: str,
     ) -> int:
         config = plan.config
-        state_dir = state_directory(config, self.job, self._home)
+        settings = Settings.of(config)
+        state_dir = settings.job.state_directory(self.job, self._home)
         files = TokenFiles.of(state_dir)
-        tokens = write_tokens(files, needs_read=value_of(config, HTTP_AUTH) == "token")
+        tokens = write_tokens(
+            files, needs_read=settings.coordinator.http_authentication is HttpAuthentication.TOKEN
+        )
         view = View(self.job, self._stream, metadata.metrics, run_id, leadership.epoch)
         view.until_drained = self._options.until_drained
         view.checkpoint_log = planner.commit_system(config).checkpoint_log
@@ -222,20 +226,20 @@ class Incarnation:
         )
         self._stack.callback(job.close)
         first = job.begin(plan)
-        launcher = self._launcher(config, state_dir)
+        launcher = self._launcher(settings, state_dir)
         loop = CoordinatorLoop(
             renewal=self._renewal,
             launcher=launcher,
             stream=self._stream,
             clock=self._clock,
-            state=State(retry_policy(config)),
+            state=State(settings.coordinator.retry_policy),
             job=job,
         )
         view.loop = loop
         loop.on_record = self._observer.event
         if self._on_view is not None:
             self._on_view(view)
-        self._stop_on_signals(loop, config)
+        self._stop_on_signals(loop, settings.coordinator.shutdown_s)
         show("")
         try:
             final = loop.run(first)
@@ -256,20 +260,19 @@ class Incarnation:
         ids = {"config_id": new.config_id, "job_model_id": new.job_model_id}
         History(self._stream).append("reconfigured", run_id=run_id, **ids, **why)
 
-    def _launcher(self, config: Mapping[str, str], state_dir: Path) -> Launcher:
-        if value_of(config, LAUNCHER) == "thread":
+    def _launcher(self, settings: Settings, state_dir: Path) -> Launcher:
+        if settings.job.launcher is LauncherChoice.THREAD:
             from grete.spark.container import run_container
 
-            if "task.opts" in config:
+            if "task.opts" in settings.raw:
                 _log.warning(
                     "task.opts has no effect with job.launcher=thread: there is no process to give it to"
                 )
             return ThreadLauncher(run_container)
         return ProcessLauncher(list(self._options.container_command), state_dir / "logs")
 
-    def _stop_on_signals(self, loop: CoordinatorLoop, config: Mapping[str, str]) -> None:
+    def _stop_on_signals(self, loop: CoordinatorLoop, deadline_s: float) -> None:
         """The first SIGTERM or SIGINT stops at a batch boundary, the second kills."""
-        deadline_s = shutdown_s(config)
         loop.signalled = lambda: self._signals.requests(deadline_s)
         self._signals.listen()
 
@@ -284,7 +287,8 @@ class Incarnation:
         if final.phase is Phase.FAILED:
             message = final.message or "a container was given up"
             if self.can_be_followed:  # containers are processes, with logs of their own
-                message += f". Logs: {state_directory(self._stream.config(), self.job, self._home) / 'logs'}"
+                settings = Settings.of(self._stream.config())
+                message += f". Logs: {settings.job.state_directory(self.job, self._home) / 'logs'}"
             raise failure(message, History(self._stream).rows())
         return 0
 

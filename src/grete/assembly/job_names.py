@@ -12,9 +12,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from grete.clock import Clock
-from grete.config.changes import effective
-from grete.config.folders import standby_folder, state_folder
 from grete.config.key_tables.streams import STORE_CHANGELOG
+from grete.config.rules.changes import effective
 from grete.config.settings import Settings
 from grete.coordination.base import Coordination
 from grete.errors import Fenced, HeldByOther, JobError, LogNotFound
@@ -85,7 +84,7 @@ def _config_of(job: JobId, place: Mapping[str, str], home: Path, clock: Clock) -
         return {}
     with closing(log):
         config = CoordinatorStream(log, clock, source="job-runner").config()
-    return config if JobId(config.get("job.name", ""), config.get("job.id", "1")) == job else {}
+    return config if Settings.of(config).job.written_id == job else {}
 
 
 class OldNames:
@@ -125,7 +124,8 @@ class OldNames:
             for container, record in read_launches(self._stream).items():
                 with suppress(Fenced):  # above this epoch already: nobody commits under a lower one
                     system.raise_fence([Fence(f"container/{self._job}/{container}", record.fence + 1)])
-            for folder in {state_folder(config, self._home), standby_folder(config, self._home)}:
+            settings = Settings.of(config).job
+            for folder in {settings.state_folder(self._home), settings.standby_folder(self._home)}:
                 _rename(folder / str(self._job), folder / self._job.key)
             self.are_in_use = False
         self.note_new()

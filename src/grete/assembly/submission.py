@@ -12,12 +12,12 @@ from pathlib import Path
 
 from grete.assembly.job_names import OldNames, refuse_shared_changelogs
 from grete.clock import Clock
-from grete.config.current import in_current_words, with_autosizing_results
-from grete.config.development import with_single_copies
+from grete.config.derived import canonical_keys, dev_overrides, with_autosizing_results
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
+from grete.config.rules.validate import validate
 from grete.config.settings import Settings
-from grete.config.validate import validate
+from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.coordination.base import Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
 from grete.errors import ConfigError, Fenced, HeldByOther, JobError, LogNotFound
@@ -31,7 +31,7 @@ from grete.metadata.job_index import claim_stream, remember_submitted, shared_st
 from grete.metadata.job_state import recorded_epoch
 from grete.model.fence import container_scopes, leadership_of
 from grete.model.ids import JobId
-from grete.operations.job_handle import job_scope, lease_ttl_s, no_such_job
+from grete.operations.job_handle import job_scope, no_such_job
 from grete.sqlite_file import open_file
 from grete.systems.factory import open_system
 
@@ -80,12 +80,12 @@ class Submission:
             return None
         loaded = load(self._options.config_paths, self._options.overrides)
         if self._options.dev:
-            loaded = with_single_copies(loaded)
+            loaded |= dev_overrides(loaded)
         config = apply_rewriters(loaded, list_streams=self._list_streams)
         for warning in validate(config):
             _log.warning("%s", warning)
         failpoint("submit.config-loaded")
-        return in_current_words(config)
+        return canonical_keys(config)
 
     def _list_streams(self, system: str, config: Mapping[str, str]) -> Sequence[str]:
         """The streams of a system, for rewriters that choose inputs by pattern."""
@@ -94,7 +94,7 @@ class Submission:
 
     def _named_job(self) -> JobId:
         if self._submitted is not None:
-            return JobId(self._submitted["job.name"], self._submitted.get("job.id", "1"))
+            return Settings.of(self._submitted).job.id
         if self._options.job is None:
             raise ConfigError("name the job: --config FILE to submit one, --job NAME to run one again")
         return self._options.job
@@ -120,7 +120,8 @@ class Submission:
             raise no_such_job(self.job, self._home, owner)
         settings = self.settings = config or found
         refuse_shared_changelogs(self.job, settings, self._home, self._clock)
-        self.ttl_s = lease_ttl_s(config, found)
+        # a silent leader may follow either configuration
+        self.ttl_s = max(Settings.of(one).coordinator.lease_ttl_s for one in (config, found) if one)
         self.coordination = open_coordination(settings, self._home, self._clock, ttl_s=self.ttl_s)
         self._stack.callback(self.coordination.close)
         self.old_names = OldNames(self.job, self.stream, self._home)
@@ -129,7 +130,7 @@ class Submission:
     def _claim(self, config: Mapping[str, str], owner: JobId) -> None:
         """Make sure that the stream is no other job's, and that this home finds it again."""
         settings = Settings.of(config)
-        if settings.system(settings.coordinator.system).is_embedded:
+        if settings.system(settings.coordinator.system).kind == EMBEDDED_SYSTEM:
             with closing(open_file(coordinator_file(config, self._home))) as file:
                 claim_stream(file, self.job)
         if owner != self.job:
@@ -184,7 +185,7 @@ class Submission:
         """The highest epoch of the stream and the containers' fences: the election's file may be an older copy."""
         floor = recorded_epoch(self.stream)
         config, name = self.settings, Settings.of(self.settings).task.commit_system
-        if not Settings.of(config).system(name).is_embedded:
+        if Settings.of(config).system(name).kind != EMBEDDED_SYSTEM:
             return floor  # brokers are not put back to an older state like a file
         with closing(open_system(config, name, self._home, self._clock)) as system:
             return max(floor, leadership_of(system.highest_epoch(container_scopes(self.job))))

@@ -6,7 +6,7 @@ systems say, so it is known of a job that does not run, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,10 @@ from grete.checkpoint.offset_manager import added_partitions
 from grete.config.choices import OffsetDefault
 from grete.config.settings import Settings
 from grete.config.settings.tasks import TaskSettings
+from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
-from grete.systems.base import PartitionOffsets
+from grete.systems.base import PartitionOffsets, SystemAdmin
 from grete.wire.container_protocol import document
 from grete.wire.coordinator_api import Lag, PartitionLag
 
@@ -191,3 +192,16 @@ def _number(offset: str) -> int | None:
     """An offset that counts records; only the system knows how to read any other."""
     digits = offset.removeprefix("-")
     return int(offset) if digits.isascii() and digits.isdigit() and len(digits) <= 19 else None
+
+
+def read_offsets(
+    streams: Sequence[SystemStream], systems: Mapping[str, SystemAdmin]
+) -> dict[SystemStream, Mapping[int, PartitionOffsets | None]]:
+    """What each stream's partitions hold; a stream that does not exist is left out."""
+    found: dict[SystemStream, Mapping[int, PartitionOffsets | None]] = {}
+    for stream in streams:
+        try:
+            found[stream] = systems[stream.system].reachable_offsets(stream.stream)
+        except StreamNotFound:
+            continue
+    return found

@@ -43,7 +43,8 @@ def change_config(
         ConfigError: a key is blank or unknown, the result would be invalid, or a set-once key of a stateful job would
             change. `force` allows all but a blank key.
     """
-    from grete.config.warnings import warnings_of
+    from grete.config.rules.warnings import warnings_of
+    from grete.operations.configuration import set_config
 
     problems = [f"the key {key!r} is blank" for key in changes if not key.strip()]
     if problems:
@@ -52,7 +53,7 @@ def change_config(
         _refuse_unknown(key for key, value in changes.items() if value is not None)
     old = handle.config()
     try:
-        done = handle.set_config(changes, reason=reason, force=force)
+        done = set_config(handle, changes, reason=reason, force=force)
     except ConfigError as error:
         raise ConfigError(*(f"{p}; --force writes it all the same" for p in error.problems)) from error
     known, new = set(warnings_of(old)), handle.config()
@@ -65,8 +66,11 @@ def change_config(
 
 def _warn_of_idle_containers(handle: JobHandle) -> None:
     """The inputs may grow, so it is no error here; a coordinator refuses the model, and goes on with the last one."""
-    tasks, count = len(handle.assignments()), handle.config().get("job.container.count", "1")
-    if tasks and count.isdigit() and int(count) > tasks:
+    from grete.config.key_tables.job import CONTAINER_COUNT
+    from grete.config.values import valid_value_of
+
+    tasks, count = len(handle.assignments()), valid_value_of(handle.config(), CONTAINER_COUNT) or 1
+    if tasks and count > tasks:
         warn(
             f"job.container.count={count}, and the job has {tasks} tasks so far: a running job keeps the number it "
             f"has, and a job that is started is refused until there are as many tasks"
@@ -94,7 +98,7 @@ def print_changes(
     changes: Iterable[ConfigChange], output: str, old: Mapping[str, str], new: Mapping[str, str]
 ) -> None:
     """What changed, from what to what, secrets masked, and what the change touches in these configurations."""
-    from grete.config.changes import diff
+    from grete.config.rules.changes import diff
 
     touched = {change.key: change.change_class.value for change in diff(old, new)}
     rows = [{**row, "touches": touched.get(row["key"], row["touches"])} for row in shown_changes(changes)]

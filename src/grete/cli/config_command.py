@@ -91,7 +91,7 @@ def _change(options: argparse.Namespace, changes: dict[str, str | None]) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from grete.config.current import in_current_words
+    from grete.config.derived import canonical_keys
     from grete.config.load import load
     from grete.config.rewriters import apply_rewriters
     from grete.metadata.coordinator_stream import ConfigChange
@@ -99,7 +99,7 @@ def _diff(options: argparse.Namespace) -> int:
     files = [options.file] if options.file else options.config
     if not files:
         raise ConfigError("name the file to compare with, as FILE or --config FILE")
-    new = in_current_words(apply_rewriters(load(files, {})))
+    new = canonical_keys(apply_rewriters(load(files, {})))
     if not options.config and not options.job and new.get("job.name"):
         options.config = files
     with opened_job(options) as handle:
@@ -110,9 +110,11 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _rollback(options: argparse.Namespace) -> int:
+    from grete.operations.configuration import roll_back_config
+
     with opened_job(options) as handle:
         old = handle.config()
-        done = handle.roll_back_config(options.to, reason=options.reason, force=options.force)
+        done = roll_back_config(handle, options.to, reason=options.reason, force=options.force)
         new = handle.config()
     print_changes(done, options.output, old, new)
     return 0

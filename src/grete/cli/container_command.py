@@ -101,13 +101,10 @@ def _print_ended(options: argparse.Namespace) -> int:
 
 def _move(options: argparse.Namespace) -> int:
     """Launchers of this machine start containers where the coordinator runs, and nowhere else (S1-19)."""
-    from grete.config.key_tables.job import LAUNCHER
-    from grete.config.values import value_of
-
     with opened_job(options) as handle:
         holder = handle.holder()
         if holder is not None and options.to != holder.host:
-            launcher = value_of(handle.config(), LAUNCHER)
+            launcher = handle.settings.job.launcher
             raise JobError(
                 f"job.launcher={launcher} starts containers on {holder.host} only, where the coordinator runs; stop "
                 f"the job and run it on {options.to}, or name {holder.host}, which restarts the container there"

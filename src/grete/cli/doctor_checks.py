@@ -20,9 +20,10 @@ from grete.cli.doctor_connector import connector
 from grete.cli.doctor_finding import Finding as Finding
 from grete.cli.doctor_kafka import kafka_findings
 from grete.errors import ConfigError, GreteError, StreamError
-from grete.model.ids import JobId, SystemStream
+from grete.model.ids import SystemStream
 
 if TYPE_CHECKING:
+    from grete.config.settings.job import JobSettings
     from grete.systems.base import System
 
 _FIRST_SAFE_SQLITE = (3, 51, 3)
@@ -146,7 +147,8 @@ MACHINE: tuple[Callable[[], Finding], ...] = (python, java, sqlite, packages, wo
 
 def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
     """A configuration as a whole, its inputs, and the port it asks for."""
-    from grete.config.validate import validate
+    from grete.config.rules.validate import validate
+    from grete.config.settings import Settings
 
     try:
         warnings = validate(config)
@@ -157,15 +159,16 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
     yield Finding("config", True, f"{len(config)} keys are valid")
     for warning in warnings:
         yield Finding("config", True, f"warning: {warning}")
-    yield _application(config)
-    of_kafka = list(kafka_findings(config, JobId(config["job.name"], config.get("job.id", "1"))))
+    settings = Settings.of(config)
+    yield _application(settings.job)
+    of_kafka = list(kafka_findings(config, settings.job.id))
     yield from of_kafka
     yield from _inputs(
         config, {finding.check.removeprefix("kafka ") for finding in of_kafka if not finding.ok}
     )
     yield from connector(config)
-    if config.get("job.http.port", "0") != "0":
-        yield _port(int(config["job.http.port"]))
+    if settings.coordinator.http_port:
+        yield _port(settings.coordinator.http_port)
 
 
 def _port(port: int) -> Finding:
@@ -205,14 +208,15 @@ def _input(system: System, stream: SystemStream) -> Finding:
         return Finding("input", False, str(error), f"grete stream create {stream} --partitions N")
 
 
-def _application(config: Mapping[str, str]) -> Finding:
+def _application(job: JobSettings) -> Finding:
     """Whether the module can be found; it is not imported, since importing runs it."""
-    key = "task.class" if "task.class" in config else "app.class"
-    module = config[key].partition(":")[0].split(".")[0]
-    path = config.get("job.application.path")
+    key = "app.class" if job.is_pipeline else "task.class"
+    class_name = job.application_class or job.task_class or ""
+    module = class_name.partition(":")[0].split(".")[0]
+    path = job.application_path
     places = [path] if path else []
     spec = importlib.machinery.PathFinder.find_spec(module, [*places, *sys.path])
-    found = f"{key}={config[key]}"
+    found = f"{key}={class_name}"
     if spec is None:
         return Finding(
             "application",

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from grete.cli.doctor_finding import Finding
-from grete.config.completed import (
+from grete.config.derived import (
     READ_COMMITTED,
     isolation_key,
     isolation_problems,
@@ -58,9 +58,9 @@ def _system(
 ) -> Iterator[Finding]:
     facts = inspector.brokers()
     yield Finding(f"kafka {system}", True, f"{facts.count} brokers answer")
-    key = TRANSACTION_TIMEOUT.name
-    batches_s = int(config.get(key, TRANSACTION_TIMEOUT.default or "0")) / 1000
-    yield from brokers(system, facts, max(inspector.transaction_timeout_s, batches_s))
+    yield from brokers(
+        system, facts, max(inspector.transaction_timeout_s, Settings.of(config).task.transaction_timeout_s)
+    )
     if system not in kafka_systems_of_logs(config):
         return
     for name, copies_key, copies in _logs(config, job, system):

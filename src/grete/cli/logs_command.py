@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _folder(options: argparse.Namespace) -> Path:
     """Where the job's logs are; in its usual place when nobody can be asked, since that is when logs are wanted."""
-    from grete.config.folders import state_directory
+    from grete.config.settings import Settings
     from grete.environment import grete_home
 
     try:
@@ -60,7 +60,8 @@ def _folder(options: argparse.Namespace) -> Path:
         if not error.may_pass:
             raise
         config = given_config(options)
-        return state_directory(config, named_job(options, config), grete_home()) / "logs"
+        job = named_job(options, config)
+        return Settings.of(config).job.state_directory(job, grete_home()) / "logs"
 
 
 def _paths(folder: Path, container: str | None) -> list[Path]:

@@ -65,12 +65,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _take_over(migration: Migration) -> TakeOver:
     from grete.clock import SystemClock
-    from grete.config.completed import completed
-    from grete.config.current import in_current_words
+    from grete.config.derived import canonical_keys, with_derived_keys
     from grete.environment import grete_home
     from grete.migration.take_over import take_over
 
-    return take_over(in_current_words(completed(migration.written)), grete_home(), SystemClock())
+    return take_over(canonical_keys(with_derived_keys(migration.written)), grete_home(), SystemClock())
 
 
 def _loaded(paths: list[str]) -> dict[str, str]:

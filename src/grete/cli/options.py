@@ -75,10 +75,10 @@ def given_config(options: argparse.Namespace) -> dict[str, str]:
     if not options.config:
         return {}
     from grete.config.load import load
+    from grete.config.settings import Settings
 
     config = load(options.config, {})
-    if not config.get("job.name"):
-        raise ConfigError("Missing required config: job.name. Set it to the job's name")
+    _ = Settings.of(config).job.id
     return config
 
 
@@ -88,12 +88,13 @@ def named_job(options: argparse.Namespace, config: Mapping[str, str]) -> JobId:
     Raises:
         ConfigError: none named and there is not exactly one.
     """
+    from grete.config.settings import Settings
     from grete.environment import grete_home
     from grete.metadata.job_index import jobs
     from grete.model.ids import JobId
 
     if config:
-        return JobId(config["job.name"], config.get("job.id", "1"))
+        return Settings.of(config).job.id
     if options.job:
         return JobId.parse(options.job)
     known = jobs(grete_home())

@@ -17,7 +17,7 @@ from grete.metadata.quarantine import SHOWN
 if TYPE_CHECKING:
     from grete.coordination.base import Holder
     from grete.metadata.job_state import JobState
-    from grete.model.ids import JobId
+    from grete.model.ids import ContainerId, JobId
     from grete.operations import JobHandle
 
 _UNKNOWN_LAG: dict[str, Any] = {"total": None, "tasks": {}, "partitions": [], "missing": []}
@@ -111,16 +111,21 @@ def _row(handle: JobHandle) -> dict[str, Any]:
     return {**row, "behind": lag["total"], "lag": lag}
 
 
-def _standing_row(handle: JobHandle) -> dict[str, Any]:
-    """All but the lag, which is asked of other systems."""
+def _running_alone(handle: JobHandle) -> list[ContainerId]:
+    """The containers of this machine that go on without a coordinator."""
     from grete.operations.orphans import orphans, running_here
 
+    return running_here(orphans(handle))
+
+
+def _standing_row(handle: JobHandle) -> dict[str, Any]:
+    """All but the lag, which is asked of other systems."""
     state, holder = _standing(handle)
     running, silent_s = holder is not None, _silent_s(handle, holder)
     recorded = "never ran" if state is None else state.state
     if recorded == "running":  # or its coordinator ended without writing a terminal state
         recorded = ((state and state.standing) or recorded) if running else "died"
-    alone = running_here(orphans(handle)) if recorded == "died" else []
+    alone = _running_alone(handle) if recorded == "died" else []
     resting = handle.rests() if running else {}
     said = [rests_in_words(resting, len(set(handle.assignments().values()))), state.message if state else ""]
     quarantined = handle.quarantined()
@@ -158,12 +163,11 @@ def _shown(row: dict[str, Any], column: str) -> Any:
 
 def _silent_s(handle: JobHandle, holder: Holder | None) -> int | None:
     """For how long nothing was heard of the coordinator, when that is more than its lease; by its clock and ours."""
-    from grete.operations.job_handle import lease_ttl_s
 
     if holder is None or holder.heard_ms is None:
         return None
     silent_s = SystemClock().wall_ms() / 1000 - holder.heard_ms / 1000
-    return round(silent_s) if silent_s > lease_ttl_s(handle.config()) else None
+    return round(silent_s) if silent_s > handle.settings.coordinator.lease_ttl_s else None
 
 
 def _told(silent_s: int | None) -> str:

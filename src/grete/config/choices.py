@@ -43,7 +43,7 @@ class ApplicationMode(StrEnum):
     BATCH = "BATCH"
 
 
-class Launcher(StrEnum):
+class LauncherChoice(StrEnum):
     """How containers are started."""
 
     PROCESS = "process"

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
 
 _INT = (-(2**31), 2**31 - 1)
 _LONG = (-(2**63), 2**63 - 1)
-_SHORT = (-(2**15), 2**15 - 1)
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 _DECIMAL = re.compile(r"[+-]?(NaN|Infinity|(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[fFdD]?)")
 _TWO_POINTS = re.compile(r"[+-]?[0-9]*\.[0-9]*\.")
@@ -50,14 +48,6 @@ def parse_int(text: str) -> int:
 def parse_long(text: str) -> int:
     """`Long.parseLong`."""
     return _whole_number(text, _LONG)
-
-
-def parse_short(text: str) -> int:
-    """`Short.parseShort`, which parses an int first and then complains in other words."""
-    value = _whole_number(text, _INT)
-    if not _SHORT[0] <= value <= _SHORT[1]:
-        raise NumberFormatError(f'Value out of range. Value:"{text}" Radix:10')
-    return value
 
 
 def parse_double(text: str) -> float:
@@ -116,18 +106,3 @@ def split_commas(text: str) -> list[str]:
     while items and not items[-1]:
         items.pop()
     return [trim(item) for item in items]
-
-
-def string_hash(text: str) -> int:
-    """`String.hashCode`, over UTF-16 code units."""
-    result = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        result = (31 * result + (high << 8 | low)) & 0xFFFFFFFF
-    return result
-
-
-def map_config_hash(config: Mapping[str, str]) -> int:
-    """`MapConfig.hashCode`: the sum over the entries, plus 31, as a signed 32-bit number."""
-    total = 31 + sum(string_hash(key) ^ string_hash(value) for key, value in config.items())
-    return (total + 2**31) % 2**32 - 2**31

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from grete.config.completed import completed
+from grete.config.derived import with_derived_keys
 from grete.config.properties import parse_properties
 from grete.config.structured import parse_toml, parse_yaml
 from grete.errors import ConfigError
@@ -103,7 +103,7 @@ def parse_overrides(items: Iterable[str]) -> dict[str, str]:
 
 
 def load(paths: Iterable[str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """All files, in order, then the overrides; completed (`grete.config.completed`).
+    """All files, in order, then the overrides; completed (`grete.config.derived`).
 
     Raises:
         ConfigError: see `load_file`.
@@ -111,4 +111,4 @@ def load(paths: Iterable[str], overrides: Mapping[str, str]) -> dict[str, str]:
     config: dict[str, str] = {}
     for path in paths:
         config |= load_file(config_path(path))
-    return completed(config | dict(overrides))
+    return with_derived_keys(config | dict(overrides))

@@ -10,12 +10,20 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from grete.config import aliases, java_values
-from grete.config.completed import completed
+from grete.config.derived import with_derived_keys
 from grete.config.java_regex import compile_java
+from grete.config.key_tables.job import (
+    REWRITER_CLASS,
+    REWRITER_CONFIG,
+    REWRITER_REGEX,
+    REWRITER_SYSTEM,
+    REWRITERS,
+)
 from grete.config.redact import redact_value
 from grete.config.settings import Settings
 from grete.errors import ConfigError
@@ -23,8 +31,9 @@ from grete.model.ids import SystemStream
 from grete.registry import load_object
 
 _log = logging.getLogger(__name__)
-
+_REGEX_INPUT = "regex-input"
 _INTERNAL = "__"
+
 StreamLister = Callable[[str, Mapping[str, str]], Iterable[str]]
 """Names of the streams that a system has now: (system, configuration) -> names."""
 
@@ -55,7 +64,7 @@ def apply_rewriters(
     result = dict(config)
     for name in rewriter_names(config):
         result = _checked(name, _load(name, result, list_streams, environment).rewrite(name, dict(result)))
-    return completed(result)
+    return with_derived_keys(result)
 
 
 def with_new_inputs(config: Mapping[str, str], *, list_streams: StreamLister) -> dict[str, str]:
@@ -67,16 +76,69 @@ def with_new_inputs(config: Mapping[str, str], *, list_streams: StreamLister) ->
         ConfigError: a regex cannot be used.
     """
     result = dict(config)
-    for name in rewriter_names(config):
-        chosen = aliases.canonical(aliases.REWRITERS, config.get(f"job.config.rewriter.{name}.class", ""))
-        if chosen == "regex-input":
-            result = RegexInputRewriter(list_streams).rewrite(name, result)
+    for name in _regex_inputs(config):
+        result = RegexInputRewriter(list_streams).rewrite(name, result)
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class InputRegex:
+    """A system and the pattern by which a rewriter chooses its streams; the whole name must match.
+
+    `left_out` are streams that the job writes itself.
+    """
+
+    system: str
+    pattern: re.Pattern[str]
+    left_out: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, name: str, config: Mapping[str, str]) -> InputRegex:
+        """`job.config.rewriter.<name>.regex` and `.system`.
+
+        Raises:
+            ConfigError: one of them is not set, or the regex cannot be used.
+        """
+        for key in (REWRITER_REGEX.named(name), REWRITER_SYSTEM.named(name)):
+            if key not in config:
+                raise ConfigError(f"No {key} defined in config; the rewriter {name} needs it")
+        system, key = config[REWRITER_SYSTEM.named(name)], REWRITER_REGEX.named(name)
+        return cls(
+            system, compile_java(config[key], used_by=key), frozenset(Settings.of(config).own_streams(system))
+        )
+
+    def chooses(self, name: str) -> bool:
+        """Whether a stream of the system becomes an input.
+
+        Streams whose names begin with two underscores hold what jobs remember (coordinator streams, checkpoints,
+        fences): a pattern chooses them only when it begins so as well.
+        """
+        is_internal = name.startswith(_INTERNAL) and not self.pattern.pattern.startswith(_INTERNAL)
+        return name not in self.left_out and not is_internal and self.pattern.fullmatch(name) is not None
+
+
+def input_regexes(config: Mapping[str, str]) -> list[InputRegex]:
+    """Those of the `regex-input` rewriters that have both regex and system.
+
+    Raises:
+        ConfigError: one of them is no regular expression.
+    """
+    needed = (REWRITER_REGEX, REWRITER_SYSTEM)
+    return [
+        InputRegex.of(name, config)
+        for name in _regex_inputs(config)
+        if all(key.named(name) in config for key in needed)
+    ]
+
+
+def _regex_inputs(config: Mapping[str, str]) -> list[str]:
+    classes = {name: config.get(REWRITER_CLASS.named(name), "") for name in rewriter_names(config)}
+    return [n for n, one in classes.items() if aliases.canonical(aliases.REWRITERS, one) == _REGEX_INPUT]
 
 
 def rewriter_names(config: Mapping[str, str]) -> list[str]:
     """The rewriters to apply, in order; one that is listed twice counts once, with a warning."""
-    listed = [name for name in java_values.split_commas(config.get("job.config.rewriters", "")) if name]
+    listed = [name for name in java_values.split_commas(config.get(REWRITERS.name, "")) if name]
     for name in sorted({name for name in listed if listed.count(name) > 1}):
         _log.warning("job.config.rewriters lists %s twice; it is applied once", name)
     return list(dict.fromkeys(listed))
@@ -88,13 +150,13 @@ def _load(
     list_streams: StreamLister | None,
     environment: Mapping[str, str] | None,
 ) -> ConfigRewriter:
-    key = f"job.config.rewriter.{name}.class"
+    key = REWRITER_CLASS.named(name)
     if key not in config:
         raise ConfigError(f"Unable to find class config for config rewriter {name}. Set {key}")
     chosen = aliases.canonical(aliases.REWRITERS, config[key])
     if chosen == "environment":
         return EnvironmentConfigRewriter(environment)
-    if chosen == "regex-input":
+    if chosen == _REGEX_INPUT:
         if list_streams is None:
             raise ConfigError(f"{key}={config[key]!r} needs to list streams, which cannot be done here")
         return RegexInputRewriter(list_streams)
@@ -160,7 +222,7 @@ class EnvironmentConfigRewriter:
 class RegexInputRewriter:
     """Samza's RegExTopicGenerator: every stream of a system whose whole name matches a regex becomes an input.
 
-    Unlike Samza's it leaves out what the job writes itself, and what jobs remember (`may_be_chosen`).
+    Unlike Samza's it leaves out what the job writes itself, and what jobs remember (`InputRegex.chooses`).
 
     `job.config.rewriter.<name>.regex`, `.system`, and `.config.<property>` for properties that each of them gets.
     """
@@ -174,23 +236,16 @@ class RegexInputRewriter:
         Raises:
             ConfigError: no regex, no system, or a regex that cannot be used.
         """
-        settings = Settings.of(config)
-        prefix = f"job.config.rewriter.{name}."
-        for needed in ("regex", "system"):
-            if prefix + needed not in config:
-                raise ConfigError(f"No {prefix}{needed} defined in config; the rewriter {name} needs it")
-        system = config[prefix + "system"]
-        pattern = compile_java(config[prefix + "regex"], used_by=f"{prefix}regex")
-        own = settings.own_streams(system)
-        matching = {
-            SystemStream(system, s)
-            for s in self._list_streams(system, config)
-            if may_be_chosen(s, pattern, own)
-        }
-        existing = set(settings.task.inputs)
+        regex = InputRegex.of(name, config)
+        system = regex.system
+        matching = {SystemStream(system, s) for s in self._list_streams(system, config) if regex.chooses(s)}
+        existing = set(Settings.of(config).task.inputs)
         for both in sorted(matching & existing):
-            _log.warning("Regex %r matches existing, statically defined input %s.", pattern.pattern, both)
-        inherited = {k[len(prefix) + 7 :]: v for k, v in config.items() if k.startswith(prefix + "config.")}
+            _log.warning(
+                "Regex %r matches existing, statically defined input %s.", regex.pattern.pattern, both
+            )
+        prefix = REWRITER_CONFIG.name.removesuffix("%s") % name
+        inherited = {k.removeprefix(prefix): v for k, v in config.items() if k.startswith(prefix)}
         generated = {
             f"systems.{system}.streams.{stream.stream}.{key}": value
             for stream in matching
@@ -198,13 +253,3 @@ class RegexInputRewriter:
         }
         inputs = ",".join(sorted(str(stream) for stream in matching | existing))
         return {**generated, **config, "task.inputs": inputs}
-
-
-def may_be_chosen(name: str, pattern: re.Pattern[str], own: Collection[str]) -> bool:
-    """Whether a pattern for inputs chooses the stream; never one of `own`, the job's.
-
-    Streams whose names begin with two underscores hold what jobs remember (coordinator streams, checkpoints, fences):
-    a pattern chooses them only when it begins so as well.
-    """
-    is_internal = name.startswith(_INTERNAL) and not pattern.pattern.startswith(_INTERNAL)
-    return name not in own and not is_internal and pattern.fullmatch(name) is not None

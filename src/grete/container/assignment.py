@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grete.config.folders import standby_directory, state_directory
+from grete.config.settings import Settings
 from grete.model.fence import Fence, container_fence
 from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
@@ -68,7 +68,7 @@ class Assignment:
 
     def state_directory(self, home: Path) -> Path:
         """Where the container keeps lineages and store files."""
-        return state_directory(self.config, self.job, home) / f"container-{self.container_id}"
+        return Settings.of(self.config).job.state_directory(self.job, home) / f"container-{self.container_id}"
 
     def store_directory(self, home: Path) -> Path:
         """Store files are kept by task, not by container: a task that moves on one host finds its files."""
@@ -76,7 +76,7 @@ class Assignment:
 
     def standby_directory(self, home: Path, replica: int) -> Path:
         """Where standby containers keep copies of store files; by task, too."""
-        return standby_directory(self.config, self.job, home) / f"standby-{replica}"
+        return Settings.of(self.config).job.standby_directory(self.job, home) / f"standby-{replica}"
 
 
 def parse_assignment(document: Any) -> Assignment:

@@ -16,7 +16,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from grete.checkpoint.offset_manager import may_skip
-from grete.config.validate import is_loopback
+from grete.config.settings import Settings
+from grete.config.settings.coordinator import is_loopback
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control, Ended
 from grete.container.heartbeat import HeartbeatSender, Reactions
@@ -113,7 +114,7 @@ class ContainerLife:
             raise Fenced(assignment.fence.scope, epoch=self._epoch, seen=assignment.epoch)
         self._job = assignment.job
         self._folder = assignment.state_directory(self._home).parent.resolve()
-        self._sender.orphan_s = _orphan_s(assignment.config)
+        self._sender.orphan_s = Settings.of(assignment.config).coordinator.orphan_s
         self._control.running(assignment.serial)
         self._sender.report(state="starting", serial=assignment.serial, paused=0, message="")
         return assignment
@@ -206,14 +207,6 @@ class ContainerLife:
         if token_file.resolve().parent != self._folder:
             raise WireError(f"its token is not in {self._folder}")
         return JobCoordinatorClient(url, token_file)
-
-
-def _orphan_s(config: Mapping[str, str]) -> float:
-    """How long a container goes on without a coordinator, in Samza's two keys; -1 for ever."""
-    if config.get("job.container.heartbeat.monitor.enabled", "true").lower() != "true":
-        return -1.0
-    retries = int(config.get("yarn.container.heartbeat.retry.count", "5"))
-    return retries * int(config.get("yarn.container.heartbeat.retry-sleep-duration.ms", "10000")) / 1000
 
 
 def _end_process() -> None:

@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Protocol
 
 from grete.clock import Clock
-from grete.config.consumer_group import consumer_group
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.group_offsets import GroupProgress, NextOffsets
@@ -60,7 +59,7 @@ class NoFollower:
 
 def open_follower(assignment: Assignment, system: System, clock: Clock, starting: NextOffsets) -> Follower:
     """Who tells the job's consumer group how far the container is, beginning with where it starts."""
-    group, shown = consumer_group(assignment.config), _shown(assignment, starting)
+    group, shown = Settings.of(assignment.config).task.consumer_group, _shown(assignment, starting)
     if group is None or not shown:
         return NoFollower()
     progress = GroupProgress([[str(ssp) for ssp in task.ssps] for task in assignment.tasks], shown)

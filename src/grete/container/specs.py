@@ -12,7 +12,7 @@ from grete.config.eventhubs import keys_of_system, name_within
 from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
 from grete.container.assignment import Assignment
-from grete.diagnostics.streams import container_name, telling_of
+from grete.diagnostics.streams import container_name, diagnostics_config
 from grete.errors import ConfigError
 from grete.grouping import ssp as grouping
 from grete.model.ids import TaskName
@@ -78,7 +78,9 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
         standby_directories=tuple(
             str(assignment.standby_directory(home, replica)) for replica in range(replicas - 1)
         ),
-        telling=telling_of(config, assignment.job, container_name(assignment.container_id), home),
+        diagnostics=diagnostics_config(
+            settings, assignment.job, container_name(assignment.container_id), home
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from grete.clock import Clock
 from grete.config import aliases
+from grete.config.key_tables.coordinator import FACTORY
 from grete.config.settings import Settings
 from grete.config.system_types import system_type
 from grete.coordination.base import Coordination
@@ -41,14 +42,14 @@ def open_coordination(
     Raises:
         ConfigError: the name is not known, or the service misses a setting.
     """
-    key = "job.coordinator.factory"
     settings = Settings.of(config)
-    system = settings.coordinator.system
-    named = aliases.canonical(aliases.COORDINATION, config.get(key, "").strip())
+    coordinator = settings.coordinator
+    system = coordinator.system
+    named = coordinator.election
     if named in ("", _PASSTHROUGH):
         kind = settings.system(system).kind
         named = system_type(kind).coordination or kind
-    made = load_object(aliases.COORDINATION, named, built_in=BUILT_IN, used_by=key)
+    made = load_object(aliases.COORDINATION, named, built_in=BUILT_IN, used_by=FACTORY.name)
     coordination = made(CoordinationContext(config, system, home, clock, ttl_s))
     assert isinstance(coordination, Coordination), f"{named!r} made no Coordination"
     return coordination

@@ -15,8 +15,8 @@ from pathlib import Path
 from grete.checkpoint.latest_offsets import LatestOffsets
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock
-from grete.config.coordinator_config import coordinator_environment
-from grete.config.validate import diff, validate
+from grete.config.rules.validate import diff, validate
+from grete.config.settings import Settings
 from grete.coordinator import events, fencing
 from grete.coordinator.events import (
     ContainerRequested,
@@ -37,7 +37,7 @@ from grete.coordinator.monitors.findings import (
 from grete.coordinator.monitors.watch import Monitors, Watched
 from grete.coordinator.plan import Plan, Planner, container_specs
 from grete.coordinator.standing import Standing
-from grete.coordinator.state import Phase, RetryPolicy, State
+from grete.coordinator.state import Phase, State
 from grete.coordinator.view import View
 from grete.errors import ConfigError, GreteError, JobError, StreamError, UnsafeStorage
 from grete.failpoints import failpoint
@@ -65,21 +65,6 @@ class Surroundings:
     home: Path
     url: str
     token_file: Path
-
-
-def retry_policy(config: Mapping[str, str]) -> RetryPolicy:
-    """Samza's cluster-manager keys."""
-    return RetryPolicy(
-        count=int(config.get("cluster-manager.container.retry.count", "8")),
-        window_s=int(config.get("cluster-manager.container.retry.window.ms", "300000")) / 1000,
-        longest_pause_s=int(config.get("cluster-manager.container.retry.longest-pause.ms", "60000")) / 1000,
-        fail_job=config.get("cluster-manager.container.fail.job.after.retries", "true").lower() == "true",
-    )
-
-
-def shutdown_s(config: Mapping[str, str]) -> float:
-    """How long a container has to reach a batch boundary, from Samza's `task.shutdown.ms`."""
-    return int(config.get("task.shutdown.ms", "30000")) / 1000
 
 
 class CoordinatedJob:
@@ -142,14 +127,15 @@ class CoordinatedJob:
         self._revision += 1
         self._plans[self._revision] = plan
         mode = "until-drained" if self._view.until_drained else ""
-        return ModelChanged(self._revision, container_specs(plan, mode=mode), shutdown_s(self._config), cause)
+        deadline_s = Settings.of(self._config).coordinator.shutdown_s
+        return ModelChanged(self._revision, container_specs(plan, mode=mode), deadline_s, cause)
 
     # --- what the loop asks ---
 
     def environment(self, container: ContainerId, epoch: int) -> dict[str, str]:
         """See coordinator.loop.Job."""
         around = self._surroundings
-        config = coordinator_environment(self._config)
+        config = Settings.of(self._config).coordinator.environment
         made = ContainerEnvironment(container, epoch, around.url, around.token_file, config, around.home)
         return made.variables()
 
@@ -307,7 +293,7 @@ class CoordinatedJob:
         self._config = config
         self._on_change(plan, described(self._stream, keys))
         failpoint("change.replanned")
-        yield PolicyChanged(retry_policy(config))
+        yield PolicyChanged(Settings.of(config).coordinator.retry_policy)
         yield self._changed_to(plan, cause)
 
     def _may_try(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from grete.checkpoint.names import checkpoint_log_name, grouper_of
 from grete.checkpoint.output_commits import fenced_off
+from grete.config.settings import Settings
 from grete.errors import GreteError
 from grete.model.fence import Fence, container_fence
 from grete.model.ids import ContainerId, JobId
@@ -25,10 +26,11 @@ def fence_off(
         Fenced: the container is above this epoch already.
         GreteError: a system does not answer.
     """
+    settings = Settings.of(config)
     fence = container_fence(job, container, epoch)
     for system in systems.values():
         system.raise_fence([fence])
-        if "app.class" in config and system.capabilities.kafka_topics:
+        if settings.job.is_pipeline and system.capabilities.kafka_topics:
             _inform_readers(system, fence, job, container, config)
 
 

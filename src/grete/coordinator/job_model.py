@@ -65,7 +65,7 @@ def changelog_mapping(tasks: Iterable[TaskName], previous: Mapping[TaskName, int
 
 
 def calculate(
-    config: Mapping[str, str], partitions: Mapping[SystemStream, int], remembered: Remembered
+    settings: Settings, partitions: Mapping[SystemStream, int], remembered: Remembered
 ) -> Calculated:
     """Calculate the model. Of `partitions`, the count of each stream, those of `task.inputs` are grouped.
 
@@ -73,56 +73,49 @@ def calculate(
         ConfigError: no inputs, an unknown grouper, a container count below one or above the number of tasks, or
             partitions that a stateful job cannot follow.
     """
-    groups = _groups(config, partitions, remembered)
+    groups = _groups(settings, partitions, remembered)
     mapping = changelog_mapping(groups, remembered.changelog)
     models = {task: TaskModel(task, groups[task], mapping[task]) for task in sorted(groups)}
     containers = {
         id_: ContainerModel(id_, {task: models[task] for task in JavaHashMap.of(tasks)})
-        for id_, tasks in _containers(config, models, remembered).items()
+        for id_, tasks in _containers(settings, models, remembered).items()
     }
-    replicas = int(config.get("job.standbytasks.replication.factor", "1"))
-    standby = standby_containers(containers, replicas)
+    standby = standby_containers(containers, settings.job.standby_replicas)
     every = {**containers, **standby}
     ordered = {id_: every[id_] for id_ in container_order(every, list(standby))}
-    model = JobModel(dict(config), ordered)
+    model = JobModel(dict(settings.raw), ordered)
     copies = {name: t.changelog_partition for one in standby.values() for name, t in one.tasks.items()}
     return Calculated(model, {**mapping, **copies})
 
 
-def _groups(
-    config: Mapping[str, str], partitions: Mapping[SystemStream, int], remembered: Remembered
-) -> Groups:
+def _groups(settings: Settings, partitions: Mapping[SystemStream, int], remembered: Remembered) -> Groups:
     ssps = [
         SystemStreamPartition(stream.system, stream.stream, partition)
-        for stream in input_order(Settings.of(config).task.inputs)
+        for stream in input_order(settings.task.inputs)
         for partition in range(partitions[stream])
     ]
     if not ssps:
         raise ConfigError("the job has no input: set task.inputs to system.stream[,system.stream]")
-    processors = ",".join(str(i) for i in range(task_names.container_count(config)))
-    groups = ssp_grouper(config)(JavaHashMap.of(ssps), {**config, "processor.list": processors})
+    processors = ",".join(str(i) for i in range(settings.job.container_count))
+    groups = ssp_grouper(settings.raw)(JavaHashMap.of(ssps), {**settings.raw, "processor.list": processors})
     if not groups:
         raise ConfigError(
             "every partition of task.inputs is a broadcast one, so there is no task: add another input to task.inputs"
         )
-    if config.get("job.systemstreampartition.input.expansion.enabled", "true").lower() != "true":
+    if not settings.job.is_expansion_enabled:
         return groups
-    return keep_keys_with_their_state(groups, remembered.active_ssps, config)
+    return keep_keys_with_their_state(groups, remembered.active_ssps, settings.raw)
 
 
 def _containers(
-    config: Mapping[str, str], models: Mapping[TaskName, TaskModel], remembered: Remembered
+    settings: Settings, models: Mapping[TaskName, TaskModel], remembered: Remembered
 ) -> task_names.Assignment:
     tasks = list(models)
-    count = task_names.container_count(config)
-    affinity = config.get(
-        "job.host-affinity.enabled", config.get("yarn.samza.host-affinity.enabled", "false")
-    )
-    sticky = affinity.lower() == "true"
+    count, sticky = settings.job.container_count, settings.job.is_host_affinity
     ids = JavaHashMap.of(str(i) for i in range(count))
     hosts = {id_: remembered.hosts.get(ContainerId(id_)) or ANY_HOST for id_ in ids}
-    grouper = config.get("task.name.grouper.factory", "GroupByContainerCountFactory").rsplit(".", 1)[-1]
-    match grouper:
+    grouper = settings.job.task_name_grouper
+    match grouper.rsplit(".", 1)[-1]:
         case "GroupByContainerCountFactory":
             if sticky:
                 return task_names.balance(tasks, count, remembered.active)
@@ -134,7 +127,7 @@ def _containers(
             known = {t: hosts[active[t]] for t in tasks if active.get(t) in hosts}
             return task_names.group_by_locality(task_order(models), hosts, known)
         case "SingleContainerGrouperFactory":
-            return task_names.single_container(task_order(models), config.get("processor.id", "0"))
+            return task_names.single_container(task_order(models), settings.job.processor_id or "0")
     raise ConfigError(
         f"task.name.grouper.factory={grouper!r} is not known; known are GroupByContainerCountFactory, "
         f"GroupByContainerIdsFactory, SingleContainerGrouperFactory"

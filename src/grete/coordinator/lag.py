@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from grete.checkpoint.lag import JobLag, measure_lag
+from grete.checkpoint.lag import JobLag, measure_lag, read_offsets
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock
 from grete.config.settings import Settings
-from grete.coordinator.monitors.watch import read_offsets
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.systems.base import System
 from grete.systems.factory import open_system

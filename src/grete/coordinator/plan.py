@@ -12,10 +12,10 @@ from grete.checkpoint.legacy_changelog import legacy_mapping, note_migration
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock
-from grete.config.changes import is_stateful
-from grete.config.current import in_current_words
-from grete.config.fingerprint import digest, fingerprint
+from grete.config.derived import canonical_keys
 from grete.config.rewriters import with_new_inputs
+from grete.config.rules.changes import is_stateful
+from grete.config.rules.fingerprint import digest, fingerprint
 from grete.config.settings import Settings
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Calculated, Remembered, calculate
@@ -113,8 +113,7 @@ class Planner:
         if refusals:
             raise ConfigError(*refusals)
         self._open_systems(config)
-        inputs = settings.task.all_inputs
-        partitions = {stream: self.systems[stream.system].partition_count(stream.stream) for stream in inputs}
+        partitions = {s: self.systems[s.system].partition_count(s.stream) for s in settings.task.all_inputs}
         _check_broadcast(config, partitions)
         uids = {s: self.systems[s.system].stream_uid(s.stream) for s in partitions}
         assignments, mapping = TaskAssignments(self._stream), ChangelogMapping(self._stream)
@@ -134,7 +133,7 @@ class Planner:
             assignments.modes(),
             LocalityManager(self._stream).read_locality(),
         )
-        calculated = calculate(config, partitions, remembered)
+        calculated = calculate(settings, partitions, remembered)
         problems = list(_lost_partitions(mapping.unreadable(), calculated))
         if problems:
             raise JobError("\n".join(problems))
@@ -173,7 +172,7 @@ class Planner:
         def list_streams(system: str, rewritten: Mapping[str, str]) -> Sequence[str]:
             return self.system(system, rewritten).streams()
 
-        return in_current_words(with_new_inputs(config, list_streams=list_streams))
+        return canonical_keys(with_new_inputs(config, list_streams=list_streams))
 
     def _create_streams(self, config: Mapping[str, str], worked_out: _WorkedOut) -> None:
         """Changelogs have one partition for every task there ever was (S2-105)."""
@@ -192,8 +191,11 @@ class Planner:
 
 
 def _check_broadcast(config: Mapping[str, str], partitions: Mapping[SystemStream, int]) -> None:
-    broadcast = Settings.of(config).task.broadcast_inputs
-    missing = [ssp for ssp in broadcast if ssp.partition >= partitions[ssp.system_stream]]
+    missing = [
+        ssp
+        for ssp in Settings.of(config).task.broadcast_inputs
+        if ssp.partition >= partitions[ssp.system_stream]
+    ]
     if missing:
         stream = missing[0].system_stream
         raise ConfigError(

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.events import ContainerExited
-from grete.coordinator.state import Container, Failures, RetryPolicy
+from grete.coordinator.state import Container, Failures
 from grete.model.ending import ExitCode
 
 _FOR_GOOD = (ExitCode.CONFIG, ExitCode.OFFSETS_GONE, ExitCode.UNUSABLE)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from grete.coordinator.state import Container, RetryPolicy, State
+from grete.config.settings.coordinator import RetryPolicy
+from grete.coordinator.state import Container, State
 from grete.model.ids import ContainerId
 
 STARTING = "starting Spark"

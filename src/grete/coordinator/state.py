@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from grete.config.settings.coordinator import RetryPolicy
 from grete.model.ids import ContainerId
 
 
@@ -20,20 +21,6 @@ class Phase(StrEnum):
 
 
 FINAL = (Phase.FINISHED, Phase.STOPPED, Phase.FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """Samza's cluster-manager.container.retry.*: 0 fails at once, a negative `count` never gives up.
-
-    Failures are counted until a container has run for `window_s`; one more than `count` is too many. Nobody is kept
-    waiting for longer than `longest_pause_s`.
-    """
-
-    count: int = 8
-    window_s: float = 300.0
-    fail_job: bool = True
-    longest_pause_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock, SystemClock
 from grete.config.redact import redact
-from grete.config.samza_job import is_startpoint_enabled
-from grete.config.values import Config
+from grete.config.settings import Settings
 from grete.coordinator.events import ContainerCommitted, ContainerLoaded, ContainerPaused
 from grete.coordinator.lag import RecentLag, job_lag
 from grete.coordinator.loop import CoordinatorLoop
@@ -147,7 +146,7 @@ class View:
     def _pending_starts(self, container: ContainerModel) -> dict[TaskName, PendingStart]:
         """The startpoints that the container's tasks have to apply."""
         config, model = self._serving()
-        if not is_startpoint_enabled(Config(config)):
+        if not Settings.of(config).job.is_startpoint_enabled:
             return {}
         return self._startpoints.pending(active_tasks(model), container.tasks)
 
@@ -179,7 +178,7 @@ class View:
         if self._served is None:
             return ()
         config, model = self._served
-        if not is_startpoint_enabled(Config(config)):
+        if not Settings.of(config).job.is_startpoint_enabled:
             return ()
         tasks = self._startpoints.not_told(active_tasks(model))
         return tuple(sorted(c.id for c in model.containers.values() if tasks.intersection(c.tasks)))

@@ -19,7 +19,7 @@ from grete.config.redact import Redactor
 from grete.config.settings.streams import StreamSettings
 from grete.diagnostics.background_writer import BackgroundWriter
 from grete.diagnostics.log_event import log_event
-from grete.diagnostics.streams import Telling, redactor_of
+from grete.diagnostics.streams import DiagnosticsConfig, redactor_of
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes import load_serde
@@ -31,18 +31,22 @@ class StreamLogHandler(logging.Handler):
     """Offers every record to a writer; a log call costs its JSON and never waits."""
 
     def __init__(
-        self, writer: BackgroundWriter, telling: Telling, hide: Redactor, serde: Serde | None = None
+        self,
+        writer: BackgroundWriter,
+        diagnostics: DiagnosticsConfig,
+        hide: Redactor,
+        serde: Serde | None = None,
     ) -> None:
         super().__init__()
         self._writer = writer
         self._hide = hide
         self._serde = serde
-        self._location = telling.location
-        self._key = telling.container.encode()
+        self._location = diagnostics.location
+        self._key = diagnostics.container.encode()
         self._mdc = {
-            "containerName": telling.container,
-            "jobName": telling.job.name,
-            "jobId": telling.job.id,
+            "containerName": diagnostics.container,
+            "jobName": diagnostics.job.name,
+            "jobId": diagnostics.job.id,
         }
         self._host = socket.gethostname()
         self._inside = threading.local()
@@ -81,16 +85,16 @@ class StreamLogHandler(logging.Handler):
         super().close()
 
 
-def log_handler(telling: Telling, config: Mapping[str, str]) -> StreamLogHandler | None:
+def log_handler(diagnostics: DiagnosticsConfig, config: Mapping[str, str]) -> StreamLogHandler | None:
     """The handler that the configuration asks for, None when it asks for none.
 
     Raises:
         ConfigError: the stream's serde cannot write an event.
     """
-    target = telling.logs
+    target = diagnostics.logs
     if target is None:
         return None
-    key = telling.container.encode()
+    key = diagnostics.container.encode()
 
     def lost(count: int) -> Message:
         text = f"{count} log records were lost, since they came faster than they could be written"
@@ -100,7 +104,7 @@ def log_handler(telling: Telling, config: Mapping[str, str]) -> StreamLogHandler
 
     serde = _serde(target.stream, config)
     writer = BackgroundWriter(lambda: open_sink(target, SystemClock()), name="grete log stream", on_lost=lost)
-    return StreamLogHandler(writer, telling, redactor_of(config), serde)
+    return StreamLogHandler(writer, diagnostics, redactor_of(config), serde)
 
 
 def _serde(stream: SystemStream, config: Mapping[str, str]) -> Serde | None:

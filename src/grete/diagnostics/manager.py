@@ -22,7 +22,7 @@ from grete.diagnostics.diagnostics_message import (
     diagnostics_message,
 )
 from grete.diagnostics.log_event import exception_fields
-from grete.diagnostics.streams import Telling
+from grete.diagnostics.streams import DiagnosticsConfig
 from grete.systems.local.system import Message
 
 _MANY_EXCEPTIONS = 1_000
@@ -35,7 +35,7 @@ class DiagnosticsManager:
     def __init__(
         self,
         writer: BackgroundWriter,
-        telling: Telling,
+        diagnostics: DiagnosticsConfig,
         config: Mapping[str, str],
         hide: Redactor,
         clock: Clock,
@@ -45,14 +45,14 @@ class DiagnosticsManager:
         self._hide = hide
         self._clock = clock
         self._mdc = {
-            "containerName": telling.container,
-            "jobName": telling.job.name,
-            "jobId": telling.job.id,
+            "containerName": diagnostics.container,
+            "jobName": diagnostics.job.name,
+            "jobId": diagnostics.job.id,
         }
         self._header = Header(
-            telling.job.name,
-            telling.job.id,
-            telling.container,
+            diagnostics.job.name,
+            diagnostics.job.id,
+            diagnostics.container,
             socket.gethostname(),
             __version__,
             reset_time_ms=clock.wall_ms(),

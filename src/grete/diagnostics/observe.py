@@ -9,10 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.diagnostics.background_writer import BackgroundWriter
 from grete.diagnostics.log_handler import log_handler
 from grete.diagnostics.manager import DiagnosticsLogHandler, DiagnosticsManager
-from grete.diagnostics.streams import Telling, redactor_of, telling_of
+from grete.diagnostics.streams import (
+    DiagnosticsConfig,
+    diagnostics_config,
+    open_sink,
+    redactor_of,
+)
 from grete.model.ids import JobId
 from grete.systems.log_sink import open_sink
 
@@ -34,7 +40,7 @@ class Observer:
 
 @contextmanager
 def observed(
-    config: Mapping[str, str],
+    settings: Settings,
     job: JobId,
     container: str,
     home: Path,
@@ -49,12 +55,12 @@ def observed(
     Raises:
         ConfigError: the configuration of logs or diagnostics is wrong.
     """
-    telling = telling_of(config, job, container, home)
+    diagnostics = diagnostics_config(settings, job, container, home)
     handlers: list[logging.Handler] = []
-    logs = log_handler(telling, config) if own_process else None
+    logs = log_handler(diagnostics, settings.raw) if own_process else None
     if logs is not None:
         handlers.append(logs)
-    manager = _manager(telling, config)
+    manager = _manager(diagnostics, settings.raw)
     if manager is not None:
         if own_process:
             handlers.append(DiagnosticsLogHandler(manager))
@@ -94,9 +100,9 @@ def _hear_more(root: logging.Logger) -> dict[logging.Logger | logging.Handler, i
     return before
 
 
-def _manager(telling: Telling, config: Mapping[str, str]) -> DiagnosticsManager | None:
-    target = telling.diagnostics
+def _manager(diagnostics: DiagnosticsConfig, config: Mapping[str, str]) -> DiagnosticsManager | None:
+    target = diagnostics.events
     if target is None:
         return None
     writer = BackgroundWriter(lambda: open_sink(target, SystemClock()), name="grete diagnostics stream")
-    return DiagnosticsManager(writer, telling, config, redactor_of(config), SystemClock())
+    return DiagnosticsManager(writer, diagnostics, config, redactor_of(config), SystemClock())

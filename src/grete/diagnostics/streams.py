@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.config.key_tables import job as job_keys
-from grete.config.key_tables import task as task_keys
 from grete.config.redact import Redactor
 from grete.config.secrets import references, resolve_secrets
-from grete.config.settings.streams import StreamSettings
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import JobId, SystemStream
 from grete.systems.log_sink import LogStream
@@ -34,13 +32,13 @@ def log_stream_name(job: JobId) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """What a process tells, and where. `container` is its name: coordinator, or `samza-container-N`."""
+class DiagnosticsConfig:
+    """The streams of a process's logs and events. `container` is its name: coordinator, or `samza-container-N`."""
 
     job: JobId
     container: str
     logs: LogStream | None
-    diagnostics: LogStream | None
+    events: LogStream | None
     location: bool = False
 
     def __post_init__(self) -> None:
@@ -50,34 +48,29 @@ class Telling:
             )
 
 
-def telling_of(config: Mapping[str, str], job: JobId, container: str, home: Path) -> Telling:
-    """What the configuration asks for.
+def diagnostics_config(settings: Settings, job: JobId, container: str, home: Path) -> DiagnosticsConfig:
+    """Read the streams from the configuration.
 
     Raises:
-        ConfigError: diagnostics without a stream (Samza's words), or a stream without a system.
+        ConfigError: diagnostics without a stream (Samza's words).
+        WireError: a stream without a system.
     """
-    logs = diagnostics = None
-    system = config.get(task_keys.LOG_SYSTEM.name, "").strip()
+    logs = events = None
+    system = (settings.job.log_system or "").strip()
     if system:
         stream = SystemStream(system, log_stream_name(job))
-        containers = int(config.get(job_keys.CONTAINER_COUNT.name, "1"))
-        logs = _target(config, stream, home, partitions=max(1, containers))
-    if config.get(job_keys.DIAGNOSTICS.name, "false").strip().lower() == "true":
-        key = task_keys.DIAGNOSTICS_STREAM.name
-        if not config.get(key):
-            raise ConfigError(f"Missing required config: {key}. Set it to system.stream")
-        stream = SystemStream.parse(config[key])
-        diagnostics = _target(config, stream, home)
-    location = config.get(task_keys.LOG_LOCATION.name, "false").strip().lower() == "true"
-    return Telling(job, container, logs, diagnostics, location)
+        logs = _target(settings, stream, home, partitions=settings.job.container_count)
+    if settings.job.diagnostics_stream is not None:
+        events = _target(settings, settings.job.diagnostics_stream, home)
+    return DiagnosticsConfig(job, container, logs, events, settings.job.is_log_location_enabled)
 
 
-def _target(config: Mapping[str, str], stream: SystemStream, home: Path, *, partitions: int = 1) -> LogStream:
-    said = StreamSettings(config, stream)
+def _target(settings: Settings, stream: SystemStream, home: Path, *, partitions: int = 1) -> LogStream:
+    said = settings.stream(stream)
     for_ever = -1 if said.retention_ms is None else said.retention_ms
     retention = RETENTION_MS if said.find("retention.ms") is None else for_ever
-    said_of_it = (f"systems.{stream.system}.", "streams.")
-    kept = {key: value for key, value in config.items() if key.startswith(said_of_it)}
+    of_it = (f"systems.{stream.system}.", "streams.")
+    kept = {key: value for key, value in settings.raw.items() if key.startswith(of_it)}
     return LogStream(stream, kept, home, partitions, retention)
 
 

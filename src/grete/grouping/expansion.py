@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from grete.config.changes import is_stateful
+from grete.config.rules.changes import is_stateful
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.grouping.ssp import Groups
@@ -78,10 +78,10 @@ def keep_keys_with_their_state(
     Raises:
         ConfigError: see `previous_ssp`.
     """
+    settings = Settings.of(config)
     if not is_stateful(config):
         return groups  # without state no key needs to stay where it was
-    broadcast = Settings.of(config).task.broadcast_inputs
-    shared = set(broadcast)
+    shared = set(settings.task.broadcast_inputs)
     owners = {ssp: task for ssp, task in _only_owners(previous).items() if ssp not in shared}
     if not owners:
         return groups
@@ -97,7 +97,7 @@ def keep_keys_with_their_state(
                 owner = owners.get(origin, task)
                 if owner != task:
                     moves.append((task, ssp, owner))
-    return _moved(groups, moves, list(JavaHashMap.of(broadcast)))
+    return _moved(groups, moves, list(JavaHashMap.of(settings.task.broadcast_inputs)))
 
 
 def _moved(groups: Groups, moves: Sequence[Move], shared: Sequence[SystemStreamPartition]) -> Groups:

@@ -9,29 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from grete.config.key import CONTAINERS
 from grete.errors import ConfigError
 from grete.model.ids import ContainerId, TaskName
 from grete.wire.java_hash import JavaHashMap
 
 _log = logging.getLogger(__name__)
-KEY = "job.container.count"
 Assignment = dict[ContainerId, list[TaskName]]
-
-
-def container_count(config: Mapping[str, str]) -> int:
-    """`job.container.count`, or auto-sizing's when that is enabled; 1 by default.
-
-    Raises:
-        ConfigError: not a positive number.
-    """
-    text = config.get(KEY, config.get("yarn.container.count", "1"))
-    if config.get("job.autosizing.enabled", "false").lower() == "true":
-        text = config.get("job.autosizing.container.count", text)
-    try:
-        return CONTAINERS.read(text)
-    except ValueError as error:
-        raise ConfigError(f"{KEY}={text[:100]!r}: {error}") from error
 
 
 def _check_count(tasks: Sequence[TaskName], count: int) -> None:
@@ -169,10 +152,3 @@ def _place(groups: Assignment, task: TaskName, candidates: Iterable[str], share:
 def single_container(tasks: Iterable[TaskName], id_: str) -> Assignment:
     """SingleContainerGrouper: everything into one container, in the order given."""
     return {ContainerId(id_): list(tasks)}
-
-
-def group_tasks(
-    tasks: Sequence[TaskName], config: Mapping[str, str], previous: Mapping[TaskName, ContainerId]
-) -> Assignment:
-    """The configured grouping: by container count, sticky to the previous assignment."""
-    return balance(tasks, container_count(config), previous)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from grete.config.changes import Change, refusal, set_once_changes, set_once_part
+from grete.config.rules.changes import Change, refusal, set_once_changes, set_once_part
 from grete.metadata.assignments import Record
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import JobId

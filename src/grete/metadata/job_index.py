@@ -13,8 +13,8 @@ from pathlib import Path
 
 import orjson
 
-from grete.config.coordinator_config import coordinator_subset
 from grete.config.settings import Settings
+from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.errors import JobError
 from grete.failpoints import failpoint
 from grete.keyed_log.sqlite_coordinator_log import FILE_NAME, coordinator_file
@@ -61,7 +61,9 @@ def remember_submitted(config: Mapping[str, str], job: JobId, home: Path) -> Non
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(orjson.dumps(coordinator_subset(config), option=orjson.OPT_INDENT_2))
+    temporary.write_bytes(
+        orjson.dumps(Settings.of(config).coordinator.for_containers, option=orjson.OPT_INDENT_2)
+    )
     temporary.replace(path)
     old = _old_path(job, home)
     if old is not None:
@@ -87,7 +89,7 @@ def forget_job(config: Mapping[str, str], job: JobId, home: Path) -> None:
 
 def _is_embedded(config: Mapping[str, str]) -> bool:
     settings = Settings.of(config)
-    return settings.system(settings.coordinator.system).is_embedded
+    return settings.system(settings.coordinator.system).kind == EMBEDDED_SYSTEM
 
 
 def where_submitted(job: JobId, home: Path) -> dict[str, str]:
@@ -105,7 +107,7 @@ def _old_path(job: JobId, home: Path) -> Path | None:
     if job.key == str(job) or not path.exists():
         return None
     found = _read(path)
-    return path if JobId(found["job.name"], found["job.id"]) == job else None
+    return path if Settings.of(found).job.id == job else None
 
 
 def submitted_jobs(home: Path) -> list[JobId]:
@@ -117,7 +119,7 @@ def submitted_jobs(home: Path) -> list[JobId]:
         except JobError as error:
             _log.warning("%s", error)
             continue
-        found.append(JobId(config["job.name"], config["job.id"]))
+        found.append(Settings.of(config).job.id)
     return found
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from grete.config import aliases
-from grete.config.completed import completed
+from grete.config.derived import with_derived_keys
 from grete.config.key import Key
 from grete.config.keys import find_key
 from grete.config.redact import redact_value
-from grete.config.validate import check as validated
+from grete.config.rules.validate import check as validated
 from grete.migration.application import application
 from grete.migration.note import Note, Notes, Outcome, Section, ordered
 from grete.migration.state import checkpoints, cluster, coordination, stores
@@ -107,7 +107,7 @@ def check(config: Mapping[str, str]) -> Migration:
 
 def _named(config: Mapping[str, str]) -> dict[str, str]:
     """With `job.name` and `job.id` as `app.*` gives them, and nothing else that grete adds."""
-    full = completed(config)
+    full = with_derived_keys(config)
     return {**config, **{key: full[key] for key in ("job.name", "job.id") if key in full}}
 
 
@@ -138,7 +138,7 @@ def _meaning(known: Key[object], key: str, value: str) -> str:
 
 def _refused(written: Mapping[str, str], found: Mapping[str, Note]) -> Notes:
     """What validation refuses beyond what is told already, each under the key that it names."""
-    full = completed(written)
+    full = with_derived_keys(written)
     for problem in validated(full).errors:
         named = [key for key in {**full, **found} if key in problem]
         keys = named or [problem.partition(":")[0].partition("=")[0].strip()]

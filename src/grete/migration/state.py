@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from grete.config import aliases
 from grete.config.eventhubs import commits_beside
 from grete.config.key_tables.task import STATE_RETAIN
-from grete.config.one_system import brokers_of
+from grete.config.rules.one_system import brokers_of
 from grete.config.settings import Settings
+from grete.config.settings.job import JobSettings
 from grete.errors import ConfigError
 from grete.migration.note import Note, Notes, Outcome, Section
-from grete.model.ids import JobId
 
 _BLOB = "BlobStore"
 _KAFKA_STATE = "org.apache.samza.storage.KafkaChangelogStateBackendFactory"
@@ -38,7 +38,7 @@ _SPARKS = {
 def stores(config: Mapping[str, str]) -> Notes:
     """Each store, what it is rebuilt from, and what of its settings is gone."""
     settings = Settings.of(config)
-    job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
+    job = JobSettings(config).written_id
     for store in settings.store_names:
         prefix = f"stores.{store}."
         if not config.get(f"{prefix}changelog", "").strip():
@@ -109,7 +109,7 @@ def _expiring(config: Mapping[str, str], prefix: str) -> Notes:
 def checkpoints(config: Mapping[str, str]) -> Notes:
     """Where checkpoints are, and in which version."""
     key = "task.checkpoint.factory"
-    job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
+    job = JobSettings(config).written_id
     topic = f"__samza_checkpoint_ver_1_for_{str(job.name).replace('_', '-')}_{str(job.id).replace('_', '-')}"
     value = config.get(key, "")
     kind = aliases.canonical(aliases.CHECKPOINTS, value)

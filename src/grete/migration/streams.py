@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from grete.config import aliases
-from grete.config.completed import READ_COMMITTED, isolation_key, kafka_systems_of_logs
+from grete.config.derived import READ_COMMITTED, isolation_key, kafka_systems_of_logs
 from grete.config.kafka_tuning import is_followed, reason_not_followed
 from grete.config.redact import is_secret_key
 from grete.config.secrets import has_reference

@@ -85,9 +85,10 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
         ConfigError: the coordinator stream is not on Kafka, or the configuration makes no job model.
         LogError, StreamError: brokers do not answer, or an input is not there.
     """
-    job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
-    system = Settings.of(config).coordinator.system
-    if not Settings.of(config).system(system).capabilities.kafka_topics:
+    settings = Settings.of(config)
+    job = settings.job.written_id
+    system = settings.coordinator.system
+    if not settings.system(system).capabilities.kafka_topics:
         raise ConfigError(f"--coordinator-stream reads Kafka, and the coordinator stream is on {system!r}")
     inspector = KafkaInspector(config, system, clock)
     name = stream_name(job)
@@ -105,7 +106,7 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
             stream = CoordinatorStream(log, clock, source="grete-migrate")
             in_force, remembered, standalone = stream.config(), _remembered(stream), []
     ends = _ends(config, home, clock)
-    calculated = calculate(config, {stream: len(found) for stream, found in ends.items()}, remembered)
+    calculated = calculate(settings, {stream: len(found) for stream, found in ends.items()}, remembered)
     notes = [
         *standalone,
         *groupers(config, written),

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.config.folders import standby_directory, state_directory
 from grete.config.settings import Settings
 from grete.errors import JobError, StreamNotFound
 from grete.metadata.coordinator_stream import stream_name
@@ -69,7 +68,7 @@ def delete_job(handle: JobHandle) -> None:
     with handle.stopped("stop it first: grete stop"):
         _refuse_orphans(handle)
         found, config = belongings(handle), handle.config()
-        for folder in (found.folder, standby_directory(config, handle.job, handle.home)):
+        for folder in (found.folder, Settings.of(config).job.standby_directory(handle.job, handle.home)):
             shutil.rmtree(folder, ignore_errors=True)
         if config:
             with handle.commit_system() as system:
@@ -83,7 +82,7 @@ def delete_job(handle: JobHandle) -> None:
 
 def forget_failed_submit(job: JobId, home: Path) -> None:
     """Forget a job of which nothing was ever written."""
-    shutil.rmtree(state_directory({}, job, home), ignore_errors=True)
+    shutil.rmtree(Settings.of({}).job.state_directory(job, home), ignore_errors=True)
     forget_job({}, job, home)
 
 

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from grete.config.changes import is_stateful
+from grete.config.key_tables.job import SSP_EXPANSION
+from grete.config.rules.changes import is_stateful
 from grete.config.settings import Settings
 from grete.grouping.expansion import refused_count
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.job_index import jobs
 from grete.model.ids import JobId, SystemStream
 from grete.operations.job_handle import JobHandle, open_job
-
-_EXPANSION = "job.systemstreampartition.input.expansion.enabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +37,18 @@ def readers_after_growth(
 
 
 def _problem(handle: JobHandle, stream: SystemStream, partitions: int) -> str | None:
-    config = handle.config()
+    settings = handle.settings
     assigned = TaskAssignments(handle.stream).ssps().values()
     before = len({ssp.partition for ssps in assigned for ssp in ssps if ssp.system_stream == stream})
     if before in (0, partitions):
         return None  # it never ran, or nothing changes for it
-    if "app.class" in config:
+    if settings.job.is_pipeline:
         return (
             "Spark's state of a DataFrame pipeline cannot follow its keys: the next start is refused unless "
             "job.lineage.state=discard"
         )
-    if not is_stateful(config):
+    if not is_stateful(settings.raw):
         return None
-    if config.get(_EXPANSION, "true").lower() != "true":
-        return f"{_EXPANSION}=false: keys that move to new partitions leave their state behind"
+    if not settings.job.is_expansion_enabled:
+        return f"{SSP_EXPANSION.name}=false: keys that move to new partitions leave their state behind"
     return refused_count(stream, previous_count=before, current_count=partitions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from difflib import get_close_matches
@@ -17,24 +16,19 @@ from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, copies, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
-from grete.config.changes import refusal
-from grete.config.folders import state_directory
-from grete.config.key_tables.coordinator import LEASE_TTL
 from grete.config.settings import Settings
-from grete.config.validate import validate
-from grete.config.values import valid_value_of
 from grete.coordination.base import Coordination, Holder, Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
 from grete.coordinator.lag import job_lag
 from grete.environment import grete_home
-from grete.errors import ConfigError, HeldByOther, JobError, JobNotFound, LogNotFound
+from grete.errors import HeldByOther, JobError, JobNotFound, LogNotFound
 from grete.keyed_log.base import KeyedLog
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.config_history import Generation, config_generations
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import ask_container
-from grete.metadata.coordinator_stream import ConfigChange, CoordinatorStream, stream_name
+from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.examine import examined
 from grete.metadata.history import History, HistoryRow, rests
 from grete.metadata.job_index import jobs, where_submitted
@@ -54,12 +48,6 @@ from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
 from grete.systems.base import System
 from grete.systems.factory import open_system
-
-
-def lease_ttl_s(*configs: Mapping[str, str]) -> float:
-    """How long a silent leader is left alone: the longest of the configurations, since it may follow any of them."""
-    default = int(LEASE_TTL.default or "0")  # what a foreign writer has left there is no time to wait for
-    return max(valid_value_of(config, LEASE_TTL) or default for config in configs if config) / 1000
 
 
 def job_scope(job: JobId) -> str:
@@ -94,65 +82,14 @@ class JobHandle:
         """The configuration in force."""
         return self.stream.config()
 
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return Settings.of(self.config())
+
     def config_generations(self) -> list[Generation]:
         """Every generation that is still in the stream, oldest first."""
         return list(config_generations(self.coordinator_log))
-
-    def set_config(
-        self, changes: Mapping[str, str | None], *, reason: str, force: bool = False
-    ) -> list[ConfigChange]:
-        """Set keys (None unsets) as one generation, after the result as a whole was found valid.
-
-        Keys that others change meanwhile keep what those wrote.
-
-        Raises:
-            ConfigError: the result would be invalid, or a set-once key of a stateful job would change.
-        """
-        old = self.config()
-        new = {**old, **{key: value for key, value in changes.items() if value is not None}}
-        new = {key: value for key, value in new.items() if changes.get(key, "") is not None}
-        self._check(old, new, force)
-        return self.stream.change_config(changes, run_id=self._run_id(), reason=reason)
-
-    def roll_back_config(
-        self, number: int | None, *, reason: str = "", force: bool = False
-    ) -> list[ConfigChange]:
-        """Write an earlier configuration again, as a generation of its own: by default the last that is another.
-
-        Raises:
-            ConfigError: no such generation is in the stream any more, or it changes nothing, or see `set_config`.
-        """
-        known, current = self.config_generations(), self.config()
-        if number is not None and number not in {generation.number for generation in known}:
-            raise ConfigError(
-                f"there is no generation {number} in the stream; `grete config history` lists them"
-            )
-        others = [one for one in known if one.config != current and number in (None, one.number)]
-        if not others:
-            raise ConfigError(
-                "there is nothing to roll back: no generation before this one has another configuration"
-                if number is None
-                else f"there is nothing to roll back: the configuration is that of generation {number}"
-            )
-        to = others[-1]
-        why = reason or f"rollback to generation {to.number}"
-        self._check(current, to.config, force)
-        return self.stream.write_config(to.config, run_id=self._run_id(), reason=why)
-
-    def _run_id(self) -> str:
-        return self.stream.run_id() or uuid.uuid4().hex
-
-    def _check(self, old: Mapping[str, str], new: Mapping[str, str], force: bool) -> None:
-        """A set-once key may always go back to what is in force, however it was changed since."""
-        in_force = ConfigInForce(self.stream)
-        if force:
-            in_force.force(new)
-            return
-        problems = [refusal(one) for one in in_force.changed_by(new) if old.get(one.key) != one.new]
-        if problems:
-            raise ConfigError(*problems)
-        if old:
-            validate(new)
 
     def history(self) -> list[HistoryRow]:
         """Rows of the history."""
@@ -175,7 +112,7 @@ class JobHandle:
     @property
     def lease_s(self) -> float:
         """How long a silent coordinator is left alone."""
-        return lease_ttl_s(self.config() or self._given)
+        return Settings.of(self.config() or self._given).coordinator.lease_ttl_s
 
     @cached_property
     def _coordination(self) -> Coordination:
@@ -213,7 +150,7 @@ class JobHandle:
     @property
     def state_directory(self) -> Path:
         """The folder of lineages, store files, logs and token."""
-        return state_directory(self.config(), self.job, self.home)
+        return self.settings.job.state_directory(self.job, self.home)
 
     @contextmanager
     def system(self, name: str) -> Iterator[System]:

@@ -22,10 +22,9 @@ from grete.checkpoint.offset_manager import default_start
 from grete.checkpoint.rewind_target import BatchTarget, RewindTarget
 from grete.checkpoint.startpoint_offsets import resolve
 from grete.checkpoint.task_commit import TaskCommit
-from grete.config.key_tables.job import LINEAGE_STATE
+from grete.config.choices import LineageState
 from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
-from grete.config.values import value_of
 from grete.errors import JobError
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
@@ -116,6 +115,7 @@ class _Planner:
         self._request = request
         self._stack = stack
         self._config = handle.config()
+        self._settings = Settings.of(self._config)
         self._inputs = handle.task_inputs()
         self._commits = handle.checkpoints()
         self._systems: dict[str, System] = {}
@@ -167,14 +167,14 @@ class _Planner:
     def _state_choice(self) -> StateChoice:
         """The choice for the stores; a job without state keeps what it has not."""
         choice = self._request.state
-        if "app.class" in self._config:
+        if self._settings.job.is_pipeline:
             return self._pipeline_choice(choice)
         return choice if Settings.of(self._config).store_names else StateChoice.KEEP
 
     def _pipeline_choice(self, choice: StateChoice) -> StateChoice:
         if choice is StateChoice.RESTORE:
             raise JobError("the state of a DataFrame pipeline is Spark's and cannot be restored to a point")
-        may_discard = value_of(self._config, LINEAGE_STATE) == "discard"
+        may_discard = self._settings.job.lineage_state is LineageState.DISCARD
         if choice is StateChoice.KEEP and not may_discard:
             raise JobError(
                 "the state of a DataFrame pipeline cannot be kept when it reads from elsewhere; "

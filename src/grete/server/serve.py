@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvicorn
 
-from grete.config.validate import is_loopback
+from grete.config.settings.coordinator import is_loopback
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
 from grete.private_files import private_directory

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.main_loop import ContainerLife, OnBatch
@@ -35,7 +36,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> Cont
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         name = container_name(assignment.container_id)
-        with observed(assignment.config, assignment.job, name, home, own_process=own_process):
+        with observed(Settings.of(assignment.config), assignment.job, name, home, own_process=own_process):
             return _work(assignment, home, control, on_batch)
 
     return ContainerLife(environment, stop, work).run()

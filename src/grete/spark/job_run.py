@@ -16,6 +16,7 @@ from grete.api import DataFramePipeline
 from grete.checkpoint.store import CheckpointStore
 from grete.clock import Clock, SystemClock
 from grete.config.key_tables.job import LINEAGE_STATE
+from grete.config.settings import Settings
 from grete.config.values import value_of
 from grete.container import start
 from grete.container.assignment import Assignment
@@ -28,7 +29,6 @@ from grete.container.specs import batch_limits, single_system, source_options
 from grete.container.start import Started
 from grete.errors import ApplicationError, ConfigError, GreteError, JobError
 from grete.failpoints import failpoint
-from grete.grouping.task_names import container_count
 from grete.model.ending import failure_of, note
 from grete.model.ids import SystemStream
 from grete.model.startpoint import StateChoice
@@ -180,7 +180,7 @@ class JobRun:
         if len(streams) == 1:
             inputs = {streams[0]: source}
         frame = check_build(self._build(pipeline, inputs), self._config["app.class"])
-        check_containers(frame, container_count(self._config))
+        check_containers(frame, Settings.of(self._config).job.container_count)
         return frame
 
     def _build(self, pipeline: DataFramePipeline, inputs: dict[str, DataFrame]) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grete.config.settings.poison import PoisonPolicy
-from grete.diagnostics.streams import Telling
+from grete.diagnostics.streams import DiagnosticsConfig
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition, TaskName
 
@@ -74,7 +74,7 @@ class RunnerSpec:
     dead_letter_stream: str | None = None
     poison: PoisonPolicy = field(default_factory=lambda: PoisonPolicy(everything=True))
     """Which messages go to the dead letters, where there is a stream for them."""
-    telling: Telling | None = None
+    diagnostics: DiagnosticsConfig | None = None
     standby_directories: tuple[str, ...] = ()
     commit: CommitSpec | None = None
 

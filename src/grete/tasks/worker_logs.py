@@ -26,12 +26,12 @@ def attach_logs(spec: RunnerSpec) -> None:
         root.removeHandler(_handler)
         _handler.close()
         _handler = None
-    if spec.telling is None or spec.telling.logs is None:
+    if spec.diagnostics is None or spec.diagnostics.logs is None:
         return
     if not root.handlers:
         # a root logger with a handler no longer prints by itself: the container's log file would miss what it had
         logging.basicConfig(level=os.environ.get("GRETE_LOG_LEVEL", "INFO"), stream=sys.stderr)
-    _handler = log_handler(spec.telling, spec.config)
+    _handler = log_handler(spec.diagnostics, spec.config)
     if _handler is not None:
         root.addHandler(_handler)
 

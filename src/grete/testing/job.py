@@ -17,8 +17,9 @@ from typing import NamedTuple
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.names import grouper_of
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
+from grete.config.rules.validate import refused_changes
 from grete.config.settings import Settings
-from grete.config.validate import refused_changes
+from grete.config.settings.streams import StreamSettings
 from grete.container.standby import StandbyRun
 from grete.errors import ConfigError, IllegalStateError
 from grete.keyed_log.base import KeyedLog
@@ -87,10 +88,10 @@ class JobUnderTest(JobWorld):
 
     def _create_inputs(self) -> None:
         settings = Settings.of(self._config)
+        broadcast = settings.task.broadcast_inputs
         for stream in settings.task.all_inputs:
-            broadcast = settings.task.broadcast_inputs
             listed = max((ssp.partition for ssp in broadcast if ssp.system_stream == stream), default=0)
-            said = settings.stream(stream).partitions or listed + 1
+            said = StreamSettings(self._config, stream).partitions or listed + 1
             count = self._partitions.get(str(stream), said)
             self._system.ensure_stream(StreamSpec(stream.stream, count))
 

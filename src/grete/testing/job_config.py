@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from grete.config.current import in_current_words
+from grete.config.derived import canonical_keys
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
+from grete.config.rules.validate import validate
 from grete.config.settings import Settings
-from grete.config.validate import validate
 from grete.errors import ConfigError
 from grete.testing.applications import Application, name_of
 
@@ -34,7 +34,7 @@ def prepared(
         )
     rewritten = apply_rewriters(loaded)
     validate(rewritten)
-    kept = in_current_words(rewritten)
+    kept = canonical_keys(rewritten)
     kept.pop("job.state.dir", None)
     for system in Settings.of(kept).system_names:
         kept.pop(f"systems.{system}.path", None)

@@ -24,7 +24,7 @@ from grete.systems.outputs import create_outputs
 
 def job_of(config: Mapping[str, str]) -> JobId:
     """The configuration's job."""
-    return JobId(config["job.name"], config.get("job.id", "1"))
+    return Settings.of(config).job.id
 
 
 def write_job_model(
@@ -47,7 +47,7 @@ def write_job_model(
         assignments.modes(),
         LocalityManager(stream).read_locality(),
     )
-    calculated = calculate(config, partitions, remembered)
+    calculated = calculate(settings, partitions, remembered)
     problems = list(renamed_tasks(stream, calculated.model, remembered.active_ssps, read_commits, now_ms))
     if problems:
         raise ConfigError(*problems)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from grete.assembly import RunOptions, run_job
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.main_loop import ContainerLife, OnBatch
@@ -49,7 +50,9 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
     home = grete_home(environment)
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
-        with observed(assignment.config, assignment.job, container_name(assignment.container_id), home):
+        with observed(
+            Settings.of(assignment.config), assignment.job, container_name(assignment.container_id), home
+        ):
             if assignment.is_standby:
                 control.on_at_work()
                 return follow(assignment, home, control)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grete.config import aliases
-from grete.config.choices import ApplicationMode, HttpAuthentication, Launcher, LineageState
+from grete.config.choices import ApplicationMode, HttpAuthentication, LauncherChoice, LineageState
 from grete.config.key import (
     BOOLEAN,
     CLASS,
@@ -80,7 +80,7 @@ FACTORY = Key(
 )
 LAUNCHER = Key(
     "job.launcher",
-    one_of(Launcher),
+    one_of(LauncherChoice),
     "process",
     _CONTAINER,
     "How containers are started: each in a process of its own, or as threads of the coordinator.",

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from grete.config.key_tables.task import DEAD_LETTERS, DIAGNOSTICS_STREAM, OUTPUTS
 from grete.config.settings.coordinator import CoordinatorSettings
-from grete.config.settings.job import JobSettings, job_id
+from grete.config.settings.job import JobSettings
 from grete.config.settings.spark import SparkSettings
 from grete.config.settings.stores import StoreSettings, store_names
 from grete.config.settings.streams import StreamSettings
@@ -34,7 +34,7 @@ class Settings:
 
     @classmethod
     def of(cls, raw: Mapping[str, str]) -> Settings:
-        """The settings of a configuration in current words (`in_current_words`)."""
+        """The settings of a configuration in current words (`canonical_keys`)."""
         return cls(dict(raw))
 
     @cached_property
@@ -85,7 +85,7 @@ class Settings:
         A pattern that chooses inputs must not choose these: the job would read what it writes, without end.
         """
         stores = map(self.store, self.store_names)
-        job = job_id(self.raw)
+        job = self.job.written_id
         changelogs = {one.changelog_stream(job) for one in stores if one.changelog_system in (None, system)}
         written = [name.strip() for key in _WRITTEN for name in self.raw.get(key.name, "").split(",")]
         return changelogs | {n.removeprefix(f"{system}.") for n in written if n.startswith(f"{system}.")}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 
 from grete.config.key_tables import job as keys
+from grete.config.key_tables.task import DIAGNOSTICS_STREAM, LOG_LOCATION, LOG_SYSTEM, NAME_GROUPER
 from grete.config.settings.section import OptionalSetting, Section, Setting
-from grete.model.ids import JobId
-
-
-def job_id(raw: Mapping[str, str]) -> JobId:
-    """The job of a configuration that need not be valid: a name that is missing is empty."""
-    return JobId(raw.get(keys.JOB_NAME.name, ""), raw.get(keys.JOB_ID.name, keys.JOB_ID.default or ""))
+from grete.config.values import required_value_of
+from grete.errors import ConfigError
+from grete.model.ids import JobId, SystemStream
 
 
 class JobSettings(Section):
@@ -20,16 +18,85 @@ class JobSettings(Section):
 
     name = Setting(keys.JOB_NAME)
     application_class = OptionalSetting(keys.APP_CLASS)
+    """The DataFrame pipeline, `module:Class`."""
     task_class = OptionalSetting(keys.TASK_CLASS)
+    """The StreamTask, `module:Class`."""
+    application_path = OptionalSetting(keys.APPLICATION_PATH)
+    """The folder of the application's modules."""
+    launcher = Setting(keys.LAUNCHER)
+    lineage_state = Setting(keys.LINEAGE_STATE)
+    ssp_grouper = Setting(keys.SSP_GROUPER)
+    task_name_grouper = Setting(NAME_GROUPER)
+    """The full class name in Samza, or its last part: how tasks become containers."""
+    elasticity_factor = Setting(keys.ELASTICITY)
+    is_expansion_enabled = Setting(keys.SSP_EXPANSION)
+    """Whether tasks of a stateful job keep their keys when an input gets more partitions."""
+    is_autosizing = Setting(keys.AUTOSIZING)
+    is_host_affinity = Setting(keys.HOST_AFFINITY)
+    standby_replicas = Setting(keys.STANDBY)
+    """Copies of each task's state; 1 is the task's own alone."""
+    is_startpoint_enabled = Setting(keys.STARTPOINTS)
+    log_system = OptionalSetting(LOG_SYSTEM)
+    """The system of the stream that log records go to."""
+    is_log_location_enabled = Setting(LOG_LOCATION)
+    processor_id = OptionalSetting(keys.PROCESSOR_ID)
 
     @cached_property
     def id(self) -> JobId:
-        """Name and id.
+        """`job.name` and `job.id`.
 
         Raises:
-            ConfigError: without `job.name`.
+            ConfigError: no `job.name`.
         """
-        return JobId(self.name, self.number)
+        if not self.written_id.name:
+            raise ConfigError(f"Missing required config: {keys.JOB_NAME.name}. Set it to the job's name")
+        return self.written_id
 
-    number = Setting(keys.JOB_ID)
-    """`job.id`, which tells apart jobs of one name."""
+    @cached_property
+    def written_id(self) -> JobId:
+        """As `id`, with an empty name where none is set: for rules beside the one that asks for a name."""
+        default = keys.JOB_ID.default or ""
+        return JobId(self.raw.get(keys.JOB_NAME.name, ""), self.raw.get(keys.JOB_ID.name, default))
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Whether the application is a DataFrame pipeline, whose state is Spark's."""
+        return keys.APP_CLASS.name in self.raw
+
+    @cached_property
+    def container_count(self) -> int:
+        """Autosizing's where it is enabled and has one, else `job.container.count` (S2-53)."""
+        is_autosized = self.is_autosizing and keys.AUTOSIZING_COUNT.name in self.raw
+        return required_value_of(self.raw, keys.AUTOSIZING_COUNT if is_autosized else keys.CONTAINER_COUNT)
+
+    @cached_property
+    def diagnostics_stream(self) -> SystemStream | None:
+        """The stream of exceptions, starts and exits; None where diagnostics are off.
+
+        Raises:
+            ConfigError: they are on and no stream is named.
+            WireError: it is named without a system.
+        """
+        if not required_value_of(self.raw, keys.DIAGNOSTICS):
+            return None
+        name = self.raw.get(DIAGNOSTICS_STREAM.name)
+        if not name:
+            raise ConfigError(f"Missing required config: {DIAGNOSTICS_STREAM.name}. Set it to system.stream")
+        return SystemStream.parse(name)
+
+    def state_folder(self, home: Path) -> Path:
+        """The folder that holds one for each job."""
+        return Path(self.raw.get(keys.STATE_DIR.name, str(home / "jobs")))
+
+    def state_directory(self, job: JobId, home: Path) -> Path:
+        """The folder of a job's lineages, store files, logs and tokens."""
+        return self.state_folder(home) / job.key
+
+    def standby_folder(self, home: Path) -> Path:
+        """As `state_folder`, of standby containers."""
+        named = self.raw.get(keys.STANDBY_DIR.name)
+        return Path(named) if named else self.state_folder(home)
+
+    def standby_directory(self, job: JobId, home: Path) -> Path:
+        """The folder of a job's copies of store files."""
+        return self.standby_folder(home) / job.key

@@ -10,7 +10,7 @@ from grete.config import aliases, java_values
 from grete.config.choices import PoisonAction
 from grete.config.key import Key
 from grete.config.key_tables import task as keys
-from grete.config.settings.job import job_id
+from grete.config.settings.job import JobSettings
 from grete.config.settings.poison import PoisonPolicy
 from grete.config.settings.section import OptionalSetting, Section, Setting
 from grete.config.settings.spark import SparkSettings
@@ -138,7 +138,7 @@ class TaskSettings(Section):
                 ) from error
         if not self.poison.sets_aside:
             return None
-        return SystemStream(self.commit_system, f"{job_id(self.raw)}-dead-letters")
+        return SystemStream(self.commit_system, f"{JobSettings(self.raw).written_id}-dead-letters")
 
     # --- commits and checkpoints ---
 

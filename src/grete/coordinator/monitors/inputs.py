@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-from grete.config import aliases
-from grete.config.java_regex import compile_java
-from grete.config.rewriters import may_be_chosen, rewriter_names
-from grete.config.settings import Settings
+from grete.config.rewriters import InputRegex
 from grete.coordinator.monitors.findings import PartitionChange, PartitionsChanged, StreamsChanged
 from grete.model.ids import SystemStream
 
@@ -39,39 +34,6 @@ class PartitionCountMonitor:
             return ()  # a stream that had shrunk is whole again
         grown = tuple(c for c in changes if c.now > c.before)
         return (PartitionsChanged(grown, tuple(c for c in changes if c.now < c.before)),)
-
-
-@dataclass(frozen=True, slots=True)
-class InputRegex:
-    """A system and the pattern by which a rewriter chooses its streams; the whole name must match.
-
-    `left_out` are streams that the job writes itself.
-    """
-
-    system: str
-    pattern: re.Pattern[str]
-    left_out: frozenset[str] = frozenset()
-
-    def chooses(self, name: str) -> bool:
-        """Whether a stream of the system becomes an input."""
-        return may_be_chosen(name, self.pattern, self.left_out)
-
-
-def input_regexes(config: Mapping[str, str]) -> list[InputRegex]:
-    """The regexes of the configuration's `regex-input` rewriters, Samza's `job.config.rewriter.<name>.regex`.
-
-    Raises:
-        ConfigError: one of them is no regular expression.
-    """
-    found = []
-    for name in rewriter_names(config):
-        prefix = f"job.config.rewriter.{name}."
-        chosen = aliases.canonical(aliases.REWRITERS, config.get(f"{prefix}class", ""))
-        if chosen == "regex-input" and f"{prefix}regex" in config and f"{prefix}system" in config:
-            pattern = compile_java(config[f"{prefix}regex"], used_by=f"{prefix}regex")
-            system = config[f"{prefix}system"]
-            found.append(InputRegex(system, pattern, frozenset(Settings.of(config).own_streams(system))))
-    return found
 
 
 class InputRegexMonitor:

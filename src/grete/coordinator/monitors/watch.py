@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grete.checkpoint.lag import JobLag, active_tasks, measure_lag
+from grete.checkpoint.lag import JobLag, active_tasks, measure_lag, read_offsets
 from grete.checkpoint.latest_offsets import Offsets
 from grete.clock import Clock
-from grete.config.key import Key
-from grete.config.key_tables import coordinator as keys
+from grete.config.rewriters import input_regexes
 from grete.config.settings import Settings
-from grete.config.values import Config
+from grete.config.settings.coordinator import CoordinatorSettings
 from grete.coordinator.monitors.containers import (
     ContainerFacts,
     ContainerLivenessMonitor,
     QueryProgressMonitor,
 )
 from grete.coordinator.monitors.findings import Finding, LagMeasured
-from grete.coordinator.monitors.inputs import InputRegexMonitor, PartitionCountMonitor, input_regexes
+from grete.coordinator.monitors.inputs import InputRegexMonitor, PartitionCountMonitor
 from grete.coordinator.monitors.thread import MonitorThread, Poll
 from grete.errors import ConfigError, StreamNotFound, StreamUnreachable
 from grete.model.ids import ContainerId, SystemStream, TaskName
 from grete.model.job import JobModel
-from grete.systems.base import PartitionOffsets, SystemAdmin
+from grete.systems.base import SystemAdmin
 
 _CONTAINERS_EVERY_S = 1.0
 
@@ -62,13 +61,19 @@ class Monitors:
         self.lag: JobLag | None = None
         """The lag measured last."""
         polls = [
-            Poll("partition-count", self._seconds(keys.MONITOR_PARTITIONS_MS), self._look_at_partitions),
-            Poll("lag", self._seconds(keys.MONITOR_LAG_MS), self._look_at_lag, at_once=True),
+            Poll("partition-count", lambda: self._settings().monitor_partitions_s, self._look_at_partitions),
+            Poll("lag", lambda: self._settings().monitor_lag_s, self._look_at_lag, at_once=True),
             Poll("containers", lambda: _CONTAINERS_EVERY_S, self._look_at_containers, at_once=True),
         ]
         if self.inputs.regexes:
-            every = self._seconds(keys.MONITOR_REGEX_MS)
-            polls.append(Poll("input-regex", every, self._look_at_streams, at_once=True))
+            polls.append(
+                Poll(
+                    "input-regex",
+                    lambda: self._settings().monitor_regex_s,
+                    self._look_at_streams,
+                    at_once=True,
+                )
+            )
         self._thread = MonitorThread(polls, clock, on_finding)
 
     @property
@@ -88,11 +93,8 @@ class Monitors:
         """See MonitorThread."""
         self._thread.close()
 
-    def _setting(self, key: Key[int]) -> int:
-        return Config(self._watched.config()).value(key)
-
-    def _seconds(self, key: Key[int]) -> Callable[[], float]:
-        return lambda: self._setting(key) / 1000
+    def _settings(self) -> CoordinatorSettings:
+        return CoordinatorSettings(self._watched.config())
 
     # --- looking: read the facts, ask the monitor ---
 
@@ -143,8 +145,8 @@ class Monitors:
         facts = {
             id_: replace(seen, lag=self._lag_of(id_)) for id_, seen in self._watched.containers().items()
         }
-        silent_after_s = self._setting(keys.MONITOR_CONTAINER_SILENT_MS) / 1000
-        stuck_after_s = self._setting(keys.MONITOR_QUERY_STUCK_MS) / 1000
+        settings = self._settings()
+        silent_after_s, stuck_after_s = settings.container_silent_s, settings.query_stuck_s
         found: list[Finding] = []
         if silent_after_s > 0:
             found += self._liveness.observe(facts, now_s, silent_after_s=silent_after_s)
@@ -157,16 +159,3 @@ class Monitors:
             return None
         by_task = self.lag.by_task
         return sum(by_task.get(task, 0) for task in self._watched.model.containers[container].tasks)
-
-
-def read_offsets(
-    streams: Sequence[SystemStream], systems: Mapping[str, SystemAdmin]
-) -> dict[SystemStream, Mapping[int, PartitionOffsets | None]]:
-    """The offsets that each stream's partitions hold; a stream that does not exist is left out."""
-    found: dict[SystemStream, Mapping[int, PartitionOffsets | None]] = {}
-    for stream in streams:
-        try:
-            found[stream] = systems[stream.system].reachable_offsets(stream.stream)
-        except StreamNotFound:
-            continue
-    return found

@@ -25,6 +25,7 @@ from grete.clock import SystemClock
 from grete.errors import GreteError
 from grete.model.ids import JobId
 from grete.operations import open_job
+from grete.operations.configuration import set_config
 from grete.operations.job_handle import JobHandle
 from grete.testing.chaos.components import (
     Component,
@@ -141,7 +142,7 @@ def _job(options: argparse.Namespace, chosen: Sequence[str]) -> int:
 def _scale(handle: JobHandle, chance: random.Random) -> None:
     count = chance.randint(1, 3)
     _log.info("%d containers from now on", count)
-    handle.set_config({"job.container.count": str(count)}, reason="chaos")
+    set_config(handle, {"job.container.count": str(count)}, reason="chaos")
 
 
 def _start(command: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Remembered, calculate
 from grete.errors import GreteError
@@ -37,7 +38,7 @@ def _answer(stream: CoordinatorStream, start: Start) -> Answer:
     )
     partitions = {SystemStream.parse(name): count for name, count in start.streams.items()}
     try:
-        calculated = calculate(start.config, partitions, remembered)
+        calculated = calculate(Settings.of(start.config), partitions, remembered)
     except GreteError as error:
         return Answer(refused=str(error))
     mapping.write(calculated.changelog)

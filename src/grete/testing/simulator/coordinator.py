@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 
-from grete.config.validate import validate
+from grete.config.rules.validate import validate
+from grete.config.settings import Settings
 from grete.coordination.base import Leadership
 from grete.coordination.memory import MemoryCoordination
-from grete.coordinator.coordinated import CoordinatedJob, Surroundings, retry_policy
+from grete.coordinator.coordinated import CoordinatedJob, Surroundings
 from grete.coordinator.events import Event, ModelChanged, Tick
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
@@ -230,7 +231,7 @@ class CoordinatorProgram(Server):
             launcher=self.launcher,
             stream=stream,
             clock=self._clock,
-            state=State(retry_policy(plan.config)),
+            state=State(Settings.of(plan.config).coordinator.retry_policy),
             job=job,
         )
         view.loop = loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from grete.config.validate import check
+from grete.config.rules.validate import check
 from grete.coordination.memory import MemoryCoordination
 from grete.errors import GreteError
 from grete.keyed_log.base import Entry

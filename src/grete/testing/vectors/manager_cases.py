@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from grete.config.settings import Settings
 from grete.coordinator.assignment_records import AssignmentRecord, assignment_records
 from grete.coordinator.job_model import Remembered, calculate
 from grete.model.ids import ContainerId, SystemStream, SystemStreamPartition, TaskName
@@ -73,7 +74,7 @@ def _check_step(memory: _Memory, step: dict[str, Any], name: str) -> None:
     expected, varying = step["result"], step.get("jvm_dependent", [])
     remembered = memory.remembered()
     calculated = result_of(
-        lambda: calculate(step["config"], _streams(step["streams"]), remembered), expected, name
+        lambda: calculate(Settings.of(step["config"]), _streams(step["streams"]), remembered), expected, name
     )
     if calculated is expected:
         return  # refused, and nothing was written

@@ -1,4 +1,4 @@
-"""What looks wrong with a configuration without keeping it from being used."""
+"""Doubtful settings that do not keep a configuration from being used."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from grete.config import aliases
-from grete.config.completed import isolation_problems
+from grete.config.derived import isolation_problems
 from grete.config.kafka_tuning import not_followed
 from grete.config.key import Key
 from grete.config.key_tables import job

@@ -1,4 +1,4 @@
-"""What differs between two configurations, what each difference touches, and which are refused (S1-23, S1-24)."""
+"""Differences of two configurations, the restart that each needs, and which are refused (S1-23, S1-24)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from grete.config.key_tables import coordinator, streams
 from grete.config.keys import find_key
 from grete.config.redact import is_secret_key, redact_value
 from grete.config.settings import Settings
+from grete.config.settings.job import JobSettings
 from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.errors import ConfigError
-from grete.model.ids import JobId
 
 _UNKNOWN = ChangeClass.RESTART_CONTAINER
 """An application may read any key of its own, at any time after its container started."""
@@ -99,7 +99,7 @@ def _changelog(store: str, config: Mapping[str, str]) -> str:
     named = config.get(f"stores.{store}.changelog", "")
     if "." in named:
         return named
-    job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
+    job = JobSettings(config).written_id
     system = settings.store(store).changelog_system or _only_system(config)
     return f"{system}.{settings.store(store).changelog_stream(job)}"
 

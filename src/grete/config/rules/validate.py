@@ -9,45 +9,37 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 
 from grete.config import aliases, java_values
-from grete.config.changes import diff as diff
-from grete.config.changes import is_stateful as is_stateful
-from grete.config.changes import refused_changes as refused_changes
-from grete.config.consumer_group import consumer_group_problems
 from grete.config.eventhubs import eventhubs_problems
 from grete.config.java_regex import compile_java
 from grete.config.kafka_tuning import tuning_problems
 from grete.config.key import TEXT, Key
 from grete.config.key_tables.task import POISON_POLICY
 from grete.config.keys import find_key
-from grete.config.not_yet import not_yet
-from grete.config.one_system import one_system_problems
 from grete.config.redact import Redactor, redact_value
 from grete.config.rewriters import rewriter_names
+from grete.config.rules.changes import diff as diff
+from grete.config.rules.changes import is_stateful as is_stateful
+from grete.config.rules.changes import refused_changes as refused_changes
+from grete.config.rules.consumer_group import consumer_group_problems
+from grete.config.rules.diagnostics import diagnostics_problems
+from grete.config.rules.one_system import one_system_problems
+from grete.config.rules.unsupported import unsupported
+from grete.config.rules.warnings import warnings_of
 from grete.config.secrets import has_reference
 from grete.config.settings import Settings
+from grete.config.settings.coordinator import is_loopback
+from grete.config.settings.job import JobSettings
 from grete.config.settings.streams import stream_id_of, stream_ids, system_stream_from_names
 from grete.config.settings.systems import EMBEDDED_SYSTEM
-from grete.config.telling import telling_problems
 from grete.config.values import valid_value_of
-from grete.config.warnings import warnings_of
 from grete.errors import ConfigError, WireError
-from grete.model.ids import JobId
 from grete.registry import known_plugins
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether it is an address on which this machine is heard by nobody else."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +235,7 @@ def _ids_of_streams(config: Mapping[str, str]) -> Iterator[str]:
 
 def _stores(config: Mapping[str, str]) -> Iterator[str]:
     settings = Settings.of(config)
-    job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
+    job = JobSettings(config).written_id
     taken: dict[tuple[str | None, str], str] = {}
     for store in settings.store_names:
         if not _NAME.fullmatch(store):
@@ -298,7 +290,7 @@ def _regexes(config: Mapping[str, str]) -> Iterator[str]:
 
 
 _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
-    not_yet,
+    unsupported,
     _texts,
     _identity,
     _types,
@@ -310,7 +302,7 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     _checkpoints,
     _serdes,
     _regexes,
-    telling_problems,
+    diagnostics_problems,
     one_system_problems,
     eventhubs_problems,
     consumer_group_problems,

@@ -1,4 +1,4 @@
-"""What a configuration says of the consumer group that shows, to tools of Kafka, how far a job has come."""
+"""The consumer group that shows a job's progress to Kafka's tools has a name that they can show."""
 
 from __future__ import annotations
 
@@ -13,14 +13,10 @@ _NAME = re.compile(r"[!-~]{1,249}")
 """Brokers take any text; what has blanks, control characters or other letters is lost in tools and their metrics."""
 
 
-def consumer_group(config: Mapping[str, str]) -> str | None:
-    """The group's name, None when the job shows itself in none."""
-    return config.get(CONSUMER_GROUP.name)
-
-
 def consumer_group_problems(config: Mapping[str, str]) -> Iterator[str]:
     """A name that tools would stumble over, or a job whose inputs have no consumer groups; each with the way out."""
-    group = consumer_group(config)
+    settings = Settings.of(config)
+    group = settings.task.consumer_group
     if group is None:
         return
     if not _NAME.fullmatch(group):
@@ -28,10 +24,8 @@ def consumer_group_problems(config: Mapping[str, str]) -> Iterator[str]:
             f"{CONSUMER_GROUP.name}={group!r}: a group's name has letters, digits and punctuation of ASCII, no "
             f"blanks, and at most 249 characters; write such a name, or remove the key"
         )
-    systems = _input_systems(config)
-    if systems and not any(
-        Settings.of(config).system(system).capabilities.consumer_groups for system in systems
-    ):
+    systems = _input_systems(settings)
+    if systems and not any(settings.system(system).capabilities.consumer_groups for system in systems):
         yield (
             f"{CONSUMER_GROUP.name}={group!r}: consumer groups are the brokers', and no input of this job is on "
             f"Kafka (its inputs are of the system {', '.join(systems)}); remove the key, and see the lag with grete "
@@ -39,9 +33,9 @@ def consumer_group_problems(config: Mapping[str, str]) -> Iterator[str]:
         )
 
 
-def _input_systems(config: Mapping[str, str]) -> list[str]:
+def _input_systems(settings: Settings) -> list[str]:
     try:
-        inputs = Settings.of(config).task.all_inputs
+        inputs = settings.task.all_inputs
     except ConfigError:
         return []  # of another form than system.stream: said elsewhere
     return sorted({stream.system for stream in inputs})

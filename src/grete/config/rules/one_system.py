@@ -1,4 +1,4 @@
-"""What a job has to have in one system, since outputs, state and checkpoints commit in one transaction."""
+"""Inputs, outputs, state and checkpoints of a job are in one system: they commit in one transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with the streams that a configuration names for logs and diagnostics."""
+"""The streams that a configuration names for logs and diagnostics have to be able to take them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from grete.config.key_tables import job, task
 from grete.config.settings.systems import EMBEDDED_SYSTEM
 
 
-def telling_problems(config: Mapping[str, str]) -> Iterator[str]:
+def diagnostics_problems(config: Mapping[str, str]) -> Iterator[str]:
     """Each problem with the way out."""
     system = config.get(task.LOG_SYSTEM.name, "").strip()
     if system:

@@ -1,4 +1,4 @@
-"""What a container must have been built from: a digest of the keys whose change touches it, values in one spelling.
+"""A digest of the keys that a container is built from, values in one spelling.
 
 Two configurations with equal fingerprints need nothing restarted, whichever coordinator compares them (S0-24).
 """
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import orjson
 
-from grete.config.changes import effective
 from grete.config.key import ChangeClass
 from grete.config.key_tables import coordinator, job, task
 from grete.config.keys import find_key
+from grete.config.rules.changes import effective
 
 _BY_THE_MODEL = (
     job.CONTAINER_COUNT,

@@ -10,8 +10,8 @@ from grete.config.settings import Settings
 from grete.config.values import valid_value_of
 
 
-def not_yet(config: Mapping[str, str]) -> Iterator[str]:
-    """What the configuration asks for and this version cannot do, each with the way out."""
+def unsupported(config: Mapping[str, str]) -> Iterator[str]:
+    """Each setting that this version cannot obey, with the way out."""
     yield from _standby(config)
     checkpoints = config.get("task.checkpoint.factory", "")
     if aliases.canonical(aliases.CHECKPOINTS, checkpoints) == "grete.checkpoint.azure-table":

@@ -1,0 +1,1 @@
+"""Rules over a whole configuration: what is wrong, unsupported, doubtful, and which changes are refused."""

@@ -1,0 +1,69 @@
+"""Changes of a job's configuration, each written as one generation after the whole was found valid."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from grete.config.rules.changes import refusal
+from grete.config.rules.validate import validate
+from grete.errors import ConfigError
+from grete.metadata.config_in_force import ConfigInForce
+from grete.metadata.coordinator_stream import ConfigChange
+from grete.operations.job_handle import JobHandle
+
+
+def set_config(
+    handle: JobHandle, changes: Mapping[str, str | None], *, reason: str, force: bool = False
+) -> list[ConfigChange]:
+    """Set keys; None unsets. Keys that others change meanwhile keep what those wrote.
+
+    Raises:
+        ConfigError: the result would be invalid, or a set-once key of a stateful job would change.
+    """
+    old = handle.config()
+    new = {**old, **{key: value for key, value in changes.items() if value is not None}}
+    new = {key: value for key, value in new.items() if changes.get(key, "") is not None}
+    _check(handle, old, new, force)
+    return handle.stream.change_config(changes, run_id=_run_id(handle), reason=reason)
+
+
+def roll_back_config(
+    handle: JobHandle, number: int | None, *, reason: str = "", force: bool = False
+) -> list[ConfigChange]:
+    """Write an earlier configuration again, as a generation of its own: by default the last that is another.
+
+    Raises:
+        ConfigError: no such generation is in the stream any more, or it changes nothing, or see `set_config`.
+    """
+    known, current = handle.config_generations(), handle.config()
+    if number is not None and number not in {generation.number for generation in known}:
+        raise ConfigError(f"there is no generation {number} in the stream; `grete config history` lists them")
+    others = [one for one in known if one.config != current and number in (None, one.number)]
+    if not others:
+        raise ConfigError(
+            "there is nothing to roll back: no generation before this one has another configuration"
+            if number is None
+            else f"there is nothing to roll back: the configuration is that of generation {number}"
+        )
+    to = others[-1]
+    _check(handle, current, to.config, force)
+    why = reason or f"rollback to generation {to.number}"
+    return handle.stream.write_config(to.config, run_id=_run_id(handle), reason=why)
+
+
+def _check(handle: JobHandle, old: Mapping[str, str], new: Mapping[str, str], force: bool) -> None:
+    """A set-once key may always go back to what is in force, whatever has changed it since."""
+    in_force = ConfigInForce(handle.stream)
+    if force:
+        in_force.force(new)
+        return
+    problems = [refusal(one) for one in in_force.changed_by(new) if old.get(one.key) != one.new]
+    if problems:
+        raise ConfigError(*problems)
+    if old:
+        validate(new)
+
+
+def _run_id(handle: JobHandle) -> str:
+    return handle.stream.run_id() or uuid.uuid4().hex
