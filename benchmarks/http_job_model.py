@@ -69,6 +69,7 @@ async def _read(port: int, etag: str) -> None:
 def _measure(tasks: int) -> dict[str, object]:
     """Serve the model of so many tasks and let the readers read it, whole and unchanged (304)."""
     from grete.clock import SystemClock
+    from grete.config.settings import Settings
     from grete.coordinator.job_model import Remembered, calculate
     from grete.coordinator.metadata_manager import MetadataMetrics
     from grete.coordinator.view import View
@@ -78,12 +79,12 @@ def _measure(tasks: int) -> dict[str, object]:
     from grete.server.guard import Tokens
     from grete.server.serve import HttpServer, bind
 
-    config = {"job.name": "bench", "task.inputs": "kafka.in", "job.container.count": "10"}
+    settings = Settings.of({"job.name": "bench", "task.inputs": "kafka.in", "job.container.count": "10"})
     clock = SystemClock()
-    model = calculate(config, {SystemStream("kafka", "in"): tasks}, Remembered()).model
+    model = calculate(settings, {SystemStream("kafka", "in"): tasks}, Remembered()).model
     stream = CoordinatorStream(MemoryKeyedLog(clock), clock, source="benchmark")
     view = View(JobId("bench"), stream, MetadataMetrics(), "run", 1)
-    view.serve(config, model)
+    view.serve(settings, model)
     server = HttpServer(view, bind("127.0.0.1", 0), Tokens(TOKEN))
     server.start()
     try:

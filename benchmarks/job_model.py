@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+from grete.config.settings import Settings
 from grete.coordinator.job_model import Remembered, calculate
 from grete.model.ids import SystemStream
 from grete.wire import job_coordinator_metadata, job_model_json
@@ -14,7 +15,7 @@ def run(tasks: int = 100_000) -> dict[str, float]:
     """Seconds for each step; the CPU time of all of them, which other processes disturb less."""
     config = {"job.name": "bench", "task.inputs": "kafka.in", "job.container.count": "100"}
     cpu, started = time.process_time(), time.monotonic()
-    calculated = calculate(config, {SystemStream("kafka", "in"): tasks}, Remembered())
+    calculated = calculate(Settings.of(config), {SystemStream("kafka", "in"): tasks}, Remembered())
     calculated_s = time.monotonic() - started
     document = job_model_json.encode(calculated.model)
     serialised_s = time.monotonic() - started - calculated_s

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from grete.cli.doctor_kafka import kafka_findings
 from grete.cli.main import main
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.model.ids import JobId
@@ -32,7 +33,7 @@ def topics(kafka: KafkaCluster) -> set[str]:
 
 def test_a_job_that_never_ran_can_run_and_nothing_is_made(kafka: KafkaCluster, job: JobId) -> None:
     config = samza_config(kafka.bootstrap, job.name)
-    findings = list(kafka_findings(config, job))
+    findings = list(kafka_findings(Settings.of(config)))
     assert [f for f in findings if not f.ok] == []
     assert any("1 brokers answer" in f.found for f in findings)
     assert not any(job.name.replace("_", "-") in topic for topic in topics(kafka))
@@ -46,7 +47,7 @@ def test_more_copies_than_brokers_and_a_topic_that_deletes_are_told(kafka: Kafka
     eventually(
         lambda: stream_name(job) in admin.list_topics(timeout=patient(10)).topics, "the topic is known"
     )
-    failed = "\n".join(f"{f.found}: {f.way_out}" for f in kafka_findings(config, job) if not f.ok)
+    failed = "\n".join(f"{f.found}: {f.way_out}" for f in kafka_findings(Settings.of(config)) if not f.ok)
     assert "set task.checkpoint.replication.factor to 1 or less" in failed
     assert "2 partitions" in failed
     assert "cleanup.policy=delete" in failed
@@ -58,13 +59,13 @@ def test_a_stream_whose_readers_believe_aborted_records_is_told(kafka: KafkaClus
     with closing(open_coordinator_log(config, stream_name(job), Path(), SystemClock())) as log:
         stream = CoordinatorStream(log, SystemClock(), source="test")
         stream.write_config({k: v for k, v in config.items() if k != key}, run_id="first")
-        assert [f.check for f in kafka_findings(config, job) if not f.ok] == ["isolation.level"]
+        assert [f.check for f in kafka_findings(Settings.of(config)) if not f.ok] == ["isolation.level"]
         stream.write_config(config, run_id="second")
-        assert [f.check for f in kafka_findings(config, job) if not f.ok] == []
+        assert [f.check for f in kafka_findings(Settings.of(config)) if not f.ok] == []
 
 
 def test_brokers_that_do_not_answer_are_one_finding(job: JobId) -> None:
-    (finding,) = kafka_findings(samza_config("127.0.0.1:1", job.name), job)
+    (finding,) = kafka_findings(Settings.of(samza_config("127.0.0.1:1", job.name)))
     assert not finding.ok
     assert "no broker can be reached" in finding.found
 

@@ -70,7 +70,7 @@ class Starts:
 
     def start(self, config: dict[str, str]) -> Plan:
         with ExitStack() as stack:
-            return Planner(JOB, self._home, self.stream, self._clock, stack).plan(config)
+            return Planner(JOB, self._home, self.stream, self._clock, stack).plan(Settings.of(config))
 
     def close(self) -> None:
         self.system.close()

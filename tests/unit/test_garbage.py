@@ -14,6 +14,7 @@ import pytest
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.config.rules.validate import validate
+from grete.config.settings import Settings
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.coordinator.plan import Planner
 from grete.errors import JobError
@@ -170,7 +171,7 @@ def start(handle: JobHandle) -> None:
     with ExitStack() as stack:
         config = stream.config()
         validate(config)
-        plan = Planner(handle.job, handle.home, stream, SystemClock(), stack).plan(config)
+        plan = Planner(handle.job, handle.home, stream, SystemClock(), stack).plan(Settings.of(config))
     assert sorted(plan.model.tasks) == ["Partition 0", "Partition 1"]
     JobCoordinatorMetadataManager(stream, "NON_YARN").read()
     read_launches(stream), read_state(stream), read_stop_request(stream), read_drain_request(stream)

@@ -128,7 +128,7 @@ def test_a_job_of_an_earlier_version_is_moved_to_its_new_names(
     (home / "jobs" / "x-y-1" / "stores").mkdir(parents=True)
     names = OldNames(ONE, stream, home)
     names.check(MemoryCoordination(SystemClock()))
-    names.take(stream.config(), system)
+    names.take(Settings.of(stream.config()), system)
     assert (Settings.of({}).job.state_directory(ONE, home) / "stores").is_dir()
     with pytest.raises(Fenced):  # the old version's container can not commit any more
         system.raise_fence([Fence("container/x-y-1/0", 7)])

@@ -11,6 +11,7 @@ import pytest
 from grete.checkpoint.legacy_changelog import legacy_mapping
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.coordinator.plan import Planner
 from grete.errors import JobError
 from grete.keyed_log.base import Entry
@@ -52,7 +53,7 @@ def test_tasks_keep_the_changelog_partitions_that_the_old_form_gave_them(
         system.checkpoint_log(checkpoint_log_name(JOB)).append([Entry(KEY, b"{}"), Entry(KEY, MAPPING)])
     else:
         (home / FILE).write_bytes(MAPPING)
-    planner.plan(config(home))
+    planner.plan(Settings.of(config(home)))
     expected = {"Partition 0": 2, "Partition 1": 0, "Partition 2": 6, "gone for long": 5}
     assert ChangelogMapping(stream).read() == expected
     note = stream.messages(SET_MIGRATION_INFO)["migration-info"]
@@ -62,9 +63,9 @@ def test_tasks_keep_the_changelog_partitions_that_the_old_form_gave_them(
 def test_what_the_stream_has_counts_and_the_old_form_is_read_once(
     planner: Planner, stream: CoordinatorStream, home: Path
 ) -> None:
-    planner.plan(config(home))
+    planner.plan(Settings.of(config(home)))
     (home / FILE).write_bytes(MAPPING)
-    planner.plan(config(home))
+    planner.plan(Settings.of(config(home)))
     assert ChangelogMapping(stream).read() == {f"Partition {number}": number for number in range(3)}
     assert stream.messages(SET_MIGRATION_INFO) == {}
 
@@ -94,6 +95,6 @@ def test_a_mapping_that_cannot_be_used_stops_the_start_with_the_way_out(
 ) -> None:
     (home / FILE).write_bytes(mapping)
     with pytest.raises(JobError, match=why) as refused:
-        planner.plan(config(home))
+        planner.plan(Settings.of(config(home)))
     assert "another job.id" in str(refused.value)
     assert ChangelogMapping(stream).read() == {}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pytest
 
 from grete.assembly.stop_signals import StopSignals
+from grete.config.settings import Settings
 from grete.config.settings.coordinator import RetryPolicy
 from grete.coordination.memory import MemoryCoordination
 from grete.coordinator.events import ModelChanged, ReloadRequested, Run
@@ -138,7 +139,7 @@ class Coordinator:
         self.loop.handle(ModelChanged(1, {ZERO: SPEC}))
 
     def serve(self, which: str) -> None:
-        self.view.serve({"which": which}, JobModel({}, {ZERO: ContainerModel(ZERO, {})}))
+        self.view.serve(Settings.of({"which": which}), JobModel({}, {ZERO: ContainerModel(ZERO, {})}))
 
     def hears(self, serial: int) -> None:
         """A heartbeat of a container that runs what it was told under this number."""

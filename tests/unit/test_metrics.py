@@ -148,7 +148,7 @@ def view(home: Path, system: LocalSystem) -> View:
     History(stream).append("deployment")
     model = calculate(Settings.of(config), {SystemStream("local", "in"): 2}, Remembered()).model
     made = View(job, stream, MetadataMetrics(), "r", 1)
-    made.serve(config, model)
+    made.serve(Settings.of(config), model)
     return made
 
 
@@ -163,7 +163,8 @@ def test_a_job_model_is_encoded_once_and_served_anew_when_it_changes(view: View)
     first = view.job_model_document()
     assert view.job_model_document() is first
     config = {"job.name": "orders", "task.inputs": "local.in", "db.password": "hunter2hunter2"}
-    view.serve(config, calculate(Settings.of(config), {SystemStream("local", "in"): 4}, Remembered()).model)
+    settings = Settings.of(config)
+    view.serve(settings, calculate(settings, {SystemStream("local", "in"): 4}, Remembered()).model)
     second = view.job_model_document()
     assert b"Partition 3" in second
     assert b"hunter2" not in second

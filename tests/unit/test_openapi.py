@@ -12,6 +12,7 @@ from tests.unit.test_loop import JOB, ZERO, Coordinator
 
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
+from grete.config.settings import Settings
 from grete.coordinator.job_model import Remembered, calculate
 from grete.metadata.history import History
 from grete.metadata.input_streams import input_records
@@ -121,7 +122,8 @@ def client(home: Path, system: LocalSystem) -> Iterator[TestClient]:
     stream.append([stream.entry(*one) for one in input_records({SSP.system_stream: "uid"})])
     History(stream).append("deployment", reason="a test")
     made.view.checkpoint_log = system.checkpoint_log
-    made.view.serve(CONFIG, calculate(CONFIG, {SystemStream("local", "in"): 1}, Remembered()).model)
+    settings = Settings.of(CONFIG)
+    made.view.serve(settings, calculate(settings, {SystemStream("local", "in"): 1}, Remembered()).model)
     made.registry.open()
     made.view.heartbeat(ZERO, Heartbeat(made.containers.started[-1].epoch, "running", records=2, commits=1))
     app = build_app(made.view, tokens=TOKENS, hosts=frozenset({"127.0.0.1"}))

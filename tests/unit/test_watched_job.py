@@ -12,6 +12,7 @@ import pytest
 from grete.checkpoint.names import checkpoint_log_name, grouper_of
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.config.key_tables.job import SSP_GROUPER
+from grete.config.settings import Settings
 from grete.config.settings.coordinator import RetryPolicy
 from grete.coordinator.coordinated import Surroundings
 from grete.coordinator.events import ContainerRequested, Event, ModelChanged, StopRequested
@@ -106,7 +107,7 @@ class Watched:
             on_problem=lambda problem: None,
             post=lambda event: None,
         )
-        self._job.begin(planner.plan(config))
+        self._job.begin(planner.plan(Settings.of(config)))
         self._job.serve(1)
 
     def step(self) -> list[ModelChanged]:
@@ -293,7 +294,7 @@ def test_another_grouper_is_not_followed_where_checkpoints_would_be_left_behind(
         assert "local.orders-eu.1 was read up to 7 by 'Partition 1'" in job.view.problem
         planner = Planner(JOB, home, job.stream, job.clock, stack)
         with pytest.raises(ConfigError, match=r"local\.orders-eu\.1 was read up to 7"):
-            planner.plan(by_ssp)
+            planner.plan(Settings.of(by_ssp))
         job.stream.write_config(stateless, run_id="run", reason="")
         assert len(job.told()) == 1
         assert job.view.problem == ""
@@ -307,9 +308,9 @@ def test_a_store_that_another_program_gave_another_changelog_is_not_followed_by_
     with ExitStack() as stack:
         successor = Planner(JOB, home, job.stream, job.clock, stack)
         with pytest.raises(ConfigError, match=r"stores\.totals\.changelog can not change from unset"):
-            successor.plan(job.stream.config())
+            successor.plan(Settings.of(job.stream.config()))
         job.stream.put(SET_CONFIG, {"stores.totals.changelog": None})
-        assert successor.plan(job.stream.config()).model.tasks
+        assert successor.plan(Settings.of(job.stream.config())).model.tasks
 
 
 def test_what_an_operator_forced_is_followed_and_is_in_force_then(job: Watched, home: Path) -> None:
@@ -318,9 +319,9 @@ def test_what_an_operator_forced_is_followed_and_is_in_force_then(job: Watched, 
     job.stream.write_config(moved, run_id="run", reason="")
     with ExitStack() as stack:
         planner = Planner(JOB, home, job.stream, job.clock, stack)
-        assert planner.plan(moved).model.tasks
+        assert planner.plan(Settings.of(moved)).model.tasks
         with pytest.raises(ConfigError, match=r"from 'local\.other' to unset"):
-            planner.plan(CONFIG)
+            planner.plan(Settings.of(CONFIG))
 
 
 def test_a_change_that_is_followed_names_its_keys_who_made_it_and_why(job: Watched) -> None:

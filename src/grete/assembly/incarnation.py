@@ -15,6 +15,7 @@ from grete.assembly.submission import RunOptions, Submission
 from grete.clock import SystemClock
 from grete.config.choices import HttpAuthentication, LauncherChoice
 from grete.config.settings import Settings
+from grete.config.settings.coordinator import CoordinatorSettings
 from grete.coordination.base import Leadership
 from grete.coordinator.coordinated import CoordinatedJob, Surroundings
 from grete.coordinator.loop import CoordinatorLoop
@@ -92,22 +93,20 @@ class Incarnation:
         if ended is not None:
             return ended
         planner = Planner(job, self._home, self._stream, self._clock, self._stack)
-        self._bound = self._bind(submission.asked(self._stream))
+        self._bound = self._bind(submission.asked(self._stream).coordinator)
         submission.old_names.note_new()
         run_id = submission.write_config(self._stream, planner.check)
-        config = self._stream.config()
-        settings = Settings.of(config)
+        settings = Settings.of(self._stream.config())
         self.can_be_followed = settings.job.launcher is not LauncherChoice.THREAD
         self._observer = self._stack.enter_context(observed(settings, job, JOB_COORDINATOR, self._home))
         failpoint("coordinator.bootstrapped")
-        submission.old_names.take(config, planner.commit_system(config))
-        plan = planner.plan(config)
+        submission.old_names.take(settings, planner.commit_system(settings))
+        plan = planner.plan(settings)
         metadata = self._check_metadata(plan, run_id)
         return self._coordinate(planner, plan, metadata, leadership, run_id)
 
-    def _bind(self, config: Mapping[str, str]) -> socket.socket:
+    def _bind(self, settings: CoordinatorSettings) -> socket.socket:
         """Take the address that the configuration asks for, before anything of it is written (fault 36)."""
-        settings = Settings.of(config).coordinator
         host, port = settings.http_host, settings.http_port
         holder = self._submission.succeeded
         bound = bind(host, port) if holder is None else bind_beside(host, port, holder)
@@ -189,8 +188,7 @@ class Incarnation:
         leadership: Leadership,
         run_id: str,
     ) -> int:
-        config = plan.config
-        settings = Settings.of(config)
+        settings = plan.settings
         state_dir = settings.job.state_directory(self.job, self._home)
         files = TokenFiles.of(state_dir)
         tokens = write_tokens(
@@ -198,7 +196,7 @@ class Incarnation:
         )
         view = View(self.job, self._stream, metadata.metrics, run_id, leadership.epoch)
         view.until_drained = self._options.until_drained
-        view.checkpoint_log = planner.commit_system(config).checkpoint_log
+        view.checkpoint_log = planner.commit_system(settings).checkpoint_log
         server = HttpServer(view, self._bound, tokens)
         server.start()
         self._stack.callback(server.close)

@@ -7,7 +7,7 @@ may hold a `-`. Folders, fences and leaderships have names of their own (`JobId.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -32,7 +32,7 @@ Changelogs = dict[tuple[str, str], str]
 """The store of each (place of the system, stream)."""
 
 
-def refuse_shared_changelogs(job: JobId, config: Mapping[str, str], home: Path, clock: Clock) -> None:
+def refuse_shared_changelogs(job: JobId, settings: Settings, home: Path, clock: Clock) -> None:
     """Make sure that no other job which can be found keeps its state in one of the job's changelogs.
 
     Found are the jobs of this home, and on the job's own coordinator system those whose name and id read the same.
@@ -40,14 +40,14 @@ def refuse_shared_changelogs(job: JobId, config: Mapping[str, str], home: Path, 
     Raises:
         JobError: one does; names it, and the way out.
     """
-    mine = _changelogs(config, home)
+    mine = _changelogs(settings, home)
     if not mine:
         return
     streams = {stream for _, stream in mine}
     for other in sorted({*jobs(home), *_read_the_same(job)} - {job}):
         if not any(stream.startswith(f"{other}-") for stream in streams):
             continue
-        theirs = _changelogs(_config_of(other, config, home, clock), home)
+        theirs = _changelogs(_settings_of(other, settings, home, clock), home)
         for place in sorted(mine.keys() & theirs.keys()):
             raise JobError(
                 f"job {job.shown} would share the changelog {place[1]!r} of its store {mine[place]!r} with job "
@@ -64,27 +64,26 @@ def _read_the_same(job: JobId) -> Iterator[JobId]:
             yield JobId(text[:at], text[at + 1 :])
 
 
-def _changelogs(config: Mapping[str, str], home: Path) -> Changelogs:
-    settings = Settings.of(config)
+def _changelogs(settings: Settings, home: Path) -> Changelogs:
     found = {}
     for store in settings.store_names:
-        named = effective(STORE_CHANGELOG, STORE_CHANGELOG.named(store), config)
+        named = effective(STORE_CHANGELOG, STORE_CHANGELOG.named(store), settings.raw)
         stream = SystemStream.parse(named or "")
         found[settings.system(stream.system).place(home), stream.stream] = store
     return found
 
 
-def _config_of(job: JobId, place: Mapping[str, str], home: Path, clock: Clock) -> dict[str, str]:
-    """The configuration of another job, where this home knows it or beside ours; empty when there is no such job."""
+def _settings_of(job: JobId, beside: Settings, home: Path, clock: Clock) -> Settings:
+    """The settings of another job, where this home knows it or beside ours; empty when there is no such job."""
     try:
         log = open_coordinator_log(
-            where_submitted(job, home) or place, stream_name(job), home, clock, must_exist=True
+            where_submitted(job, home) or beside.raw, stream_name(job), home, clock, must_exist=True
         )
     except LogNotFound:
-        return {}
+        return Settings.of({})
     with closing(log):
-        config = CoordinatorStream(log, clock, source="job-runner").config()
-    return config if Settings.of(config).job.written_id == job else {}
+        settings = Settings.of(CoordinatorStream(log, clock, source="job-runner").config())
+    return settings if settings.job.written_id == job else Settings.of({})
 
 
 class OldNames:
@@ -118,14 +117,13 @@ class OldNames:
         if holder is not None:
             raise HeldByOther(f"job {self._job.shown}", f"{holder}, an earlier version: stop it first")
 
-    def take(self, config: Mapping[str, str], system: System) -> None:
+    def take(self, settings: Settings, system: System) -> None:
         """Fence off containers that run under the old names, and give the job's folders their new ones."""
         if self.are_in_use:
             for container, record in read_launches(self._stream).items():
                 with suppress(Fenced):  # above this epoch already: nobody commits under a lower one
                     system.raise_fence([Fence(f"container/{self._job}/{container}", record.fence + 1)])
-            settings = Settings.of(config).job
-            for folder in {settings.state_folder(self._home), settings.standby_folder(self._home)}:
+            for folder in {settings.job.state_folder(self._home), settings.job.standby_folder(self._home)}:
                 _rename(folder / str(self._job), folder / self._job.key)
             self.are_in_use = False
         self.note_new()

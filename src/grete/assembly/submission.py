@@ -17,7 +17,6 @@ from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
-from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.coordination.base import Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
 from grete.errors import ConfigError, Fenced, HeldByOther, JobError, LogNotFound
@@ -118,11 +117,11 @@ class Submission:
             raise self._not_there()
         elif owner != self.job:
             raise no_such_job(self.job, self._home, owner)
-        settings = self.settings = config or found
+        settings = self.settings = Settings.of(config or found)
         refuse_shared_changelogs(self.job, settings, self._home, self._clock)
         # a silent leader may follow either configuration
         self.ttl_s = max(Settings.of(one).coordinator.lease_ttl_s for one in (config, found) if one)
-        self.coordination = open_coordination(settings, self._home, self._clock, ttl_s=self.ttl_s)
+        self.coordination = open_coordination(settings.raw, self._home, self._clock, ttl_s=self.ttl_s)
         self._stack.callback(self.coordination.close)
         self.old_names = OldNames(self.job, self.stream, self._home)
         self.old_names.check(self.coordination)
@@ -130,7 +129,7 @@ class Submission:
     def _claim(self, config: Mapping[str, str], owner: JobId) -> None:
         """Make sure that the stream is no other job's, and that this home finds it again."""
         settings = Settings.of(config)
-        if settings.system(settings.coordinator.system).kind == EMBEDDED_SYSTEM:
+        if settings.system(settings.coordinator.system).is_embedded:
             with closing(open_file(coordinator_file(config, self._home))) as file:
                 claim_stream(file, self.job)
         if owner != self.job:
@@ -177,20 +176,20 @@ class Submission:
             else:
                 return leadership
 
-    def asked(self, stream: CoordinatorStream) -> Mapping[str, str]:
+    def asked(self, stream: CoordinatorStream) -> Settings:
         """The configuration that the job is to run with: what is submitted, or the stream's."""
-        return stream.config() if self._submitted is None else self._submitted
+        return Settings.of(stream.config() if self._submitted is None else self._submitted)
 
     def _epoch_floor(self) -> int:
         """The highest epoch of the stream and the containers' fences: the election's file may be an older copy."""
         floor = recorded_epoch(self.stream)
-        config, name = self.settings, Settings.of(self.settings).task.commit_system
-        if Settings.of(config).system(name).kind != EMBEDDED_SYSTEM:
+        settings, name = self.settings, self.settings.task.commit_system
+        if not settings.system(name).is_embedded:
             return floor  # brokers are not put back to an older state like a file
-        with closing(open_system(config, name, self._home, self._clock)) as system:
+        with closing(open_system(settings.raw, name, self._home, self._clock)) as system:
             return max(floor, leadership_of(system.highest_epoch(container_scopes(self.job))))
 
-    def write_config(self, stream: CoordinatorStream, check: Callable[[Mapping[str, str]], None]) -> str:
+    def write_config(self, stream: CoordinatorStream, check: Callable[[Settings], None]) -> str:
         """Make the submitted configuration the stream's; returns the run id of the configuration in force.
 
         Raises:
@@ -205,7 +204,7 @@ class Submission:
             validate(old)
             return stream.run_id() or uuid.uuid4().hex
         submitted = with_autosizing_results(submitted, old)
-        check(submitted)  # what makes no job model, or not this job's, is not written
+        check(Settings.of(submitted))  # what makes no job model, or not this job's, is not written
         run_id = uuid.uuid4().hex
         changes = stream.write_config(submitted, run_id=run_id, reason=self._options.reason)
         failpoint("submit.config-written")

@@ -23,6 +23,7 @@ from grete.errors import ConfigError, GreteError, StreamError
 from grete.model.ids import SystemStream
 
 if TYPE_CHECKING:
+    from grete.config.settings import Settings
     from grete.config.settings.job import JobSettings
     from grete.systems.base import System
 
@@ -161,10 +162,10 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("config", True, f"warning: {warning}")
     settings = Settings.of(config)
     yield _application(settings.job)
-    of_kafka = list(kafka_findings(config, settings.job.id))
+    of_kafka = list(kafka_findings(settings))
     yield from of_kafka
     yield from _inputs(
-        config, {finding.check.removeprefix("kafka ") for finding in of_kafka if not finding.ok}
+        settings, {finding.check.removeprefix("kafka ") for finding in of_kafka if not finding.ok}
     )
     yield from connector(config)
     if settings.coordinator.http_port:
@@ -181,20 +182,19 @@ def _port(port: int) -> Finding:
     return Finding("job.http.port", True, f"{port} is free")
 
 
-def _inputs(config: Mapping[str, str], away: Collection[str]) -> Iterator[Finding]:
+def _inputs(settings: Settings, away: Collection[str]) -> Iterator[Finding]:
     """Whether the inputs are there; a system that cannot be opened is one finding, however many inputs it has.
 
     Systems in `away` are known not to answer, and not asked again.
     """
     from grete.clock import SystemClock
-    from grete.config.settings import Settings
     from grete.environment import grete_home
     from grete.systems.factory import open_system
 
-    inputs = Settings.of(config).task.all_inputs
+    inputs = settings.task.all_inputs
     for name in sorted({stream.system for stream in inputs} - set(away)):
         try:
-            with closing(open_system(config, name, grete_home(), SystemClock())) as system:
+            with closing(open_system(settings.raw, name, grete_home(), SystemClock())) as system:
                 for stream in (each for each in inputs if each.system == name):
                     yield _input(system, stream)
         except GreteError as error:

@@ -31,9 +31,8 @@ _SKEW_S = 60.0
 _NEEDED = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})
 
 
-def kafka_findings(config: Mapping[str, str], job: JobId) -> Iterator[Finding]:
+def kafka_findings(settings: Settings) -> Iterator[Finding]:
     """Every check of every Kafka system that the configuration names."""
-    settings = Settings.of(config)
     systems = [name for name in settings.system_names if settings.system(name).capabilities.kafka_topics]
     if not systems:
         return
@@ -45,33 +44,30 @@ def kafka_findings(config: Mapping[str, str], job: JobId) -> Iterator[Finding]:
         return
     for system in systems:
         try:
-            inspector = KafkaInspector(config, system, SystemClock())
-            yield from _system(config, job, system, inspector)
+            inspector = KafkaInspector(settings.raw, system, SystemClock())
+            yield from _system(settings, system, inspector)
         except GreteError as error:
             yield Finding(
                 f"kafka {system}", False, str(error), f"check systems.{system}.producer.* and the brokers"
             )
 
 
-def _system(
-    config: Mapping[str, str], job: JobId, system: str, inspector: KafkaInspector
-) -> Iterator[Finding]:
+def _system(settings: Settings, system: str, inspector: KafkaInspector) -> Iterator[Finding]:
     facts = inspector.brokers()
     yield Finding(f"kafka {system}", True, f"{facts.count} brokers answer")
-    yield from brokers(
-        system, facts, max(inspector.transaction_timeout_s, Settings.of(config).task.transaction_timeout_s)
-    )
-    if system not in kafka_systems_of_logs(config):
+    timeout_s = max(inspector.transaction_timeout_s, settings.task.transaction_timeout_s)
+    yield from brokers(system, facts, timeout_s)
+    if system not in kafka_systems_of_logs(settings.raw):
         return
-    for name, copies_key, copies in _logs(config, job, system):
+    for name, copies_key, copies in _logs(settings, system):
         topic = inspector.topic(name)
         yield from log_topic(system, name, topic, facts.count, copies_key, copies)
-    for name, store in changelogs(config, job, system):
+    for name, store in _changelogs(settings, system):
         topic = inspector.topic(name)
         if topic is not None:
             yield from changelog_topic(system, store, topic)
-    yield _transactions(system, job, inspector)
-    yield from _stream(config, job, system, inspector)
+    yield _transactions(system, settings.job.id, inspector)
+    yield from _stream(settings, system, inspector)
 
 
 def isolation(in_force: Mapping[str, str]) -> Iterator[Finding]:
@@ -117,18 +113,19 @@ def brokers(system: str, facts: BrokerFacts, transaction_timeout_s: float) -> It
         )
 
 
-def _logs(config: Mapping[str, str], job: JobId, system: str) -> Iterator[tuple[str, str, int]]:
+def _logs(settings: Settings, system: str) -> Iterator[tuple[str, str, int]]:
     """(topic, key of its copies, copies asked for) of the coordinator stream and the checkpoint log."""
     from grete.checkpoint.names import checkpoint_log_name
     from grete.kafka.settings import checkpoint_log_settings, coordinator_log_settings
     from grete.metadata.coordinator_stream import stream_name
 
-    if Settings.of(config).coordinator.system == system:
-        settings = coordinator_log_settings(config, system)
-        yield stream_name(job), settings.replication_key, settings.replication_factor
-    if (config.get("task.checkpoint.system") or Settings.of(config).coordinator.system) == system:
-        settings = checkpoint_log_settings(config, system)
-        yield checkpoint_log_name(job), settings.replication_key, settings.replication_factor
+    job, of_coordinator = settings.job.id, settings.coordinator.system
+    if of_coordinator == system:
+        log = coordinator_log_settings(settings.raw, system)
+        yield stream_name(job), log.replication_key, log.replication_factor
+    if (settings.task.checkpoint_system or of_coordinator) == system:
+        log = checkpoint_log_settings(settings.raw, system)
+        yield checkpoint_log_name(job), log.replication_key, log.replication_factor
 
 
 def log_topic(
@@ -161,13 +158,11 @@ def log_topic(
     )
 
 
-def changelogs(config: Mapping[str, str], job: JobId, system: str) -> Iterator[tuple[str, str]]:
+def _changelogs(settings: Settings, system: str) -> Iterator[tuple[str, str]]:
     """(topic, store) of each changelog on a system."""
-    settings = Settings.of(config)
-    home = settings.coordinator.system
-    for store in settings.store_names:
-        if (settings.store(store).changelog_system or home) == system:
-            yield settings.store(store).changelog_stream(job), store
+    for store in map(settings.store, settings.store_names):
+        if (store.changelog_system or settings.coordinator.system) == system:
+            yield store.changelog_stream(settings.job.id), store.name
 
 
 def changelog_topic(system: str, store: str, topic: TopicFacts) -> Iterator[Finding]:
@@ -216,16 +211,15 @@ def _transactions(system: str, job: JobId, inspector: KafkaInspector) -> Finding
     return Finding(check, True, f"{transactional_id} can be opened")
 
 
-def _stream(
-    config: Mapping[str, str], job: JobId, system: str, inspector: KafkaInspector
-) -> Iterator[Finding]:
+def _stream(settings: Settings, system: str, inspector: KafkaInspector) -> Iterator[Finding]:
     """The coordinator stream itself, when there is one: what its readers are told, and its writer's clock."""
     from grete.clock import SystemClock
     from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream, stream_name
 
-    if Settings.of(config).coordinator.system != system or inspector.topic(stream_name(job)) is None:
+    name = stream_name(settings.job.id)
+    if settings.coordinator.system != system or inspector.topic(name) is None:
         return
-    with closing(inspector.log(stream_name(job))) as log:
+    with closing(inspector.log(name)) as log:
         newest = log.newest()
         stream = CoordinatorStream(log, SystemClock(), source="doctor")
         if stream.raw(GENERATION):  # written by grete, not by Samza alone

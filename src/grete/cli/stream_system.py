@@ -44,7 +44,7 @@ def opened_system(
 
     config = options_config(options)
     settings = Settings.of(config)
-    if system != EMBEDDED and f"systems.{system}.samza.factory" not in config:
+    if system != EMBEDDED and system not in settings.system_names:
         raise StreamNotFound(
             f"the system {system!r} is not known; the embedded one is called {EMBEDDED!r}, others are found in a "
             f"job's configuration: name it with --config or --job"

@@ -91,7 +91,7 @@ def kafka_systems_of_logs(config: Mapping[str, str]) -> list[str]:
         of_coordinator = settings.coordinator.system
     except ConfigError:
         of_coordinator = ""  # several systems and none named: validation says so
-    checkpoints = config.get("task.checkpoint.system") or of_coordinator
+    checkpoints = settings.task.checkpoint_system or of_coordinator
     changelogs = {settings.store(store).changelog_system or of_coordinator for store in settings.store_names}
     wanted = {of_coordinator, checkpoints} | changelogs
     return [

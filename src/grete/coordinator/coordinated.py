@@ -102,7 +102,7 @@ class CoordinatedJob:
         self._on_problem = on_problem
         self._plans: dict[int, Plan] = {}
         self._revision = 0
-        self._config: Mapping[str, str] = {}
+        self._settings = Settings.of({})
         self._checkpoints: LatestOffsets | None = None
         self._streams_found = False
         self._has_to_follow = False
@@ -119,7 +119,7 @@ class CoordinatedJob:
 
     def begin(self, plan: Plan) -> ModelChanged:
         """The event that starts the job with this plan."""
-        self._config = plan.config
+        self._settings = plan.settings
         self._has_to_follow = self._stream.config() != plan.config  # written while we planned
         return self._changed_to(plan, "")
 
@@ -127,7 +127,7 @@ class CoordinatedJob:
         self._revision += 1
         self._plans[self._revision] = plan
         mode = "until-drained" if self._view.until_drained else ""
-        deadline_s = Settings.of(self._config).coordinator.shutdown_s
+        deadline_s = self._settings.coordinator.shutdown_s
         return ModelChanged(self._revision, container_specs(plan, mode=mode), deadline_s, cause)
 
     # --- what the loop asks ---
@@ -135,19 +135,19 @@ class CoordinatedJob:
     def environment(self, container: ContainerId, epoch: int) -> dict[str, str]:
         """See coordinator.loop.Job."""
         around = self._surroundings
-        config = Settings.of(self._config).coordinator.environment
+        config = self._settings.coordinator.environment
         made = ContainerEnvironment(container, epoch, around.url, around.token_file, config, around.home)
         return made.variables()
 
     def fence_off(self, container: ContainerId, epoch: int) -> None:
         """See coordinator.loop.Job."""
-        fencing.fence_off(self._job, container, epoch, self._config, self._planner.systems)
+        fencing.fence_off(self._job, container, epoch, self._settings.raw, self._planner.systems)
 
     def serve(self, revision: int) -> None:
         """See coordinator.loop.Job."""
         plan = self._plans[revision]
         self._plans = {number: kept for number, kept in self._plans.items() if number >= revision}
-        self._view.serve(plan.config, plan.model)
+        self._view.serve(plan.settings, plan.model)
         self._watch(plan)
 
     def poll(self, state: State) -> Iterator[Event]:
@@ -175,10 +175,10 @@ class CoordinatedJob:
     def _watch(self, plan: Plan) -> None:
         self.close()
         if self._checkpoints is None:
-            log = self._planner.commit_system(plan.config).checkpoint_log(checkpoint_log_name(self._job))
+            log = self._planner.commit_system(plan.settings).checkpoint_log(checkpoint_log_name(self._job))
             self._checkpoints = LatestOffsets(log)
         watched = Watched(
-            config=lambda: self._config,
+            config=lambda: self._settings.raw,
             model=plan.model,
             modelled=plan.partitions,
             systems=self._planner.systems,
@@ -220,7 +220,7 @@ class CoordinatedJob:
         """Inputs chosen by pattern: write them as a configuration of their own, which is then followed like any."""
         began_s = self._clock.monotonic_s()
         try:
-            config = self._planner.with_new_streams(self._config)
+            config = self._planner.with_new_streams(self._settings)
         except (ConfigError, StreamError) as error:
             if error.may_pass:
                 self._streams_found = True
@@ -276,7 +276,7 @@ class CoordinatedJob:
         config = self._stream.config()
         try:
             validate(config)
-            plan = self._planner.plan(config)
+            plan = self._planner.plan(Settings.of(config))
         except (ConfigError, StreamError, JobError, UnsafeStorage, OSError) as error:
             # any other LogError ends this coordinator: what it wrote is in doubt; the next one reads it again
             if isinstance(error, GreteError) and error.may_pass:
@@ -288,12 +288,12 @@ class CoordinatedJob:
                 self._show(f"the configuration in the coordinator stream is not followed: {error}")
             return
         self._show("")
-        cause = _changed_keys(self._config, config)
-        keys = [change.key for change in diff(self._config, config)]
-        self._config = config
+        cause = _changed_keys(self._settings.raw, config)
+        keys = [change.key for change in diff(self._settings.raw, config)]
+        self._settings = plan.settings
         self._on_change(plan, described(self._stream, keys))
         failpoint("change.replanned")
-        yield PolicyChanged(Settings.of(config).coordinator.retry_policy)
+        yield PolicyChanged(plan.settings.coordinator.retry_policy)
         yield self._changed_to(plan, cause)
 
     def _may_try(self) -> bool:

@@ -14,7 +14,6 @@ from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock
 from grete.config.derived import canonical_keys
 from grete.config.rewriters import with_new_inputs
-from grete.config.rules.changes import is_stateful
 from grete.config.rules.fingerprint import digest, fingerprint
 from grete.config.settings import Settings
 from grete.coordinator.assignment_records import assignment_records
@@ -43,9 +42,14 @@ _log = logging.getLogger(__name__)
 class Plan:
     """A configuration and the job model that it makes; `partitions` are those of `task.inputs`, its base."""
 
-    config: Mapping[str, str]
+    settings: Settings
     model: JobModel
     partitions: Mapping[SystemStream, int]
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        """The configuration as it is written."""
+        return self.settings.raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ class Planner:
         self._stack = stack
         self.systems: dict[str, System] = {}
 
-    def plan(self, config: Mapping[str, str]) -> Plan:
+    def plan(self, settings: Settings) -> Plan:
         """Calculate the model and write down what must be remembered of it, then create what it needs.
 
         Raises:
@@ -82,50 +86,50 @@ class Planner:
             JobError: Samza's old form of the changelog mapping is there and cannot be read; or an input was deleted
                 and recreated, and no startpoint says where to go on in it.
         """
-        worked_out = self._work_out(config)
+        worked_out = self._work_out(settings)
         calculated = worked_out.calculated
         failpoint("coordinator.model-calculated")
-        _warn_of_tasks_that_end(config, calculated.model, worked_out.remembered)
+        _warn_of_tasks_that_end(settings, calculated.model, worked_out.remembered)
         ChangelogMapping(self._stream).write(calculated.changelog)
         if worked_out.took_legacy_mapping:
             note_migration(self._stream)
         records = [
             *assignment_records(calculated.model, worked_out.remembered),
             *input_records(worked_out.uids),
-            *ConfigInForce(self._stream).records(config),
+            *ConfigInForce(self._stream).records(settings.raw),
         ]
         TaskAssignments(self._stream).write(records)
         failpoint("coordinator.model-persisted")
-        self._create_streams(config, worked_out)
-        return Plan(dict(config), calculated.model, worked_out.partitions)
+        self._create_streams(settings, worked_out)
+        return Plan(settings, calculated.model, worked_out.partitions)
 
-    def check(self, config: Mapping[str, str]) -> None:
+    def check(self, settings: Settings) -> None:
         """Work out the model, and write nothing.
 
         Raises:
             ConfigError, StreamError, JobError: as `plan` would.
         """
-        self._work_out(config)
+        self._work_out(settings)
 
-    def _work_out(self, config: Mapping[str, str]) -> _WorkedOut:
-        settings = Settings.of(config)
-        refusals = ConfigInForce(self._stream).refusals(config)
+    def _work_out(self, settings: Settings) -> _WorkedOut:
+        refusals = ConfigInForce(self._stream).refusals(settings.raw)
         if refusals:
             raise ConfigError(*refusals)
-        self._open_systems(config)
+        for stream in settings.task.all_inputs:
+            self.system(stream.system, settings)
         partitions = {s: self.systems[s.system].partition_count(s.stream) for s in settings.task.all_inputs}
-        _check_broadcast(config, partitions)
+        _check_broadcast(settings, partitions)
         uids = {s: self.systems[s.system].stream_uid(s.stream) for s in partitions}
         assignments, mapping = TaskAssignments(self._stream), ChangelogMapping(self._stream)
-        checkpoints = self.commit_system(config).checkpoint_log(checkpoint_log_name(self._job))
+        checkpoints = self.commit_system(settings).checkpoint_log(checkpoint_log_name(self._job))
         problems = list(
             replaced_inputs(
-                self._stream, uids, config, lambda: read_commits(checkpoints.read()), self._clock.wall_ms()
+                self._stream, uids, settings, lambda: read_commits(checkpoints.read()), self._clock.wall_ms()
             )
         )
         if problems:
             raise JobError("\n".join(problems))
-        legacy = legacy_mapping(self._stream, checkpoints.read(), config, self._job)
+        legacy = legacy_mapping(self._stream, checkpoints.read(), settings.raw, self._job)
         remembered = Remembered(
             assignments.read(),
             legacy or mapping.read(),
@@ -151,18 +155,14 @@ class Planner:
         grouped = {stream: partitions[stream] for stream in settings.task.inputs}
         return _WorkedOut(grouped, partitions, uids, remembered, calculated, bool(legacy))
 
-    def _open_systems(self, config: Mapping[str, str]) -> None:
-        for stream in Settings.of(config).task.all_inputs:
-            self.system(stream.system, config)
-
-    def system(self, name: str, config: Mapping[str, str]) -> System:
+    def system(self, name: str, settings: Settings) -> System:
         """A system, opened when it was not."""
         if name not in self.systems:
-            self.systems[name] = open_system(config, name, self._home, self._clock)
+            self.systems[name] = open_system(settings.raw, name, self._home, self._clock)
             self._stack.callback(self.systems[name].close)
         return self.systems[name]
 
-    def with_new_streams(self, config: Mapping[str, str]) -> dict[str, str]:
+    def with_new_streams(self, settings: Settings) -> dict[str, str]:
         """The configuration with the inputs that its patterns choose from the streams that there are now.
 
         Raises:
@@ -170,31 +170,28 @@ class Planner:
         """
 
         def list_streams(system: str, rewritten: Mapping[str, str]) -> Sequence[str]:
-            return self.system(system, rewritten).streams()
+            return self.system(system, Settings.of(rewritten)).streams()
 
-        return canonical_keys(with_new_inputs(config, list_streams=list_streams))
+        return canonical_keys(with_new_inputs(settings.raw, list_streams=list_streams))
 
-    def _create_streams(self, config: Mapping[str, str], worked_out: _WorkedOut) -> None:
+    def _create_streams(self, settings: Settings, worked_out: _WorkedOut) -> None:
         """Changelogs have one partition for every task there ever was (S2-105)."""
-        settings = Settings.of(config)
-        system = self.commit_system(config)
+        system = self.commit_system(settings)
         partitions = max(worked_out.calculated.changelog.values(), default=-1) + 1
         for store in settings.store_names:
             name = settings.store(store).changelog_stream(self._job)
             system.ensure_stream(StreamSpec(name, partitions, compacted=True))
-        create_outputs(config, settings.task.commit_system, system, worked_out.inputs)
+        create_outputs(settings.raw, settings.task.commit_system, system, worked_out.inputs)
         failpoint("coordinator.streams-created")
 
-    def commit_system(self, config: Mapping[str, str]) -> System:
+    def commit_system(self, settings: Settings) -> System:
         """The system in which containers commit."""
-        return self.system(Settings.of(config).task.commit_system, config)
+        return self.system(settings.task.commit_system, settings)
 
 
-def _check_broadcast(config: Mapping[str, str], partitions: Mapping[SystemStream, int]) -> None:
+def _check_broadcast(settings: Settings, partitions: Mapping[SystemStream, int]) -> None:
     missing = [
-        ssp
-        for ssp in Settings.of(config).task.broadcast_inputs
-        if ssp.partition >= partitions[ssp.system_stream]
+        ssp for ssp in settings.task.broadcast_inputs if ssp.partition >= partitions[ssp.system_stream]
     ]
     if missing:
         stream = missing[0].system_stream
@@ -205,9 +202,9 @@ def _check_broadcast(config: Mapping[str, str], partitions: Mapping[SystemStream
         )
 
 
-def _warn_of_tasks_that_end(config: Mapping[str, str], model: JobModel, remembered: Remembered) -> None:
+def _warn_of_tasks_that_end(settings: Settings, model: JobModel, remembered: Remembered) -> None:
     gone = sorted(set(remembered.active) - set(model.tasks))
-    if gone and is_stateful(config):
+    if gone and settings.store_names:
         _log.warning(
             "%d tasks of the last job model have no partition any more and do not run: %s. Their stores and "
             "changelog partitions stay as they are",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from grete.config.key_tables.job import SSP_GROUPER
-from grete.config.settings.streams import StreamSettings
+from grete.config.settings import Settings
 from grete.coordinator.replaced_inputs import AskedStarts, Commits
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -41,16 +41,16 @@ def renamed_tasks(
         return
     commits = read_commits()
     read = _readers({task: tuple(commit.offsets) for task, commit in commits.items()})
-    asked = AskedStarts(stream, now_ms)
+    asked, settings = AskedStarts(stream, now_ms), Settings.of(model.config)
     lost = [
         ssp
         for ssp, tasks in sorted(moved.items())
         if not tasks & read.get(ssp, tasks)
-        and not StreamSettings(model.config, ssp.system_stream).is_reset
+        and not settings.stream(ssp.system_stream).is_reset
         and not asked.cover(ssp, tasks)
     ]
     if lost:
-        yield _problem(model.config, lost, readers, read, commits)
+        yield _problem(settings, lost, readers, read, commits)
 
 
 def _readers(ssps: TaskSsps) -> _Readers:
@@ -62,7 +62,7 @@ def _readers(ssps: TaskSsps) -> _Readers:
 
 
 def _problem(
-    config: Mapping[str, str],
+    settings: Settings,
     lost: Sequence[SystemStreamPartition],
     readers: _Readers,
     read: _Readers,
@@ -74,7 +74,7 @@ def _problem(
         named.append(f"{ssp} was read up to {commits[was].offsets[ssp]} by {was!r} and comes to {now!r}")
     more = f", and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
     streams = sorted({ssp.system_stream for ssp in lost})
-    resets = [f"{StreamSettings(config, one).key('samza.reset.offset')}=true" for one in streams[:_NAMED]]
+    resets = [f"{settings.stream(one).key('samza.reset.offset')}=true" for one in streams[:_NAMED]]
     return (
         f"{'; '.join(named)}{more}: a checkpoint is a task's, so the new one would not go on there but begin at its "
         f"offset default, and records would be left out or processed again. Another {SSP_GROUPER.name} does this: "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from grete.checkpoint.task_commit import TaskCommit
-from grete.config.settings.streams import StreamSettings
+from grete.config.settings import Settings
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.input_streams import read_input_uids
 from grete.metadata.startpoints import (
@@ -27,7 +27,7 @@ Commits = Mapping[TaskName, TaskCommit]
 def replaced_inputs(
     stream: CoordinatorStream,
     uids: Mapping[SystemStream, str],
-    config: Mapping[str, str],
+    settings: Settings,
     read_commits: Callable[[], Commits],
     now_ms: int,
 ) -> Iterator[str]:
@@ -42,15 +42,15 @@ def replaced_inputs(
         return
     commits = read_commits()
     for one in changed:
-        settings = StreamSettings(config, one)
-        stale = [] if settings.is_reset else list(_without_startpoint(stream, one, commits, now_ms))
+        of_one = settings.stream(one)
+        stale = [] if of_one.is_reset else list(_without_startpoint(stream, one, commits, now_ms))
         if stale:
             yield (
                 f"{one} was deleted and recreated since this job read it (id {known[one]}, now {uids[one]}), and the "
                 f"job's checkpoints are offsets of the old one: it is unknown what of the new one they would leave "
                 f"out. Say where to go on, with the job stopped: grete checkpoint rewind --job NAME "
                 f"{' '.join(f'--ssp {ssp}' for ssp in stale[:20])} --to oldest --execute (or --to upcoming), or set "
-                f"{settings.key('samza.reset.offset')}=true for one run"
+                f"{of_one.key('samza.reset.offset')}=true for one run"
             )
 
 

@@ -64,7 +64,7 @@ class View:
         clock: Clock | None = None,
     ) -> None:
         self._job = job
-        self._served: tuple[Mapping[str, str], JobModel] | None = None
+        self._served: tuple[Settings, JobModel] | None = None
         self._encoded: tuple[JobModel, bytes] | None = None
         self._stream = stream
         self._metrics = metrics
@@ -85,9 +85,9 @@ class View:
         """Whether containers can be served."""
         return self.loop is not None and self._served is not None
 
-    def serve(self, config: Mapping[str, str], model: JobModel) -> None:
+    def serve(self, settings: Settings, model: JobModel) -> None:
         """From now on, this is what containers run."""
-        self._served = (config, model)
+        self._served = (settings, model)
 
     @property
     def served_config(self) -> Mapping[str, str]:
@@ -96,9 +96,9 @@ class View:
         Raises:
             CoordinatorUnavailable: nothing is served yet.
         """
-        return self._serving()[0]
+        return self._serving()[0].raw
 
-    def _serving(self) -> tuple[Mapping[str, str], JobModel]:
+    def _serving(self) -> tuple[Settings, JobModel]:
         if self._served is None:
             raise CoordinatorUnavailable("the coordinator has only just started; ask again")
         return self._served
@@ -116,7 +116,7 @@ class View:
         # the number first: a container that has an older number than its model is commanded to read again, and
         # never the other way round
         slot = None if self.loop is None else self.loop.registry.slot(ContainerId(container_id))
-        config, model = self._serving()
+        settings, model = self._serving()
         container = model.containers.get(ContainerId(container_id))
         if container is None or slot is None:
             return None
@@ -129,7 +129,7 @@ class View:
             serial=slot.serial,
             run_id=self._run_id,
             until_drained=self.until_drained,
-            config=dict(config),
+            config=dict(settings.raw),
             input_uids={str(one): uid for one, uid in read_input_uids(self._stream).items()},
             tasks=tuple(
                 Task(
@@ -145,8 +145,8 @@ class View:
 
     def _pending_starts(self, container: ContainerModel) -> dict[TaskName, PendingStart]:
         """The startpoints that the container's tasks have to apply."""
-        config, model = self._serving()
-        if not Settings.of(config).job.is_startpoint_enabled:
+        settings, model = self._serving()
+        if not settings.job.is_startpoint_enabled:
             return {}
         return self._startpoints.pending(active_tasks(model), container.tasks)
 
@@ -177,8 +177,8 @@ class View:
         """The containers of which a task has a startpoint that it does not know of."""
         if self._served is None:
             return ()
-        config, model = self._served
-        if not Settings.of(config).job.is_startpoint_enabled:
+        settings, model = self._served
+        if not settings.job.is_startpoint_enabled:
             return ()
         tasks = self._startpoints.not_told(active_tasks(model))
         return tuple(sorted(c.id for c in model.containers.values() if tasks.intersection(c.tasks)))

@@ -13,12 +13,7 @@ from grete.config.settings import Settings
 from grete.diagnostics.background_writer import BackgroundWriter
 from grete.diagnostics.log_handler import log_handler
 from grete.diagnostics.manager import DiagnosticsLogHandler, DiagnosticsManager
-from grete.diagnostics.streams import (
-    DiagnosticsConfig,
-    diagnostics_config,
-    open_sink,
-    redactor_of,
-)
+from grete.diagnostics.streams import DiagnosticsConfig, diagnostics_config, redactor_of
 from grete.model.ids import JobId
 from grete.systems.log_sink import open_sink
 

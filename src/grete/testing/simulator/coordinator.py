@@ -158,7 +158,7 @@ class CoordinatorProgram(Server):
         self.world.watch.reads_config(config, self.process.name)
         planner = Planner(JOB, self.home, stream, self._clock, ExitStack())
         planner.systems["local"] = self.system
-        plan = planner.plan(config)
+        plan = planner.plan(Settings.of(config))
         self.world.conduct.check_model(plan)
         yield Sleep()
         metadata = self._check_metadata(stream, plan, run_id)
@@ -231,7 +231,7 @@ class CoordinatorProgram(Server):
             launcher=self.launcher,
             stream=stream,
             clock=self._clock,
-            state=State(Settings.of(plan.config).coordinator.retry_policy),
+            state=State(plan.settings.coordinator.retry_policy),
             job=job,
         )
         view.loop = loop
