@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from grete.checkpoint.names import checkpoint_log_name, grouper_of
+from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.output_commits import Attempt, LineageCommits, OutputCommits, Stamp, Verdict
 from grete.clock import SystemClock
+from grete.config.key_tables.job import SSP_GROUPER
 from grete.coordinator.fencing import fence_off
 from grete.errors import Fenced
 from grete.model.fence import Fence
@@ -41,12 +42,14 @@ def test_readers_need_not_wait_for_what_a_container_wrote_that_was_fenced_off(
     with closing(open_system(config, "kafka", Path(), SystemClock())) as system:
         old = Fence(f"container/{job}/{ONE}", 5)
         system.raise_fence([old])
-        system.commit(CommitGroup([old], [], log, [last.entry(grouper_of({}))]))
+        system.commit(CommitGroup([old], [], log, [last.entry(str(SSP_GROUPER.default))]))
 
         fence_off(job, ONE, 6, config, {"kafka": system})
 
         with pytest.raises(Fenced):
-            system.commit(CommitGroup([old], [], log, [last.with_batch(1, attempt).entry(grouper_of({}))]))
+            system.commit(
+                CommitGroup([old], [], log, [last.with_batch(1, attempt).entry(str(SSP_GROUPER.default))])
+            )
         found = OutputCommits()
         found.read(system.checkpoint_log(log).read())
     assert found.verdict(Stamp(attempt, 0, 0)) is Verdict.COMMITTED

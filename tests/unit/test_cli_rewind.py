@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from grete.checkpoint.names import grouper_of
 from grete.checkpoint.task_commit import read_commits
 from grete.cli.main import main
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.keyed_log.base import Entry
 from grete.keyed_log.sqlite import SqliteKeyedLog
 from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
@@ -457,7 +457,13 @@ def test_before_the_first_run_samzas_checkpoint_is_shown_exported_and_overwritte
     task = TaskName("Partition 0")
     with open_job(JOB) as handle, handle.commit_system() as system:
         log = system.checkpoint_log(handle.checkpoint_log_name)
-        log.append([Entry(encode_log_key(grouper_of(CONFIG), task, "checkpoint"), encode_v1(samzas))])
+        log.append(
+            [
+                Entry(
+                    encode_log_key(Settings.of(CONFIG).job.ssp_grouper, task, "checkpoint"), encode_v1(samzas)
+                )
+            ]
+        )
         assert main(["checkpoint", "show", "--job", "test"]) == 0
         assert "changelog" not in capsys.readouterr().out
         (row,) = [row for row in grete_json(capsys, "job-model") if row["task"] == task]

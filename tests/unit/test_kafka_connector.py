@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.spark.kafka_connector import ARTIFACT, connector_settings, could_not_start
 from grete.spark.kafka_options import REDACTED_OPTIONS, sink_settings, source_settings
@@ -22,7 +23,9 @@ def no_fetched_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def settings(config: dict[str, str], spark_jars: Path) -> dict[str, str]:
-    return connector_settings(config, "kafka", spark_version=SPARK, spark_jars=spark_jars)
+    settings = Settings.of(config)
+    jars = settings.system("kafka").connector_jars
+    return connector_settings(settings.spark.options, jars, spark_version=SPARK, spark_jars=spark_jars)
 
 
 def jars(directory: Path, version: str) -> Path:

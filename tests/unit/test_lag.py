@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from grete.checkpoint.lag import JobLag, measure_lag
+from grete.config.settings import Settings
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.systems.base import Origin, PartitionOffsets
 
@@ -31,7 +32,7 @@ def lag(
 ) -> JobLag:
     assigned = {task: (ssp(i),) for i, task in enumerate(TASKS)}
     settings = {"task.inputs": "kafka.in", **{key.replace("_", "."): value for key, value in config.items()}}
-    return measure_lag(settings, assigned, checkpoints, {IN: partitions})
+    return measure_lag(Settings.of(settings), assigned, checkpoints, {IN: partitions})
 
 
 def test_what_lies_between_checkpoint_and_end_is_left() -> None:
@@ -66,7 +67,7 @@ def test_a_partition_that_was_added_counts_whole_as_it_will_be_read() -> None:
     found = lag(checkpoint, {0: held(0, 10), 2: added})
     assert [(row.task, row.records) for row in found.rows] == [(TASKS[0], 0), (None, 5)]
     expanded = measure_lag(
-        {"task.inputs": "kafka.in"},
+        Settings.of({"task.inputs": "kafka.in"}),
         {TASKS[0]: (ssp(0), ssp(2))},
         checkpoint,
         {IN: {0: held(0, 10), 2: added}},
@@ -77,7 +78,7 @@ def test_a_partition_that_was_added_counts_whole_as_it_will_be_read() -> None:
 def test_a_broadcast_ssp_is_left_to_the_slowest_of_its_tasks_and_counted_once() -> None:
     rules = ssp(0, RULES)
     found = measure_lag(
-        {"task.inputs": "kafka.in", "task.broadcast.inputs": "kafka.rules#0"},
+        Settings.of({"task.inputs": "kafka.in", "task.broadcast.inputs": "kafka.rules#0"}),
         {task: (ssp(i), rules) for i, task in enumerate(TASKS)},
         {TASKS[0]: {ssp(0): "9", rules: "1"}, TASKS[1]: {ssp(1): "9", rules: "3"}},
         {IN: {0: held(0, 10), 1: held(0, 10)}, RULES: {0: held(0, 5), 1: held(0, 100)}},
@@ -90,7 +91,7 @@ def test_offsets_that_are_no_numbers_and_missing_streams_leave_the_total_unknown
     strange = PartitionOffsets("a1", "a2", "a3")
     found = lag({TASKS[0]: {ssp(0): "a1"}}, {0: strange})
     assert (found.rows[0].records, found.total) == (None, None)
-    gone = measure_lag({"task.inputs": "kafka.in"}, {}, {}, {})
+    gone = measure_lag(Settings.of({"task.inputs": "kafka.in"}), {}, {}, {})
     assert (gone.missing, gone.total) == ((IN,), None)
 
 

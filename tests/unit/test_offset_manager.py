@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from grete.checkpoint.offset_manager import Skipped, StartingOffsets, starting_offsets
+from grete.config.settings import Settings
 from grete.errors import ConfigError, OffsetOutOfRange, StreamError, StreamUnreachable
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets
@@ -41,7 +42,7 @@ def start(
 ) -> str:
     checkpoints = {} if checkpoint is None else {ONE: checkpoint}
     settings = {key.replace("__", "."): value for key, value in config.items()}
-    found = starting_offsets({ONE: [ssp]}, checkpoints, settings, {"s": Admin()})
+    found = starting_offsets({ONE: [ssp]}, checkpoints, Settings.of(settings), {"s": Admin()})
     return found.by_task[ONE][ssp]
 
 
@@ -83,10 +84,10 @@ def test_a_reset_stream_forgets_its_checkpoint_and_takes_the_default() -> None:
 
 def test_a_partition_that_nobody_answers_for_goes_on_after_its_checkpoint_and_waits_without_one() -> None:
     admins = {"s": Admin({"in": {0: None}})}
-    found = starting_offsets({ONE: [IN]}, {ONE: {IN: "45"}}, {}, admins)
+    found = starting_offsets({ONE: [IN]}, {ONE: {IN: "45"}}, Settings.of({}), admins)
     assert found.by_ssp == {IN: "46"}
     with pytest.raises(StreamUnreachable, match=r"nobody answers for s\.in\.0"):
-        starting_offsets({ONE: [IN]}, {}, {}, admins)
+        starting_offsets({ONE: [IN]}, {}, Settings.of({}), admins)
 
 
 def test_a_default_that_is_none_is_named_with_its_key() -> None:
@@ -110,11 +111,11 @@ def test_a_checkpoint_outside_of_what_the_stream_holds_is_refused_with_the_range
 
 def test_a_job_may_go_on_without_what_retention_has_removed_and_says_what_that_is() -> None:
     policy = {"task.lost-offsets.policy": "skip"}
-    found = starting_offsets({ONE: [IN]}, {ONE: {IN: "5"}}, policy, {"s": Admin()})
+    found = starting_offsets({ONE: [IN]}, {ONE: {IN: "5"}}, Settings.of(policy), {"s": Admin()})
     assert (found.by_ssp, found.skipped) == ({IN: "10"}, (Skipped(ONE, IN, "6", "10"),))
-    assert starting_offsets({ONE: [IN]}, {ONE: {IN: "9"}}, policy, {"s": Admin()}).skipped == ()
+    assert starting_offsets({ONE: [IN]}, {ONE: {IN: "9"}}, Settings.of(policy), {"s": Admin()}).skipped == ()
     with pytest.raises(OffsetOutOfRange, match="before 61"):
-        starting_offsets({ONE: [IN]}, {ONE: {IN: "60"}}, policy, {"s": Admin()})
+        starting_offsets({ONE: [IN]}, {ONE: {IN: "60"}}, Settings.of(policy), {"s": Admin()})
 
 
 def test_the_last_offset_that_was_removed_is_no_loss() -> None:
@@ -132,11 +133,15 @@ def test_two_tasks_on_a_broadcast_partition_each_have_their_own_offset_and_readi
     None
 ):
     checkpoints = {ONE: {IN: "20"}, TWO: {IN: "30"}}
-    found: StartingOffsets = starting_offsets({ONE: [IN], TWO: [IN]}, checkpoints, {}, {"s": Admin()})
+    found: StartingOffsets = starting_offsets(
+        {ONE: [IN], TWO: [IN]}, checkpoints, Settings.of({}), {"s": Admin()}
+    )
     assert (found.by_task[ONE][IN], found.by_task[TWO][IN], found.by_ssp[IN]) == ("21", "31", "21")
 
 
 def test_the_smaller_offset_is_the_systems_opinion_not_the_alphabets() -> None:
     wide = Admin({"in": {0: PartitionOffsets("0", "199", "200")}})
     checkpoints = {ONE: {IN: "8"}, TWO: {IN: "99"}}
-    assert starting_offsets({ONE: [IN], TWO: [IN]}, checkpoints, {}, {"s": wide}).by_ssp[IN] == "9"
+    assert (
+        starting_offsets({ONE: [IN], TWO: [IN]}, checkpoints, Settings.of({}), {"s": wide}).by_ssp[IN] == "9"
+    )

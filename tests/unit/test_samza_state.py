@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from grete.checkpoint.names import checkpoint_log_name, grouper_of
+from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.config.settings import Settings
 from grete.errors import JobError
@@ -57,7 +57,7 @@ def log(job: JobUnderTest) -> KeyedLog:
 
 
 def key(kind: str) -> bytes:
-    return checkpoint_json.encode_log_key(grouper_of(CONFIG), TASK, kind)
+    return checkpoint_json.encode_log_key(Settings.of(CONFIG).job.ssp_grouper, TASK, kind)
 
 
 def version_1(

@@ -10,6 +10,7 @@ from grete import StreamTask
 from grete.checkpoint.lag import measure_lag
 from grete.checkpoint.offset_manager import starting_offsets
 from grete.config.rules.validate import check
+from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
@@ -64,8 +65,8 @@ def test_where_a_task_starts_is_what_its_lag_is_counted_from_in_every_combinatio
         checkpoint = {TASK: {SSP: "3"}} if with_checkpoint else {}
         expected = "4" if with_checkpoint and not is_reset else {"oldest": "0", "upcoming": "10"}[default]
 
-        found = starting_offsets({TASK: [SSP]}, checkpoint, config, {"local": Admin()})
-        lag = measure_lag(config, {TASK: [SSP]}, {}, {STREAM: {0: HELD}})
+        found = starting_offsets({TASK: [SSP]}, checkpoint, Settings.of(config), {"local": Admin()})
+        lag = measure_lag(Settings.of(config), {TASK: [SSP]}, {}, {STREAM: {0: HELD}})
 
         assert found.by_ssp[SSP] == expected, config
         assert lag.total == (10 if default == "oldest" else 0), config

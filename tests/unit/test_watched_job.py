@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grete.checkpoint.names import checkpoint_log_name, grouper_of
+from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.config.key_tables.job import SSP_GROUPER
 from grete.config.settings import Settings
@@ -286,7 +286,7 @@ def test_another_grouper_is_not_followed_where_checkpoints_would_be_left_behind(
     with ExitStack() as stack:
         job = Watched(home, stack, config=stateless)
         commit = {TaskName("Partition 1"): TaskCommit({SystemStreamPartition("local", "orders-eu", 1): "7"})}
-        entries = commit_entries(commit, grouper=grouper_of(stateless))
+        entries = commit_entries(commit, grouper=Settings.of(stateless).job.ssp_grouper)
         system.checkpoint_log(checkpoint_log_name(JOB)).append(entries)
         by_ssp = {**stateless, SSP_GROUPER.name: "GroupBySystemStreamPartitionFactory"}
         job.stream.write_config(by_ssp, run_id="run", reason="")

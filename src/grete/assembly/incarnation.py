@@ -262,7 +262,7 @@ class Incarnation:
         if settings.job.launcher is LauncherChoice.THREAD:
             from grete.spark.container import run_container
 
-            if "task.opts" in settings.raw:
+            if settings.task.java_options is not None:
                 _log.warning(
                     "task.opts has no effect with job.launcher=thread: there is no process to give it to"
                 )

@@ -103,7 +103,7 @@ def active_tasks(model: JobModel) -> dict[TaskName, tuple[SystemStreamPartition,
 
 
 def measure_lag(
-    config: Mapping[str, str],
+    settings: Settings,
     tasks: Mapping[TaskName, Iterable[SystemStreamPartition]],
     checkpoints: Mapping[TaskName, Mapping[SystemStreamPartition, str]],
     offsets: StreamOffsets,
@@ -114,12 +114,13 @@ def measure_lag(
     ran, a stream that has grown since) it counts with task None. A partition that was added to a stream which the job
     reads counts whole, as it will be read.
     """
-    settings = Settings.of(config)
     streams = settings.task.all_inputs
     defaults = {stream: settings.stream(stream).offset_default for stream in streams}
     readers = _by_ssp(tasks)
     processed = _by_ssp(checkpoints)
-    added = {task: added_partitions(ssps, checkpoints.get(task, {}), config) for task, ssps in tasks.items()}
+    added = {
+        task: added_partitions(ssps, checkpoints.get(task, {}), settings) for task, ssps in tasks.items()
+    }
     nobody: list[TaskName | None] = [None]
     rows = []
     for ssp, held in _partitions(settings.task, offsets):

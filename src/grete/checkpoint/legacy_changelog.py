@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from grete.config.settings import Settings
 from grete.errors import JobError, WireError
 from grete.keyed_log.base import Record
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -60,7 +61,7 @@ def note_migration(stream: CoordinatorStream) -> None:
 
 
 def _path(config: Mapping[str, str], job: JobId) -> Path | None:
-    folder = config.get("task.checkpoint.path")
+    folder = Settings.of(config).task.checkpoint_path
     return Path(folder) / f"{job.name}-partition-mapping-{_TYPE}" if folder else None
 
 

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from grete.checkpoint.task_commit import TaskCommit
+from grete.config.choices import LostOffsets
 from grete.config.key_tables.task import LOST_OFFSETS_POLICY
 from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
-from grete.config.values import value_of
 from grete.errors import ConfigError, OffsetOutOfRange, OffsetsRemoved, StreamError, StreamUnreachable
-from grete.grouping import ssp as grouping
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.systems.base import PartitionOffsets
 
@@ -67,7 +66,7 @@ class StartingOffsets:
 def starting_offsets(
     tasks: Mapping[TaskName, Sequence[SystemStreamPartition]],
     checkpoints: Mapping[TaskName, Mapping[SystemStreamPartition, str]],
-    config: Mapping[str, str],
+    settings: Settings,
     admins: Mapping[str, OffsetAdmin],
 ) -> StartingOffsets:
     """Decide for every task and SSP. One that nobody answers for goes on after its checkpoint, if it has one.
@@ -81,20 +80,19 @@ def starting_offsets(
         StreamUnreachable: nobody answers for a partition of which there is no checkpoint.
     """
     known: dict[SystemStream, Mapping[int, PartitionOffsets | None]] = {}
-    streams: dict[SystemStream, StreamSettings] = {}
     by_task: dict[TaskName, dict[SystemStreamPartition, str]] = {}
     skipped: list[Skipped] = []
     for task, ssps in tasks.items():
         checkpoint = _still_inputs(task, checkpoints.get(task, {}), ssps)
         by_task[task] = {}
-        added = added_partitions(ssps, checkpoint, config)
+        added = added_partitions(ssps, checkpoint, settings)
         for ssp in ssps:
             offsets = _offsets_of(ssp, known, admins)
-            stream = streams.setdefault(ssp.system_stream, StreamSettings(config, ssp.system_stream))
+            stream = settings.stream(ssp.system_stream)
             is_reset = stream.is_reset
             last = None if is_reset else checkpoint.get(ssp)
             if last is not None:
-                found = _after(task, ssp, last, offsets, admins[ssp.system], stream)
+                found = _after(task, ssp, last, offsets, admins[ssp.system], settings)
                 by_task[task][ssp] = found.end if isinstance(found, Skipped) else found
                 skipped += [found] if isinstance(found, Skipped) else []
             elif offsets is None:
@@ -107,11 +105,6 @@ def starting_offsets(
             else:
                 by_task[task][ssp] = default_start(ssp, offsets, stream)
     return StartingOffsets(by_task, _smallest(by_task, admins), tuple(skipped))
-
-
-def may_skip(config: Mapping[str, str]) -> bool:
-    """Whether a job goes on without what retention has removed."""
-    return value_of(config, LOST_OFFSETS_POLICY) == "skip"
 
 
 def _still_inputs(
@@ -148,7 +141,7 @@ def _offsets_of(
 def added_partitions(
     ssps: Iterable[SystemStreamPartition],
     checkpoint: Mapping[SystemStreamPartition, str],
-    config: Mapping[str, str],
+    settings: Settings,
 ) -> set[SystemStreamPartition]:
     """The SSPs of a task that it got when their streams grew: everything in them came while the job was reading.
 
@@ -157,13 +150,13 @@ def added_partitions(
     what came between the growth and the restart.
     """
     unknown = [ssp for ssp in ssps if ssp not in checkpoint]
-    if not unknown or config.get(grouping.KEY, "").endswith("AllSspToSingleTaskGrouperFactory"):
+    if not unknown or settings.job.reads_all_in_each_task:
         return set()
     lowest: dict[SystemStream, int] = {}
     for ssp in checkpoint:
         lowest[ssp.system_stream] = min(ssp.partition, lowest.get(ssp.system_stream, ssp.partition))
     new = {ssp for ssp in unknown if lowest.get(ssp.system_stream, ssp.partition) < ssp.partition}
-    return new.difference(Settings.of(config).task.broadcast_inputs) if new else new
+    return new.difference(settings.task.broadcast_inputs) if new else new
 
 
 def default_start(ssp: SystemStreamPartition, offsets: PartitionOffsets, stream: StreamSettings) -> str:
@@ -186,11 +179,12 @@ def _after(
     last: str,
     offsets: PartitionOffsets | None,
     admin: OffsetAdmin,
-    stream: StreamSettings,
+    settings: Settings,
 ) -> str | Skipped:
     next_offset = admin.offsets_after({ssp: last})[ssp]
     if offsets is None:
         return next_offset  # whether it is there shows when it is read
+    reset = settings.stream(ssp.system_stream).key("samza.reset.offset")
     try:
         check_in_range(
             next_offset,
@@ -198,11 +192,11 @@ def _after(
             admin,
             f"task {task!r} has processed {ssp} up to offset {last}",
             f"To go on without what is lost: grete checkpoint rewind --task {task!r} --ssp {ssp} --to oldest "
-            f"--execute, or set {stream.key('samza.reset.offset')}=true for one run, or "
+            f"--execute, or set {reset}=true for one run, or "
             f"{LOST_OFFSETS_POLICY.name}=skip for every time",
         )
     except OffsetsRemoved:
-        if not may_skip(stream.raw):
+        if settings.task.lost_offsets is LostOffsets.STOP:
             raise
         return Skipped(task, ssp, next_offset, _oldest(offsets))
     return next_offset

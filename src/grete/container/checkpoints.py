@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from grete.checkpoint.names import checkpoint_log_name, grouper_of
+from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
+from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import TaskName
@@ -70,7 +71,7 @@ def commit_target(
         store=system,
         fences=(assignment.fence,),
         checkpoint_log=checkpoint_log_name(assignment.job),
-        grouper=grouper_of(assignment.config),
+        grouper=Settings.of(assignment.config).job.ssp_grouper,
         now_ms=clock.wall_ms,
         copy_to=store,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grete.config.settings import Settings
-from grete.config.settings.streams import StreamSettings
 from grete.container.assignment import Assignment
 from grete.container.specs import single_system
 from grete.model.ids import SystemStream
@@ -20,8 +19,7 @@ def housekeeping(assignment: Assignment, system: System) -> Callable[[], object]
 
 def policies(assignment: Assignment) -> list[StreamPolicy]:
     """What is to be kept of the container's streams."""
-    config, name = assignment.config, single_system(assignment)
-    settings = Settings.of(config)
+    name, settings = single_system(assignment), Settings.of(assignment.config)
     changelogs = [
         StreamPolicy(
             settings.store(store).changelog_stream(assignment.job),
@@ -35,8 +33,8 @@ def policies(assignment: Assignment) -> list[StreamPolicy]:
     others = [
         StreamPolicy(
             stream,
-            retention_ms=StreamSettings(config, SystemStream(name, stream)).retention_ms,
-            retention_bytes=StreamSettings(config, SystemStream(name, stream)).retention_bytes,
+            retention_ms=settings.stream(SystemStream(name, stream)).retention_ms,
+            retention_bytes=settings.stream(SystemStream(name, stream)).retention_bytes,
         )
         for stream in sorted(read | written)
     ]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from grete.checkpoint.offset_manager import may_skip
+from grete.config.choices import LostOffsets
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import is_loopback
 from grete.container.assignment import Assignment, parse_assignment
@@ -129,7 +129,8 @@ class ContainerLife:
         try:
             return self._work(assignment, self._control, self._on_batch)
         except GreteError as error:
-            is_skipped = isinstance(error, OffsetsRemoved) and may_skip(assignment.config)
+            policy = Settings.of(assignment.config).task.lost_offsets
+            is_skipped = isinstance(error, OffsetsRemoved) and policy is LostOffsets.SKIP
             if not (error.may_pass or is_skipped):
                 raise
             # the first time of an outage, which is over with the next batch: it may last for days

@@ -86,7 +86,7 @@ class _Rewind:
         self._target = target
         self._applied = applied_startpoints(system, target.checkpoint_log)
         self._known: dict[str, Mapping[int, PartitionOffsets]] = {}
-        self._is_pipeline = "app.class" in assignment.config
+        self._is_pipeline = Settings.of(assignment.config).job.is_pipeline
 
     def step(self, task: AssignedTask, before: TaskCommit | None) -> _Step | None:
         """What is to be done for a task; None when there is nothing."""

@@ -62,7 +62,7 @@ def _taken_over(
     positions: dict[str, int] = {}
     segments: list[SegmentWrite] = []
     checkpoint = TaskCommit({}) if before is None else before
-    for store in [] if "app.class" in assignment.config else settings.store_names:
+    for store in [] if settings.job.is_pipeline else settings.store_names:
         stream = settings.store(store).changelog_stream(assignment.job)
         changelog = Changelog(system, stream, task.changelog_partition)
         changes = _undone(assignment.config, f"task {task.name!r}: store {store!r}", changelog, checkpoint)

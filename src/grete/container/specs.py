@@ -6,18 +6,16 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from grete.checkpoint.names import checkpoint_log_name, grouper_of
+from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.eventhubs import keys_of_system, name_within
 from grete.config.settings import Settings
-from grete.config.settings.streams import StreamSettings
 from grete.container.assignment import Assignment
 from grete.diagnostics.streams import container_name, diagnostics_config
 from grete.errors import ConfigError
-from grete.grouping import ssp as grouping
 from grete.model.ids import TaskName
 from grete.systems.base import System
-from grete.tasks.read_plan import BatchLimits, SourceOptions
+from grete.tasks.read_plan import SourceOptions
 from grete.tasks.spec import CommitSpec, RunnerSpec, StoreSpec, TaskSpec
 
 _PARTITIONS_AT_MOST = 64
@@ -52,10 +50,10 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
         TaskSpec(i, task.name, tuple(index[ssp] for ssp in task.ssps), task.changelog_partition)
         for i, task in enumerate(assignment.tasks)
     )
-    task_class = config.get("task.class")
+    task_class = settings.job.task_class
     if not task_class:
         raise ConfigError("neither task.class nor app.class is set: name the application as module:Class")
-    replicas = int(config.get("job.standbytasks.replication.factor", "1"))
+    replicas = settings.job.standby_replicas
     dead_letters = None
     poison, letters = settings.task.poison, settings.task.dead_letters
     if poison.sets_aside and letters is not None:
@@ -65,7 +63,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
         job=str(assignment.job),
         config=config,
         task_class=task_class,
-        application_path=config.get("job.application.path"),
+        application_path=settings.job.application_path,
         ssps=ssps,
         tasks=tasks,
         stores=stores(assignment, system),
@@ -90,7 +88,11 @@ def _commit_spec(assignment: Assignment, system: System) -> CommitSpec | None:
     name = checkpoint_log_name(assignment.job)
     outputs = tuple(stream.stream for stream in Settings.of(assignment.config).task.written_streams)
     return CommitSpec(
-        assignment.fence, name, grouper_of(assignment.config), system.checkpoint_log(name).end(), outputs
+        assignment.fence,
+        name,
+        Settings.of(assignment.config).job.ssp_grouper,
+        system.checkpoint_log(name).end(),
+        outputs,
     )
 
 
@@ -141,7 +143,6 @@ def source_options(
     settings = Settings.of(config)
     index = {ssp: i for i, ssp in enumerate(ssps)}
     tasks = tuple(tuple(index[ssp] for ssp in task.ssps) for task in assignment.tasks)
-    window_ms = int(config.get("task.window.ms", "-1"))
     name = single_system(assignment)
     capabilities = settings.system(name).capabilities
     return SourceOptions(
@@ -154,27 +155,25 @@ def source_options(
         partitions_at_most=(
             settings.task.commit_groups if by_task and not capabilities.is_embedded else _PARTITIONS_AT_MOST
         ),
-        max_records=max_records(config),
-        max_bytes=max_bytes(config),
-        tick_ms=max(0, window_ms) if by_task else 0,
+        max_records=settings.task.max_records_per_batch,
+        max_bytes=settings.task.max_bytes_per_batch,
+        tick_ms=max(0, settings.task.window_ms) if by_task else 0,
         bootstrap=tuple(
-            sorted(
-                {str(s.system_stream) for s in ssps if StreamSettings(config, s.system_stream).is_bootstrap}
-            )
+            sorted({str(s.system_stream) for s in ssps if settings.stream(s.system_stream).is_bootstrap})
         ),
-        later=_later(assignment) if by_task and not capabilities.remembers_origins else {},
+        later=_later(assignment, settings) if by_task and not capabilities.remembers_origins else {},
     )
 
 
-def _later(assignment: Assignment) -> dict[str, list[str]]:
+def _later(assignment: Assignment, settings: Settings) -> dict[str, list[str]]:
     """The lower partitions of its stream in the same task, for each SSP that has some: those it was added to.
 
     A task gets a second partition of a stream when the stream grows, unless the partition is broadcast or the grouper
     gives the task all of them.
     """
-    if assignment.config.get(grouping.KEY, "").endswith("AllSspToSingleTaskGrouperFactory"):
+    if settings.job.reads_all_in_each_task:
         return {}
-    shared = set(Settings.of(assignment.config).task.broadcast_inputs)
+    shared = set(settings.task.broadcast_inputs)
     found: dict[str, list[str]] = {}
     for task in assignment.tasks:
         own = [ssp for ssp in sorted(task.ssps) if ssp not in shared]
@@ -183,18 +182,3 @@ def _later(assignment: Assignment) -> dict[str, list[str]]:
             if lower:
                 found[str(ssp)] = [str(one) for one in lower]
     return found
-
-
-def max_records(config: Mapping[str, str]) -> int:
-    """Most input records of a batch."""
-    return int(config.get("task.max.records.per.batch", "200000"))
-
-
-def max_bytes(config: Mapping[str, str]) -> int:
-    """About how many bytes of input a batch has; 0 for no limit."""
-    return int(config.get("task.max.bytes.per.batch", "268435456"))
-
-
-def batch_limits(config: Mapping[str, str]) -> BatchLimits:
-    """What a batch may have of input."""
-    return BatchLimits(max_records(config), max_bytes(config))

@@ -16,6 +16,7 @@ from grete.checkpoint.offset_manager import Skipped, StartingOffsets, resumed, s
 from grete.checkpoint.store import CheckpointStore
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock
+from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import commit_target, reconcile_checkpoint_store
 from grete.container.rewind import apply_startpoints
@@ -102,10 +103,8 @@ def steps(
 ) -> Generator[None, None, Started]:
     """As `prepare`; stops after each step, the first of which raises the fence."""
     config, name = assignment.config, single_system(assignment)
-    if "app.class" in config:
-        check_application(config, "app.class", DataFramePipeline)
-    else:
-        check_application(config, "task.class", StreamTask)
+    settings = Settings.of(config)
+    check_application(settings.job, DataFramePipeline if settings.job.is_pipeline else StreamTask)
     target = commit_target(assignment, system, clock, store)
     system.raise_fence([assignment.fence])
     failpoint("container.fence-raised")
@@ -119,7 +118,7 @@ def steps(
     starting = starting_offsets(
         {task.name: task.ssps for task in assignment.tasks},
         {task: commit.offsets for task, commit in commits.items()},
-        config,
+        settings,
         {name: system},
     )
     check_outputs(config, name, system)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from grete.checkpoint.names import checkpoint_log_name, grouper_of
+from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.output_commits import fenced_off
 from grete.config.settings import Settings
 from grete.errors import GreteError
@@ -41,7 +41,7 @@ def _inform_readers(
 
     Without that they wait until the container commits again: no reason for the coordinator to end.
     """
-    said = fenced_off(job, container, fence.epoch, grouper_of(config))
+    said = fenced_off(job, container, fence.epoch, Settings.of(config).job.ssp_grouper)
     try:
         system.commit(CommitGroup([fence], [], checkpoint_log_name(job), [said]))
     except GreteError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from grete.config.key_tables.job import PROCESSOR_LIST
 from grete.config.settings import Settings
 from grete.coordinator.java_order import container_order, input_order, task_order
 from grete.errors import ConfigError
@@ -97,14 +98,15 @@ def _groups(settings: Settings, partitions: Mapping[SystemStream, int], remember
     if not ssps:
         raise ConfigError("the job has no input: set task.inputs to system.stream[,system.stream]")
     processors = ",".join(str(i) for i in range(settings.job.container_count))
-    groups = ssp_grouper(settings.raw)(JavaHashMap.of(ssps), {**settings.raw, "processor.list": processors})
+    grouped = Settings.of({**settings.raw, PROCESSOR_LIST.name: processors})
+    groups = ssp_grouper(grouped)(JavaHashMap.of(ssps), grouped)
     if not groups:
         raise ConfigError(
             "every partition of task.inputs is a broadcast one, so there is no task: add another input to task.inputs"
         )
     if not settings.job.is_expansion_enabled:
         return groups
-    return keep_keys_with_their_state(groups, remembered.active_ssps, settings.raw)
+    return keep_keys_with_their_state(groups, remembered.active_ssps, settings)
 
 
 def _containers(

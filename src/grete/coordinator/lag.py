@@ -63,4 +63,4 @@ def job_lag(
             stack.callback(systems[name].close)
         offsets = read_offsets(streams, systems)
         commits = read_commits(systems[own].checkpoint_log(checkpoint_log_name(job)).read())
-    return measure_lag(config, tasks, {task: commit.offsets for task, commit in commits.items()}, offsets)
+    return measure_lag(settings, tasks, {task: commit.offsets for task, commit in commits.items()}, offsets)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from grete.config.rules.changes import is_stateful
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.grouping.ssp import Groups
@@ -71,15 +70,14 @@ def _only_owners(
 def keep_keys_with_their_state(
     groups: Groups,
     previous: Mapping[TaskName, Iterable[SystemStreamPartition]],
-    config: Mapping[str, str],
+    settings: Settings,
 ) -> Groups:
     """Move SSPs of grown streams to the tasks that had their keys; unchanged when nothing was assigned before.
 
     Raises:
         ConfigError: see `previous_ssp`.
     """
-    settings = Settings.of(config)
-    if not is_stateful(config):
+    if not settings.is_stateful:
         return groups  # without state no key needs to stay where it was
     shared = set(settings.task.broadcast_inputs)
     owners = {ssp: task for ssp, task in _only_owners(previous).items() if ssp not in shared}

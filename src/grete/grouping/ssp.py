@@ -7,8 +7,9 @@ java.util.HashSet that the original builds, since that order reaches the job mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
+from grete.config.key_tables.job import SSP_GROUPER
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -16,12 +17,8 @@ from grete.model.labels import ssp_label
 from grete.wire.java_hash import JavaHashMap, hash_set_order
 
 Groups = dict[TaskName, tuple[SystemStreamPartition, ...]]
-SspGrouper = Callable[[Iterable[SystemStreamPartition], Mapping[str, str]], Groups]
+SspGrouper = Callable[[Iterable[SystemStreamPartition], Settings], Groups]
 TaskNamer = Callable[[SystemStreamPartition], str]
-
-
-def _csv(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _partition_label(ssp: SystemStreamPartition) -> str:
@@ -29,19 +26,19 @@ def _partition_label(ssp: SystemStreamPartition) -> str:
     return f"Partition {ssp.partition}{bucket}"
 
 
-def group_by_partition(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str]) -> Groups:
+def group_by_partition(ssps: Iterable[SystemStreamPartition], settings: Settings) -> Groups:
     """GroupByPartition: task "Partition N" reads partition N of every stream."""
-    return _group(ssps, config, _partition_label)
+    return _group(ssps, settings, _partition_label)
 
 
-def group_by_ssp(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str]) -> Groups:
+def group_by_ssp(ssps: Iterable[SystemStreamPartition], settings: Settings) -> Groups:
     """GroupBySystemStreamPartition: a task per SSP."""
-    return _group(ssps, config, ssp_label)
+    return _group(ssps, settings, ssp_label)
 
 
-def _group(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str], label: TaskNamer) -> Groups:
-    shared = JavaHashMap.of(Settings.of(config).task.broadcast_inputs)
-    buckets = _elasticity(config)
+def _group(ssps: Iterable[SystemStreamPartition], settings: Settings, label: TaskNamer) -> Groups:
+    shared = JavaHashMap.of(settings.task.broadcast_inputs)
+    buckets = _elasticity(settings)
     members: dict[TaskName, list[SystemStreamPartition]] = {}
     for ssp in ssps:
         if ssp in shared:
@@ -51,9 +48,9 @@ def _group(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str], lab
     return {task: hash_set_order([*own, *shared]) for task, own in members.items()}
 
 
-def _elasticity(config: Mapping[str, str]) -> int:
+def _elasticity(settings: Settings) -> int:
     """Samza's elasticity factor: key buckets per SSP. Jobs with more than 1 are refused at submit."""
-    factor = int(config.get("job.elasticity.factor", "1"))
+    factor = settings.job.elasticity_factor
     if factor < 1:
         raise ConfigError("Elasticity factor can not be less than 1")
     return factor
@@ -65,16 +62,16 @@ def _bucketed(ssp: SystemStreamPartition, buckets: int) -> list[SystemStreamPart
     return [SystemStreamPartition(ssp.system, ssp.stream, ssp.partition, bucket) for bucket in range(buckets)]
 
 
-def all_ssps_to_single_task(ssps: Iterable[SystemStreamPartition], config: Mapping[str, str]) -> Groups:
+def all_ssps_to_single_task(ssps: Iterable[SystemStreamPartition], settings: Settings) -> Groups:
     """AllSspToSingleTask: one task per processor of `processor.list`, each reading everything.
 
     Raises:
         ConfigError: there are broadcast inputs, or no processor list.
     """
-    if Settings.of(config).task.broadcast_inputs:
+    if settings.task.broadcast_inputs:
         raise ConfigError("The job configured with AllSspToSingleTaskGrouper cannot have broadcast streams.")
     everything = tuple(ssps)
-    processors = _csv(config.get("processor.list", ""))
+    processors = settings.job.processors
     if not processors:
         raise ConfigError("AllSspToSingleTaskGrouper needs processor.list, which names the job's processors")
     return {TaskName(f"Task-{processor}"): everything for processor in processors}
@@ -86,23 +83,22 @@ GROUPERS: dict[str, SspGrouper] = {
     f"{_PACKAGE}GroupBySystemStreamPartitionFactory": group_by_ssp,
     f"{_PACKAGE}AllSspToSingleTaskGrouperFactory": all_ssps_to_single_task,
 }
-DEFAULT = f"{_PACKAGE}GroupByPartitionFactory"
-KEY = "job.systemstreampartition.grouper.factory"
+KEY = SSP_GROUPER.name
 
 
-def grouper_name(config: Mapping[str, str]) -> str:
+def grouper_name(settings: Settings) -> str:
     """The configured grouper's full name.
 
     Raises:
         ConfigError: unknown; lists the known ones.
     """
-    name = config.get(KEY, DEFAULT)
+    name = settings.job.ssp_grouper
     for known in GROUPERS:
         if name in (known, known.removeprefix(_PACKAGE)):
             return known
     raise ConfigError(f"{KEY}={name!r} is not known; known are {', '.join(sorted(GROUPERS))}")
 
 
-def ssp_grouper(config: Mapping[str, str]) -> SspGrouper:
+def ssp_grouper(settings: Settings) -> SspGrouper:
     """The configured grouper, by Samza's class name or its last part."""
-    return GROUPERS[grouper_name(config)]
+    return GROUPERS[grouper_name(settings)]

@@ -178,7 +178,7 @@ def written_in(records: Iterable[Record]) -> Written:
 def groupers(config: Mapping[str, str], written: Written) -> Notes:
     """Samza refuses a checkpoint of another grouper: tasks of one name read other partitions."""
     key = "job.systemstreampartition.grouper.factory"
-    configured = grouper_name(config)
+    configured = grouper_name(Settings.of(config))
     for grouper in sorted(written.groupers):
         if grouper.rpartition(".")[2] == configured.rpartition(".")[2]:
             yield Note(Section.CHECKPOINTS, key, Outcome.AS_IS, f"checkpoints were written under {grouper}")

@@ -6,9 +6,9 @@ import importlib
 from collections.abc import Callable, Mapping
 
 from grete.api import Serde
-from grete.config import aliases
 from grete.config.application_config import ApplicationConfig
-from grete.config.settings.streams import StreamSettings
+from grete.config.key_tables.streams import STORE_KEY_SERDE, STORE_MSG_SERDE
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes.avro import AvroSerde
@@ -40,8 +40,7 @@ def load_serde(name: str, config: Mapping[str, str], *, used_by: str) -> Serde:
     Raises:
         ConfigError: unknown name, or its class cannot be loaded.
     """
-    implementation = config.get(f"serializers.registry.{name}.class", name)
-    implementation = aliases.canonical(aliases.SERDES, implementation)
+    implementation = Settings.of(config).serde(name)
     if implementation in _SIMPLE:
         return _SIMPLE[implementation]()
     if implementation == "avro":
@@ -72,7 +71,7 @@ def _load_class(path: str, name: str, config: Mapping[str, str]) -> Serde:
 
 def stream_serdes(stream: SystemStream, config: Mapping[str, str]) -> StreamSerdes:
     """Serdes of a stream: its own settings before its system's; bytes when nothing is said."""
-    settings = StreamSettings(config, stream)
+    settings = Settings.of(config).stream(stream)
     return StreamSerdes(
         key=_serde(settings.key_serde, config, stream), message=_serde(settings.msg_serde, config, stream)
     )
@@ -84,8 +83,8 @@ def _serde(said: tuple[str, str] | None, config: Mapping[str, str], stream: Syst
 
 def store_serdes(store: str, config: Mapping[str, str]) -> StreamSerdes:
     """Serdes of a store: `stores.<name>.key.serde` (string) and `stores.<name>.msg.serde` (json)."""
-    key, message = f"stores.{store}.key.serde", f"stores.{store}.msg.serde"
+    settings = Settings.of(config).store(store)
     return StreamSerdes(
-        key=load_serde(config.get(key, "string"), config, used_by=key),
-        message=load_serde(config.get(message, "json"), config, used_by=message),
+        key=load_serde(settings.key_serde, config, used_by=STORE_KEY_SERDE.named(store)),
+        message=load_serde(settings.msg_serde, config, used_by=STORE_MSG_SERDE.named(store)),
     )

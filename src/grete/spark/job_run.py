@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from grete.api import DataFramePipeline
 from grete.checkpoint.store import CheckpointStore
 from grete.clock import Clock, SystemClock
-from grete.config.key_tables.job import LINEAGE_STATE
+from grete.config.choices import LineageState
+from grete.config.key_tables.job import APP_CLASS
 from grete.config.settings import Settings
-from grete.config.values import value_of
 from grete.container import start
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
@@ -25,7 +25,7 @@ from grete.container.control import Ended, Interruption
 from grete.container.housekeeping import housekeeping
 from grete.container.offset_publisher import Follower, NoFollower, open_follower
 from grete.container.rewind import applied_startpoints
-from grete.container.specs import batch_limits, single_system, source_options
+from grete.container.specs import single_system, source_options
 from grete.container.start import Started
 from grete.errors import ApplicationError, ConfigError, GreteError, JobError
 from grete.failpoints import failpoint
@@ -52,7 +52,7 @@ from grete.spark.stream_task import Reading, StreamTaskBatch, keep_workers
 from grete.systems.factory import open_system
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets
-from grete.tasks.read_plan import ReadPlan, SourceOptions, batch_sizes
+from grete.tasks.read_plan import BatchLimits, ReadPlan, SourceOptions, batch_sizes
 from grete.tasks.runtime import load_class
 
 _log = logging.getLogger("grete.container")
@@ -67,8 +67,9 @@ class JobRun:
         self._stop = stop
         self._clock: Clock = SystemClock()
         self._config = assignment.config
+        self._settings = Settings.of(assignment.config)
         self._system_name = single_system(assignment)
-        self._connector_system = kafka_pipeline.kafka_system_of(self._config, self._system_name)
+        self._connector_system = kafka_pipeline.kafka_system_of(self._settings, self._system_name)
         self._system = open_system(self._config, self._system_name, home, self._clock)
         self._lineages = LineageDirectory(assignment.state_directory(home) / "lineages")
         self._checkpoints: CheckpointStore | None = None
@@ -93,7 +94,7 @@ class JobRun:
         )
         failpoint("container.session-started")
         with open_follower(assignment, self._system, self._clock, started.next_offsets) as self._follower:
-            if "app.class" in self._config:
+            if self._settings.job.is_pipeline:
                 ended = self._run_pipeline(spark, started)
             else:
                 ended = self._run_stream_task(spark, started)
@@ -128,10 +129,10 @@ class JobRun:
     def _run_pipeline(self, spark: SparkSession, started: Started) -> Ended:
         pipeline = self._load_pipeline()
         output = SystemStream.parse(pipeline.output)
-        plan = f"pipeline {self._config['app.class']} to {output}, {pipeline.output_mode}"
+        plan = f"pipeline {self._settings.job.application_class} to {output}, {pipeline.output_mode}"
         decision = self._decide_lineage(started, plan, stateful=True)
         frame = self._built(spark, pipeline, decision)
-        discard = value_of(self._config, LINEAGE_STATE) == "discard" or self._rewind_discards(started)
+        discard = self._settings.job.lineage_state is LineageState.DISCARD or self._rewind_discards(started)
         refuse_to_lose_state(decision, had_checkpoint=bool(started.commits), discard=discard)
         lineage = self._lineage_of(decision)
         if self._connector_system is not None:
@@ -179,8 +180,8 @@ class JobRun:
         inputs = {name: source.where(source["stream"] == name) for name in streams}
         if len(streams) == 1:
             inputs = {streams[0]: source}
-        frame = check_build(self._build(pipeline, inputs), self._config["app.class"])
-        check_containers(frame, Settings.of(self._config).job.container_count)
+        frame = check_build(self._build(pipeline, inputs), str(self._settings.job.application_class))
+        check_containers(frame, self._settings.job.container_count)
         return frame
 
     def _build(self, pipeline: DataFramePipeline, inputs: dict[str, DataFrame]) -> Any:
@@ -189,15 +190,15 @@ class JobRun:
         except (GreteError, Py4JNetworkError):
             raise
         except Exception as error:
-            problem = ApplicationError(f"build of {self._config['app.class']} failed: {error}")
+            problem = ApplicationError(f"build of {self._settings.job.application_class} failed: {error}")
             note(problem, failure_of(error))
             raise problem from error
 
     def _load_pipeline(self) -> DataFramePipeline:
-        path = self._config["app.class"]
-        made = load_class(path, "app.class")()
+        path = self._settings.job.application_class
+        made = load_class(path or "", APP_CLASS.name)()
         if not isinstance(made, DataFramePipeline):
-            raise ConfigError(f"app.class: {path!r} is not a grete.DataFramePipeline")
+            raise ConfigError(f"{APP_CLASS.name}: {path!r} is not a grete.DataFramePipeline")
         return made
 
     # --- both ---
@@ -212,7 +213,9 @@ class JobRun:
             progress = None if current is None else self._lineages.progress(current)
         moved = stateful and any(not commit.lineage for commit in started.commits.values())
         plan, wanted = f"{plan}, {self._task_fingerprint()}", started.next_offsets
-        large = "" if stateful else too_large(progress, wanted, self._size_of, batch_limits(self._config))
+        task = self._settings.task
+        limits = BatchLimits(task.max_records_per_batch, task.max_bytes_per_batch)
+        large = "" if stateful else too_large(progress, wanted, self._size_of, limits)
         return decide_lineage(current, progress, wanted, plan, moved=moved, too_large=large)
 
     def _size_of(self, start: Mapping[str, int], end: Mapping[str, int]) -> int:
@@ -252,7 +255,7 @@ class JobRun:
             checkpoint=self._lineages.spark_checkpoint(lineage),
             system=self._system_name,
             until_drained=self._assignment.until_drained,
-            interval_ms=int(self._config.get("task.trigger.interval.ms", "0")),
+            interval_ms=self._settings.task.trigger_interval_ms,
             output_mode=mode,
         )
         tidy = housekeeping(self._assignment, self._system)
@@ -265,7 +268,7 @@ class JobRun:
 
         query = Query(run_and_tell, settings, self._stop)
         query.on_outcome = self.on_outcome
-        if "app.class" not in self._config:
+        if not self._settings.job.is_pipeline:
             query.keep_workers = lambda: keep_workers(spark)
         query.on_at_work = self.on_at_work
         return query.run(spark, frame)

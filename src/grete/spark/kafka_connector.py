@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from grete.config.key_tables import streams
 from grete.errors import ConfigError, JobError
 
 ARTIFACT = "spark-sql-kafka-0-10_2.13"
@@ -25,34 +24,34 @@ _CLASS_PATH = "spark.driver.extraClassPath"
 
 
 def connector_settings(
-    config: Mapping[str, str], system: str, *, spark_version: str, spark_jars: Path
+    options: Mapping[str, str], fetched_jars: str | None, *, spark_version: str, spark_jars: Path
 ) -> dict[str, str]:
-    """The `spark.*` settings that bring the connector along; they hold what the configuration has under these names.
+    """The `spark.*` options that bring the connector along, each after those that `options` has under its name.
 
-    `spark_jars` is the folder of Spark's own jars.
+    `fetched_jars` is `systems.<system>.connector.jars`, `spark_jars` the folder of Spark's own jars.
 
     Raises:
         ConfigError: a connector of another version than Spark's, or a folder without one; names it.
     """
-    present = [version for name in _present(config, spark_jars) if (version := _version(name)) is not None]
+    present = [version for name in _present(options, spark_jars) if (version := _version(name)) is not None]
     if present:
         for version in present:
             _check(version, spark_version, "is on the class path")
         return {}
-    directory = jars_directory(config, system)
+    directory = jars_directory(fetched_jars)
     if directory is None:
-        return _added(config, _PACKAGES, [f"org.apache.spark:{ARTIFACT}:{spark_version}"])
+        return _added(options, _PACKAGES, [f"org.apache.spark:{ARTIFACT}:{spark_version}"])
     jars = sorted(directory.glob("*.jar"))
     versions = [version for jar in jars if (version := _version(jar.name)) is not None]
     if not versions:
         raise ConfigError(f"there is no {ARTIFACT}-{spark_version}.jar in {directory}; see docs/backends.md")
     _check(versions[0], spark_version, f"is in {directory}")
-    return _added(config, _JARS, [str(jar) for jar in jars])
+    return _added(options, _JARS, [str(jar) for jar in jars])
 
 
-def jars_directory(config: Mapping[str, str], system: str) -> Path | None:
+def jars_directory(named: str | None) -> Path | None:
     """The folder of jars that were fetched before; None when there is none."""
-    named = config.get(streams.CONNECTOR_JARS.named(system)) or os.environ.get("GRETE_SPARK_KAFKA_JARS")
+    named = named or os.environ.get("GRETE_SPARK_KAFKA_JARS")
     if named:
         return Path(named).resolve()
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
@@ -76,10 +75,10 @@ def could_not_start(settings: Mapping[str, str], error: Exception) -> JobError:
     return JobError(f"Spark did not start: {error}{hint}. `grete doctor` looks at Java and at Spark")
 
 
-def _present(config: Mapping[str, str], spark_jars: Path) -> Iterable[str]:
+def _present(options: Mapping[str, str], spark_jars: Path) -> Iterable[str]:
     """Names of everything that is on the class path without our doing."""
     for key, separator in ((_JARS, ","), (_PACKAGES, ","), (_CLASS_PATH, os.pathsep)):
-        yield from config.get(key, "").split(separator)
+        yield from options.get(key, "").split(separator)
     yield from (jar.name for jar in spark_jars.glob("spark-sql-kafka-*.jar"))
 
 
@@ -95,5 +94,5 @@ def _check(version: str, spark_version: str, where: str) -> None:
         )
 
 
-def _added(config: Mapping[str, str], key: str, items: Iterable[str]) -> dict[str, str]:
-    return {key: ",".join([*filter(None, config.get(key, "").split(",")), *items])}
+def _added(options: Mapping[str, str], key: str, items: Iterable[str]) -> dict[str, str]:
+    return {key: ",".join([*filter(None, options.get(key, "").split(",")), *items])}

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pyspark.sql import DataFrame, SparkSession
 
 from grete.checkpoint.output_commits import LineageCommits, OutputCommits
-from grete.config.key_tables import streams
 from grete.config.settings import Settings
-from grete.config.settings.streams import StreamSettings
 from grete.container.assignment import Assignment
-from grete.container.specs import max_records
 from grete.container.start import Started
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition
@@ -22,13 +17,10 @@ from grete.spark.kafka_source import explain_data_loss as explain_data_loss
 from grete.spark.lineage import LineageInfo
 
 
-def kafka_system_of(config: Mapping[str, str], system: str) -> str | None:
-    """The system, when a pipeline of this configuration reads it through Spark's connector to Kafka."""
-    return system if "app.class" in config and _is_topics(config, system) else None
-
-
-def _is_topics(config: Mapping[str, str], system: str) -> bool:
-    return Settings.of(config).system(system).capabilities.kafka_topics
+def kafka_system_of(settings: Settings, system: str) -> str | None:
+    """The system, when a pipeline reads it through Spark's connector to Kafka."""
+    is_read_so = settings.job.is_pipeline and settings.system(system).capabilities.kafka_topics
+    return system if is_read_so else None
 
 
 def read(spark: SparkSession, assignment: Assignment, lineage: LineageInfo) -> DataFrame:
@@ -37,18 +29,13 @@ def read(spark: SparkSession, assignment: Assignment, lineage: LineageInfo) -> D
     Raises:
         ConfigError: see `kafka_source.read_stream`; or an input is to be read before the others.
     """
-    config = assignment.config
-    refuse_bootstrap(
-        {
-            str(ssp.system_stream)
-            for ssp in assignment.ssps
-            if StreamSettings(config, ssp.system_stream).is_bootstrap
-        }
-    )
+    settings = Settings.of(assignment.config)
+    streams = {ssp.system_stream for ssp in assignment.ssps}
+    refuse_bootstrap({str(stream) for stream in streams if settings.stream(stream).is_bootstrap})
     starting = {SystemStreamPartition.parse(ssp): offset for ssp, offset in lineage.starting_offsets.items()}
-    headers = config.get(streams.PIPELINE_HEADERS.named(lineage.system), "false").lower() == "true"
-    spec = KafkaSourceSpec(lineage.system, starting, max_records(config), headers)
-    return read_stream(spark, config, spec)
+    headers = settings.system(lineage.system).pipeline_headers
+    spec = KafkaSourceSpec(lineage.system, starting, settings.task.max_records_per_batch, headers)
+    return read_stream(spark, assignment.config, spec)
 
 
 def make_batch_writer(started: Started, lineage: LineageInfo, output: SystemStream) -> KafkaPipelineBatch:
@@ -75,7 +62,7 @@ def make_batch_writer(started: Started, lineage: LineageInfo, output: SystemStre
             output,
             system.partition_count(output.stream),
             sink_settings(assignment.config, output.system),
-            assignment.config.get(streams.PIPELINE_STAMPS.named(output.system), "true").lower() == "true",
+            Settings.of(assignment.config).system(output.system).pipeline_stamps,
         ),
         started.next_offsets,
     )

@@ -11,6 +11,7 @@ import pyspark
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from grete.config.settings import Settings
 from grete.spark.kafka_connector import connector_settings, could_not_start
 from grete.spark.kafka_options import REDACTED_OPTIONS
 
@@ -50,7 +51,8 @@ def build_session(
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    settings = _DEFAULTS | {key: value for key, value in config.items() if key.startswith("spark.")}
+    given = Settings.of(config)
+    settings = _DEFAULTS | given.spark.options
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings.setdefault(
@@ -59,9 +61,12 @@ def build_session(
         settings.setdefault("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
     if kafka_system is not None:
         settings |= connector_settings(
-            {**config, **settings}, kafka_system, spark_version=pyspark.__version__, spark_jars=_spark_jars()
+            settings,
+            given.system(kafka_system).connector_jars,
+            spark_version=pyspark.__version__,
+            spark_jars=_spark_jars(),
         )
-    if "spark.driver.memory" not in config:
+    if "spark.driver.memory" not in given.spark.options:
         settings.setdefault(
             "spark.driver.maxResultSize", "512m"
         )  # Spark says what was too large, a full heap does not
@@ -74,7 +79,7 @@ def build_session(
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise could_not_start(settings, error) from error
-    session.sparkContext.setLogLevel(config.get("spark.log.level", "WARN"))
+    session.sparkContext.setLogLevel(given.spark.options.get("spark.log.level", "WARN"))
     return session
 
 

@@ -10,15 +10,17 @@ import importlib
 import sys
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from grete.api import StreamTask
+from grete.api import DataFramePipeline, StreamTask
 from grete.clock import Clock, SystemClock
 from grete.config.application_config import ApplicationConfig
+from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
+from grete.config.settings.job import JobSettings
 from grete.errors import ApplicationError, ConfigError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -299,16 +301,19 @@ def load_class(path: str, key: str) -> Any:
         raise ConfigError(f"{key}: module {module_name!r} has no {attribute!r}") from error
 
 
-def check_application(config: Mapping[str, str], key: str, kind: type) -> None:
+def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFramePipeline]) -> None:
     """Find out, before anything is started for it, whether the application can be loaded.
 
     Raises:
         ConfigError: it cannot be found, or is not of that kind.
         ApplicationError: its module fails while it is imported.
     """
-    path = config.get("job.application.path")
-    if path and path not in sys.path:
-        sys.path.insert(0, path)
-    found = load_class(config[key], key)
+    folder = job.application_path
+    if folder and folder not in sys.path:
+        sys.path.insert(0, folder)
+    key, path = (
+        (TASK_CLASS.name, job.task_class) if kind is StreamTask else (APP_CLASS.name, job.application_class)
+    )
+    found = load_class(path or "", key)
     if isinstance(found, type) and not issubclass(found, kind):
-        raise ConfigError(f"{key}: {config[key]!r} is not a grete.{kind.__name__}")
+        raise ConfigError(f"{key}: {path!r} is not a grete.{kind.__name__}")

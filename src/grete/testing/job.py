@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import NamedTuple
 
 from grete.checkpoint.applied_startpoints import read_applied
-from grete.checkpoint.names import grouper_of
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
 from grete.config.rules.validate import refused_changes
 from grete.config.settings import Settings
@@ -211,7 +210,7 @@ class JobUnderTest(JobWorld):
         self._write_checkpoints({TaskName(task): TaskCommit(parsed)})
 
     def _write_checkpoints(self, commits: Mapping[TaskName, TaskCommit]) -> None:
-        grouper = grouper_of(self._config)
+        grouper = Settings.of(self._config).job.ssp_grouper
         self._checkpoint_log().append(commit_entries(commits, grouper=grouper))
 
     def follow(self) -> None:

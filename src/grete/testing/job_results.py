@@ -75,14 +75,13 @@ class JobResults:
         Raises:
             ConfigError: the job has no dead-letter stream.
         """
-        stream = self._config.get("task.poison.dead-letter.stream")
+        stream = Settings.of(self._config).task.dead_letters
         if stream is None:
             raise ConfigError("the job has no dead letters: set task.poison.dead-letter.stream")
-        name = stream_name(stream)
         return [
             orjson.loads(value)
-            for partition in range(self._system.partition_count(name))
-            for _, batch in self._system.read(name, partition, 0)
+            for partition in range(self._system.partition_count(stream.stream))
+            for _, batch in self._system.read(stream.stream, partition, 0)
             for value in batch.column(1).to_pylist()
         ]
 

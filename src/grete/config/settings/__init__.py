@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from grete.config import aliases
+from grete.config.key_tables.streams import SERDE_CLASS
 from grete.config.key_tables.task import DEAD_LETTERS, DIAGNOSTICS_STREAM, OUTPUTS
 from grete.config.settings.coordinator import CoordinatorSettings
 from grete.config.settings.job import JobSettings
@@ -18,6 +20,7 @@ from grete.config.settings.stores import StoreSettings, store_names
 from grete.config.settings.streams import StreamSettings
 from grete.config.settings.systems import SystemSettings, system_names
 from grete.config.settings.tasks import TaskSettings
+from grete.config.values import value_of
 from grete.model.ids import SystemStream
 
 _WRITTEN = (OUTPUTS, DEAD_LETTERS, DIAGNOSTICS_STREAM)
@@ -74,6 +77,16 @@ class Settings:
     def store_names(self) -> tuple[str, ...]:
         """Every store that is configured, sorted."""
         return tuple(store_names(self.raw))
+
+    def serde(self, name: str) -> str:
+        """The implementation of a serde by its name: built in, `avro`, or `module:Class`."""
+        registered = value_of(self.raw, SERDE_CLASS, name)
+        return aliases.canonical(aliases.SERDES, name if registered is None else registered)
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the job has stores."""
+        return bool(self.store_names)
 
     def store(self, name: str) -> StoreSettings:
         """A store by its name."""

@@ -26,6 +26,9 @@ class JobSettings(Section):
     launcher = Setting(keys.LAUNCHER)
     lineage_state = Setting(keys.LINEAGE_STATE)
     ssp_grouper = Setting(keys.SSP_GROUPER)
+    """The full class name in Samza, or its last part: how SSPs become tasks."""
+    processors = OptionalSetting(keys.PROCESSOR_LIST)
+    """The ids of all processors, each of which gets a task that reads everything."""
     task_name_grouper = Setting(NAME_GROUPER)
     """The full class name in Samza, or its last part: how tasks become containers."""
     elasticity_factor = Setting(keys.ELASTICITY)
@@ -62,6 +65,11 @@ class JobSettings(Section):
     def is_pipeline(self) -> bool:
         """Whether the application is a DataFrame pipeline, whose state is Spark's."""
         return keys.APP_CLASS.name in self.raw
+
+    @property
+    def reads_all_in_each_task(self) -> bool:
+        """Whether the grouper gives each task all partitions, and none has keys of its own."""
+        return self.ssp_grouper.endswith("AllSspToSingleTaskGrouperFactory")
 
     @cached_property
     def container_count(self) -> int:

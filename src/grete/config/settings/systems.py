@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grete.config import aliases, system_types
 from grete.config.key_tables import streams as keys
-from grete.config.settings.section import NamedSection, OptionalSetting
+from grete.config.settings.section import NamedSection, OptionalSetting, Setting
 from grete.model.capabilities import Capabilities
 
 EMBEDDED_SYSTEM = "local"
@@ -28,6 +28,12 @@ class SystemSettings(NamedSection):
     """`systems.<name>.*`."""
 
     factory = OptionalSetting(keys.SYSTEM_FACTORY)
+    connector_jars = OptionalSetting(keys.CONNECTOR_JARS)
+    """A folder with the jars of Spark's Kafka connector."""
+    pipeline_headers = Setting(keys.PIPELINE_HEADERS)
+    """Whether inputs of a DataFrame pipeline have the column `headers`."""
+    pipeline_stamps = Setting(keys.PIPELINE_STAMPS)
+    """Whether the records that a DataFrame pipeline writes name their batch."""
 
     @cached_property
     def kind(self) -> str:

@@ -33,11 +33,14 @@ class TaskSettings(Section):
 
     checkpoint_path = OptionalSetting(keys.CHECKPOINT_PATH)
     consumer_group = OptionalSetting(keys.CONSUMER_GROUP)
+    java_options = OptionalSetting(keys.OPTS)
     lost_offsets = Setting(keys.LOST_OFFSETS_POLICY)
     max_records_per_batch = Setting(keys.MAX_RECORDS)
     max_bytes_per_batch = Setting(keys.MAX_BYTES)
+    """0 is no limit."""
     trigger_interval_ms = Setting(keys.TRIGGER_INTERVAL)
     window_ms = Setting(keys.WINDOW)
+    """-1 is never."""
 
     @cached_property
     def inputs(self) -> tuple[SystemStream, ...]:

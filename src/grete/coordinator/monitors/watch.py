@@ -125,10 +125,10 @@ class Monitors:
 
     def measure_lag(self) -> JobLag:
         """Measure now. May be called from any thread."""
-        config = self._watched.config()
-        offsets = read_offsets(Settings.of(config).task.all_inputs, self._watched.systems)
+        settings = Settings.of(self._watched.config())
+        offsets = read_offsets(settings.task.all_inputs, self._watched.systems)
         tasks = active_tasks(self._watched.model)
-        self.lag = measure_lag(config, tasks, self._watched.checkpoints(), offsets)
+        self.lag = measure_lag(settings, tasks, self._watched.checkpoints(), offsets)
         return self.lag
 
     def _look_at_lag(self, now_s: float) -> Sequence[Finding]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from grete.config.settings import Settings
-from grete.grouping.ssp import KEY as SSP_GROUPER
 from grete.testing.plans.compare import Answer, Difference
 from grete.testing.plans.sound import (
     is_sound,
@@ -143,7 +142,7 @@ def _owner_is_gone(case: Case) -> bool:
 
 def _everything_again(case: Case) -> bool:
     at = case.difference.at
-    if not case.config.get(SSP_GROUPER, "").endswith("AllSspToSingleTaskGrouperFactory") or at == 0:
+    if not Settings.of(case.config).job.reads_all_in_each_task or at == 0:
         return False
     theirs, mine = readers_of(case.samza[at]), readers_of(case.ours[at])
     return case.is_sound and reads_everything(case.ours[at]) and theirs != mine

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grete.config.settings import Settings
-from grete.grouping.ssp import KEY as SSP_GROUPER
 from grete.testing.plans.compare import Answer
-from grete.testing.plans.stories import EXPANSION, Start, Story
+from grete.testing.plans.stories import Start, Story
 
 Readers = dict[str, set[str]]
 """Task names by `system.stream.partition`."""
@@ -29,9 +28,7 @@ def is_sound(story: Story, at: int, ours: Sequence[Answer]) -> bool:
     own = {f"{s}.{number}" for s in settings.task.inputs for number in range(start.streams[str(s)])}
     if set(readers) != own | shared:
         return False
-    if start.config.get(SSP_GROUPER, "").endswith("AllSspToSingleTaskGrouperFactory") and reads_everything(
-        answer
-    ):
+    if settings.job.reads_all_in_each_task and reads_everything(answer):
         return True
     tasks = set().union(*readers.values())
     if any(readers[ssp] != tasks for ssp in shared) or any(len(readers[ssp]) != 1 for ssp in own - shared):
@@ -66,9 +63,8 @@ def readers_of(answer: Answer) -> Readers:
 
 
 def _follows_keys(start: Start) -> bool:
-    return start.config.get(EXPANSION, "true") == "true" and any(
-        k.startswith("stores.") for k in start.config
-    )
+    settings = Settings.of(start.config)
+    return settings.job.is_expansion_enabled and settings.is_stateful
 
 
 def reads_of(answer: Answer, stream: str) -> int:

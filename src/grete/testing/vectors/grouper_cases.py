@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from grete.config.settings import Settings
 from grete.grouping import standby
 from grete.grouping.expansion import keep_keys_with_their_state
 from grete.grouping.ssp import KEY, Groups, ssp_grouper
@@ -47,9 +48,9 @@ def _expected(result: Any) -> Any:
 @checker("ssp_groupers", knows=has_fields("grouper", "streams"))
 def check_ssp_grouper(case: Case) -> None:
     """SSPs by task, as sets; and in the original's order."""
-    config = {**case["config"], KEY: case["grouper"]}
+    settings = Settings.of({**case["config"], KEY: case["grouper"]})
     groups = result_of(
-        lambda: ssp_grouper(config)(_all_ssps(case["streams"]), config), case["result"], "groups"
+        lambda: ssp_grouper(settings)(_all_ssps(case["streams"]), settings), case["result"], "groups"
     )
     if groups is case["result"]:
         return
@@ -62,13 +63,13 @@ def check_ssp_grouper(case: Case) -> None:
 @checker("ssp_grouper_proxy", knows=has_fields("grouper", "current_streams", "previous_streams"))
 def check_expansion(case: Case) -> None:
     """Where the partitions of a grown stream go."""
-    config = {**case["config"], KEY: case["grouper"]}
-    grouper = ssp_grouper(config)
-    previous = grouper(_all_ssps(case["previous_streams"]), config)
+    settings = Settings.of({**case["config"], KEY: case["grouper"]})
+    grouper = ssp_grouper(settings)
+    previous = grouper(_all_ssps(case["previous_streams"]), settings)
 
     def compute() -> Groups:
-        groups = grouper(_all_ssps(case["current_streams"]), config)
-        return keep_keys_with_their_state(groups, previous, config)
+        groups = grouper(_all_ssps(case["current_streams"]), settings)
+        return keep_keys_with_their_state(groups, previous, settings)
 
     groups = result_of(compute, case["result"], "groups")
     if groups is not case["result"]:
