@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from grete.config.eventhubs import eventhubs_problems, hub_address
+from grete.config.rules.eventhubs import eventhubs_problems
 from grete.config.rules.validate import check
+from grete.config.settings.eventhubs import HubAddress, HubsSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes.builtin import IntegerSerde
@@ -27,6 +28,10 @@ HUBS = {
     "task.inputs": "hubs.flights",
     "task.checkpoint.system": "local",
 }
+
+
+def hub_address(config: dict[str, str], system: str, stream: str) -> HubAddress:
+    return HubsSettings(config, system).address(stream)
 
 
 def problems(**changes: str | None) -> list[str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit
-from grete.config.eventhubs import keys_of_system, name_within
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.diagnostics.streams import container_name, diagnostics_config
@@ -57,7 +56,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
     dead_letters = None
     poison, letters = settings.task.poison, settings.task.dead_letters
     if poison.sets_aside and letters is not None:
-        dead_letters = name_within(config, single_system(assignment), letters) or letters.stream
+        dead_letters = settings.system(single_system(assignment)).name_of(letters) or letters.stream
     return RunnerSpec(
         incarnation=uuid.uuid4().hex,
         job=str(assignment.job),
@@ -147,7 +146,7 @@ def source_options(
     capabilities = settings.system(name).capabilities
     return SourceOptions(
         system=name,
-        config=keys_of_system(config, name),
+        config=settings.system(name).own_keys,
         home=str(home),
         ssps=tuple(str(ssp) for ssp in ssps),
         starting_offsets=dict(starting_offsets),

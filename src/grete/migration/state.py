@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grete.config import aliases
-from grete.config.eventhubs import commits_beside
 from grete.config.key_tables.task import STATE_RETAIN
-from grete.config.rules.one_system import brokers_of
 from grete.config.settings import Settings
 from grete.config.settings.job import JobSettings
 from grete.errors import ConfigError
@@ -153,7 +151,7 @@ def _elsewhere(config: Mapping[str, str]) -> Notes:
         f"stores.{s}.changelog": settings.store(s).changelog_system or home for s in settings.store_names
     }
     for key, system in places.items():
-        if system in (home, "") or brokers_of(config, system) == brokers_of(config, home):
+        if system in (home, "") or settings.system(system).brokers == settings.system(home).brokers:
             continue
         yield Note(
             Section.CHECKPOINTS if key.startswith("task.") else Section.STORES,
@@ -167,8 +165,9 @@ def _elsewhere(config: Mapping[str, str]) -> Notes:
 
 def log_system(config: Mapping[str, str]) -> str:
     """Where grete looks for checkpoints and changelogs: with the inputs, or beside them if they are on Event Hubs."""
-    home = Settings.of(config).task.commit_system
-    return commits_beside(config, home) or home
+    settings = Settings.of(config)
+    home = settings.task.commit_system
+    return settings.system(home).commits_beside or home
 
 
 def _coordinator_system(config: Mapping[str, str]) -> str:

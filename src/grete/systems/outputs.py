@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from grete.config.eventhubs import name_within
 from grete.config.settings import Settings
-from grete.config.settings.streams import StreamSettings
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
 from grete.model.streams import StreamSpec
@@ -32,7 +30,9 @@ def create_outputs(
         try:
             system.partition_count(known_as)
         except StreamNotFound:
-            system.create_stream(StreamSpec(known_as, StreamSettings(config, stream).partitions or largest))
+            system.create_stream(
+                StreamSpec(known_as, Settings.of(config).stream(stream).partitions or largest)
+            )
 
 
 def check_outputs(config: Mapping[str, str], name: str, system: System) -> None:
@@ -52,4 +52,4 @@ def check_outputs(config: Mapping[str, str], name: str, system: System) -> None:
 
 
 def _known_as(config: Mapping[str, str], name: str, stream: SystemStream) -> str:
-    return name_within(config, name, stream) or stream.stream
+    return Settings.of(config).system(name).name_of(stream) or stream.stream

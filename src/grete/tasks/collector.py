@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from grete.config.eventhubs import name_within
+from grete.config.settings import Settings
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.serdes import stream_serdes
@@ -164,7 +164,7 @@ class Collector:
 
     def _open(self, stream: str) -> _Output:
         parsed = SystemStream.parse(stream)
-        name = name_within(self._config, self._system, parsed)
+        name = Settings.of(self._config).system(self._system).name_of(parsed)
         if name is None:
             raise StreamNotFound(
                 f"cannot send to {stream}: this job's tasks write to system {self._system!r} only, since outputs, "

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from grete.config import aliases, java_values
-from grete.config.eventhubs import (
-    CHECKPOINTS,
-    commits_beside,
-    name_within,
-    named_changelog_system,
-)
+from grete.config import java_values
+from grete.config.key_tables.task import CHECKPOINT_FACTORY, CHECKPOINT_SYSTEM, DEAD_LETTERS, OUTPUTS
 from grete.config.settings import Settings
 from grete.config.settings.streams import system_stream_from_names
+from grete.config.settings.systems import SystemSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 
 
 def one_system_problems(config: Mapping[str, str]) -> Iterator[str]:
     """Each problem with the way out; names that are no names are said elsewhere."""
+    settings = Settings.of(config)
     try:
-        inputs = Settings.of(config).task.all_inputs
+        inputs = settings.task.all_inputs
         outputs = {
             (key, system_stream_from_names(name))
-            for key in ("task.outputs", "task.poison.dead-letter.stream")
+            for key in (OUTPUTS.name, DEAD_LETTERS.name)
             for name in java_values.split_commas(config.get(key, ""))
         }
     except ConfigError:
@@ -35,44 +32,35 @@ def one_system_problems(config: Mapping[str, str]) -> Iterator[str]:
             f"checkpoints commit; bring the streams into one, or make a job for each system"
         )
     elif systems:
-        yield from _outputs(config, systems[0], outputs)
-        if Settings.of(config).system(systems[0]).capabilities.keeps_state:
-            yield from _logs(config, systems[0])
+        system = settings.system(systems[0])
+        yield from _outputs(system, outputs)
+        if system.capabilities.keeps_state:
+            yield from _logs(settings, system)
 
 
-def _outputs(config: Mapping[str, str], system: str, outputs: set[tuple[str, SystemStream]]) -> Iterator[str]:
-    beside = commits_beside(config, system)
-    known = repr(system) if beside is None else f"{system!r} and {beside!r}"
+def _outputs(system: SystemSettings, outputs: set[tuple[str, SystemStream]]) -> Iterator[str]:
+    beside = system.commits_beside
+    known = repr(system.name) if beside is None else f"{system.name!r} and {beside!r}"
     for key, stream in sorted(outputs):
-        if name_within(config, system, stream) is None:
+        if system.name_of(stream) is None:
             yield (
                 f"{key} names {stream}: the job writes to {known} only, since outputs commit with the checkpoints, "
                 f"where its inputs are; name a stream of that system, and let another job carry it on"
             )
 
 
-def _logs(config: Mapping[str, str], system: str) -> Iterator[str]:
+def _logs(settings: Settings, system: SystemSettings) -> Iterator[str]:
     """A job whose checkpoints are elsewhere would begin by `samza.offset.default`, with empty stores."""
-    factory = aliases.canonical(aliases.CHECKPOINTS, config.get("task.checkpoint.factory", ""))
-    named = config.get(CHECKPOINTS, "").strip()
-    places = {CHECKPOINTS: named} if factory in ("", "grete.checkpoint.log") else {}
+    is_log = settings.task.checkpoint_store in ("", CHECKPOINT_FACTORY.default)
+    places = {CHECKPOINT_SYSTEM.name: settings.task.checkpoint_system} if is_log else {}
     places |= {
-        f"stores.{store}.changelog": named_changelog_system(store, config) or ""
-        for store in Settings.of(config).store_names
+        f"stores.{store}.changelog": settings.store(store).named_changelog_system or ""
+        for store in settings.store_names
     }
     for key, other in places.items():
-        if other and brokers_of(config, other) != brokers_of(config, system):
+        if other and settings.system(other).brokers != system.brokers:
             yield (
-                f"{key} is on system {other!r}: checkpoints and changelogs are on that of the inputs, {system!r}, in "
-                f"one transaction with the outputs, and are looked for there only. Copy what is there to {system!r} "
-                f"with its partitions and keys, and name {system!r}"
+                f"{key} is on system {other!r}: checkpoints and changelogs are on that of the inputs, "
+                f"{system.name!r}, in one transaction with the outputs, and are looked for there only. Copy what is "
+                f"there to {system.name!r} with its partitions and keys, and name {system.name!r}"
             )
-
-
-def brokers_of(config: Mapping[str, str], system: str) -> frozenset[str] | str:
-    """The brokers of a system; its name where none are given. Systems on one cluster share their topics."""
-    for client in ("producer", "consumer"):
-        servers = config.get(f"systems.{system}.{client}.bootstrap.servers", "").strip()
-        if servers:
-            return frozenset(server.strip() for server in servers.split(","))
-    return system

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from grete.config import aliases, java_values
-from grete.config.eventhubs import eventhubs_problems
 from grete.config.java_regex import compile_java
 from grete.config.kafka_tuning import tuning_problems
 from grete.config.key import TEXT, Key
@@ -24,6 +23,7 @@ from grete.config.rules.changes import is_stateful as is_stateful
 from grete.config.rules.changes import refused_changes as refused_changes
 from grete.config.rules.consumer_group import consumer_group_problems
 from grete.config.rules.diagnostics import diagnostics_problems
+from grete.config.rules.eventhubs import eventhubs_problems
 from grete.config.rules.one_system import one_system_problems
 from grete.config.rules.unsupported import unsupported
 from grete.config.rules.warnings import warnings_of

@@ -55,6 +55,17 @@ class StoreSettings(NamedSection):
         named = self.changelog or ""
         return named.partition(".")[0] if "." in named else self.raw.get(CHANGELOG_SYSTEM.name) or None
 
+    def changelog_property(self, name: str, *others: str) -> str | None:
+        """A property of the changelog: the store's own, else the first of the keys `others` that is set."""
+        names = (f"stores.{self.name}.changelog.{name}", *others)
+        return next((self.raw[key] for key in names if key in self.raw), None)
+
+    @property
+    def kafka_properties(self) -> dict[str, str]:
+        """`stores.<name>.changelog.kafka.*`: settings of the changelog's topic by the broker's names."""
+        own = f"stores.{self.name}.changelog.kafka."
+        return {key.removeprefix(own): value for key, value in self.raw.items() if key.startswith(own)}
+
     @cached_property
     def compaction_lag_ms(self) -> int:
         """The age at which compaction may drop a change of the store."""

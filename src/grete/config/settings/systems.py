@@ -8,8 +8,10 @@ from pathlib import Path
 
 from grete.config import aliases, system_types
 from grete.config.key_tables import streams as keys
+from grete.config.key_tables.task import CHECKPOINT_SYSTEM
 from grete.config.settings.section import NamedSection, OptionalSetting, Setting
 from grete.model.capabilities import Capabilities
+from grete.model.ids import SystemStream
 
 EMBEDDED_SYSTEM = "local"
 _FACTORY = ".samza.factory"
@@ -49,6 +51,30 @@ class SystemSettings(NamedSection):
     def is_embedded(self) -> bool:
         """Whether its streams are files of this machine."""
         return self.capabilities.is_embedded
+
+    @property
+    def commits_beside(self) -> str | None:
+        """The system that keeps the state that this one cannot; None where this one can, or when none is named."""
+        named = self.raw.get(CHECKPOINT_SYSTEM.name, "").strip()
+        if not named or self.capabilities.keeps_state:
+            return None
+        return named if SystemSettings(self.raw, named).capabilities.keeps_state else None
+
+    def name_of(self, stream: SystemStream) -> str | None:
+        """The system's name of a stream that its tasks write; None when they cannot.
+
+        A system that keeps no state knows the streams of the system beside it as `system.stream`.
+        """
+        if stream.system == self.name:
+            return stream.stream
+        return str(stream) if stream.system == self.commits_beside else None
+
+    @property
+    def own_keys(self) -> dict[str, str]:
+        """The keys by which a process reads its streams: the system's, and those of streams where these configure it."""
+        of_streams = ("streams.", "sensitive.streams.") if self.capabilities.configured_by_streams else ()
+        prefixes = (f"systems.{self.name}.", *of_streams)
+        return {key: value for key, value in self.raw.items() if key.startswith(prefixes)}
 
     @cached_property
     def servers(self) -> str | None:

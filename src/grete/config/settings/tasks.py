@@ -89,8 +89,12 @@ class TaskSettings(Section):
         Raises:
             ConfigError: an entry without a dot.
         """
-        names = map(str.strip, java_values.split_commas(self.raw.get(keys.OUTPUTS.name, "")))
-        return tuple(system_stream_from_names(name) for name in names if name)
+        return tuple(map(system_stream_from_names, self.output_names))
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """`task.outputs` as they are written."""
+        return value_of(self.raw, keys.OUTPUTS) or ()
 
     @property
     def written_streams(self) -> tuple[SystemStream, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from grete.api import Serde
 from grete.config.choices import HubPartitioning
 from grete.config.key_tables import eventhubs as keys
-from grete.config.values import value_of
+from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes import stream_serdes
@@ -35,12 +35,12 @@ def hub_partitioner(config: Mapping[str, str], stream: SystemStream) -> Partitio
     Raises:
         ConfigError: the method is none, or keys that number a partition are no integers.
     """
-    method = value_of(config, keys.PARTITION_METHOD, stream.system)
+    method = HubsSettings(config, stream.system).partitioning
     serde = stream_serdes(stream, config).key
-    if method == HubPartitioning.ROUND_ROBIN:
+    if method is HubPartitioning.ROUND_ROBIN:
         turn = itertools.count()
         return lambda _key, partitions: next(turn) % partitions
-    if method == HubPartitioning.HASHING:
+    if method is HubPartitioning.HASHING:
         text = _key_text(serde)
         return lambda key, partitions: partition_of_key(text(key), partitions)
     if not isinstance(serde, IntegerSerde):

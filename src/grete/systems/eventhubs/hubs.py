@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grete.clock import Clock
-from grete.config.eventhubs import hub_address, known_streams
+from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import StreamNotFound
 from grete.kafka.client import KafkaConnection
 from grete.kafka.login import SettingsOrigin, client_settings, settings_origin
@@ -83,7 +83,7 @@ class Hubs:
         """
         with self._lock:
             if stream not in self._hubs:
-                address = hub_address(self._config, self._system, stream)
+                address = HubsSettings(self._config, self._system).address(stream)
                 client, origin = self._client(address.client), self._origin(address.origins)
                 self._hubs[stream] = Hub(stream, address.topic, self._namespace(client, origin))
             return self._hubs[stream]
@@ -109,7 +109,7 @@ class Hubs:
         Raises:
             StreamError: no answer.
         """
-        hubs = [self.of(stream) for stream in known_streams(self._config, self._system)]
+        hubs = [self.of(stream) for stream in HubsSettings(self._config, self._system).known_streams()]
         found: set[str] = set()
         for namespace in {hub.namespace for hub in hubs}:
             named = {hub.topic: hub.stream for hub in hubs if hub.namespace is namespace}

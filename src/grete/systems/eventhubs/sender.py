@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from grete.clock import Clock
 from grete.config.key_tables import eventhubs as keys
+from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import StreamError
 from grete.kafka.client import describe, reason_of
 from grete.systems.base import Segment
@@ -48,8 +49,8 @@ class HubSender:
         self._clock = clock
         self._system = system
         self._limit_key = keys.LARGEST.named(system)
-        self._limit = int(config.get(self._limit_key, keys.LARGEST.default or "0"))
-        self._sends_keys = config.get(keys.SEND_KEY.named(system), "true").lower() == "true"
+        settings = HubsSettings(config, system)
+        self._limit, self._sends_keys = settings.largest_record, settings.sends_keys
         self._producers: dict[Namespace, Producer] = {}
 
     def send(self, segments: Iterable[Segment]) -> dict[tuple[str, int], int]:

@@ -19,14 +19,14 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from grete.config.eventhubs import CHECKPOINTS, commits_beside
-from grete.config.key_tables import eventhubs as keys
+from grete.config.key_tables.task import CHECKPOINT_SYSTEM
 from grete.config.settings import Settings
+from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import ConfigError, StreamError, StreamNotFound
 from grete.kafka.client import KafkaConnection, describe, reason_of
 from grete.keyed_log.base import Fence, KeyedLog
 from grete.model.capabilities import Capabilities
-from grete.model.ids import JobId, SystemStream, SystemStreamPartition
+from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.model.streams import StreamSpec
 from grete.systems.base import (
     Change,
@@ -61,9 +61,9 @@ class Routes:
 
     def __init__(self, config: Mapping[str, str], system: str) -> None:
         settings = Settings.of(config)
-        job = JobId(config.get("job.name", ""), config.get("job.id", "1"))
+        job = settings.job.written_id
         self._changelogs = {settings.store(store).changelog_stream(job) for store in settings.store_names}
-        self._prefix = f"{commits_beside(config, system)}."
+        self._prefix = f"{settings.system(system).commits_beside}."
 
     def beside(self, stream: str) -> str | None:
         """The stream's name in the other system; None for a hub."""
@@ -87,11 +87,12 @@ def other_name(context: SystemContext) -> str:
     Raises:
         ConfigError: none is named, or it is on Event Hubs as well.
     """
-    named = commits_beside(context.config, context.name)
+    settings = Settings.of(context.config)
+    named = settings.system(context.name).commits_beside
     if named is None:
-        given = context.config.get(CHECKPOINTS, "")
         raise ConfigError(
-            f"{CHECKPOINTS}={given!r}: Event Hubs (system {context.name!r}) keeps no checkpoints and changelogs; "
+            f"{CHECKPOINT_SYSTEM.name}={settings.task.checkpoint_system!r}: Event Hubs (system {context.name!r}) "
+            f"keeps no checkpoints and changelogs; "
             f"name a Kafka system or local, the embedded one"
         )
     return named
@@ -259,7 +260,7 @@ class EventHubsSystem(System):
         beside = self._routes.beside(stream)
         if beside is not None:
             return self._other.largest_record(beside)
-        limit = int(self._context.config.get(keys.LARGEST.named(self.name), keys.LARGEST.default or "0"))
+        limit = HubsSettings(self._context.config, self.name).largest_record
         return limit if limit > 0 else 1 << 20
 
     def is_compacted(self, stream: str) -> bool:

@@ -15,6 +15,7 @@ from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, Resou
 
 from grete.clock import Clock
 from grete.config.key import COUNT
+from grete.config.key_tables.streams import STORE_CHANGELOG_REPLICATION
 from grete.config.settings import Settings
 from grete.config.values import read_as
 from grete.errors import StreamError, StreamNotFound, StreamUnreachable
@@ -26,13 +27,14 @@ from grete.kafka.client import (
     is_temporary,
     reason_of,
 )
-from grete.model.ids import JobId, SystemStream
+from grete.model.ids import SystemStream
 from grete.model.streams import StreamSpec
 
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_ID)
 _NAME_REFUSED = (KafkaError.TOPIC_EXCEPTION, KafkaError._INVALID_ARG)
 _RETRY_S = 0.05
 _CHANGELOG_SEGMENT_BYTES = 536_870_912
+_MESSAGE_BYTES = "1000012"
 _DAY_MS = 24 * 3600 * 1000
 _TOPIC_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes", "max.message.bytes")
 
@@ -62,7 +64,7 @@ class StreamSettings:
     """What a job's configuration says of the streams of one Kafka system."""
 
     def __init__(self, config: Mapping[str, str], system: str) -> None:
-        self._config = config
+        self._settings = Settings.of(config)
         self._system = system
 
     def of(self, spec: StreamSpec) -> TopicSettings:
@@ -74,7 +76,7 @@ class StreamSettings:
         store = self._store_behind(spec.stream)
         if store is not None:
             return self._changelog(store)
-        stream = Settings.of(self._config).stream(SystemStream(self._system, spec.stream))
+        stream = self._settings.stream(SystemStream(self._system, spec.stream))
         found = {name: stream.text(name) for name in _TOPIC_SETTINGS}
         config = {name: value for name, value in found.items() if value is not None}
         if spec.compacted:
@@ -89,35 +91,30 @@ class StreamSettings:
         return store is not None and "delete" in self._changelog(store).config["cleanup.policy"]
 
     def _store_behind(self, stream: str) -> str | None:
-        settings = Settings.of(self._config)
-        job = JobId(self._config.get("job.name", ""), self._config.get("job.id", "1"))
+        settings, job = self._settings, self._settings.job.written_id
         names = (
             name for name in settings.store_names if settings.store(name).changelog_stream(job) == stream
         )
         return next(names, None)
 
     def _changelog(self, store: str) -> TopicSettings:
-        prefix = f"stores.{store}.changelog."
-        keys = (
-            f"{prefix}replication.factor",
-            "stores.default.changelog.replication.factor",
-            f"systems.{self._system}.default.stream.replication.factor",
+        settings, of_system = self._settings.store(store), f"systems.{self._system}.default.stream."
+        copies = settings.changelog_property(
+            "replication.factor",
+            STORE_CHANGELOG_REPLICATION.named("default"),
+            f"{of_system}replication.factor",
         )
-        copies = next((self._config[key] for key in keys if key in self._config), "3")
-        largest = self._config.get(
-            f"{prefix}max.message.bytes",
-            self._config.get(f"systems.{self._system}.default.stream.max.message.bytes", "1000012"),
-        )
-        own = f"{prefix}kafka."
+        largest = settings.changelog_property("max.message.bytes", f"{of_system}max.message.bytes")
         config = {
             "cleanup.policy": "compact",
             "segment.bytes": str(_CHANGELOG_SEGMENT_BYTES),
-            "max.message.bytes": largest,
-            "delete.retention.ms": self._config.get(f"{prefix}delete.retention.ms", str(_DAY_MS)),
-            "min.compaction.lag.ms": str(Settings.of(self._config).store(store).compaction_lag_ms),
-            **{key[len(own) :]: value for key, value in self._config.items() if key.startswith(own)},
+            "max.message.bytes": _MESSAGE_BYTES if largest is None else largest,
+            "delete.retention.ms": settings.changelog_property("delete.retention.ms") or str(_DAY_MS),
+            "min.compaction.lag.ms": str(settings.compaction_lag_ms),
+            **settings.kafka_properties,
         }
-        return TopicSettings(read_as(COUNT, keys[0], copies), keys[0], config)
+        key = STORE_CHANGELOG_REPLICATION.named(store)
+        return TopicSettings(read_as(COUNT, key, "3" if copies is None else copies), key, config)
 
 
 class RememberedTopics:
