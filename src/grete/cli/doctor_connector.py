@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from grete.cli.doctor_finding import Finding
+from grete.config.settings import Settings
 
 _CONNECTOR = re.compile(
     r"spark-sql-kafka-0-10_(?P<scala>[0-9.]+?)[:-](?P<version>\d[\w.]*?)(?=\.jar|[,\s]|$)"
@@ -21,8 +22,9 @@ def connector(config: Mapping[str, str]) -> Iterator[Finding]:
         spark = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
         return  # another check says so
+    options = Settings.of(config).spark.options
     for key in _KEYS:
-        for match in _CONNECTOR.finditer(config.get(key, "")):
+        for match in _CONNECTOR.finditer(options.get(key, "")):
             fits = (match["scala"], match["version"]) == (_SCALA, spark)
             yield Finding(
                 "kafka connector",

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grete.config.derived import canonical_keys
+from grete.config.key_tables.task import CHECKPOINT_PATH
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.testing.applications import Application, name_of
-
-_CHECKPOINT_PATH = "task.checkpoint.path"
 
 
 def prepared(
@@ -44,8 +43,8 @@ def prepared(
 
 def with_checkpoints_in(directory: Path, config: Mapping[str, str]) -> dict[str, str]:
     """The configuration with its folder of checkpoint files, if it names one, in `directory`, where it is created."""
-    if _CHECKPOINT_PATH not in config:
+    if Settings.of(config).task.checkpoint_path is None:
         return dict(config)
     checkpoints = directory / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)
-    return {**config, _CHECKPOINT_PATH: str(checkpoints)}
+    return {**config, CHECKPOINT_PATH.name: str(checkpoints)}

@@ -71,7 +71,7 @@ class SystemSettings(NamedSection):
 
     @property
     def own_keys(self) -> dict[str, str]:
-        """The keys by which a process reads its streams: the system's, and those of streams where these configure it."""
+        """The keys by which a process reads its streams: its own, and those of streams where they configure it."""
         of_streams = ("streams.", "sensitive.streams.") if self.capabilities.configured_by_streams else ()
         prefixes = (f"systems.{self.name}.", *of_streams)
         return {key: value for key, value in self.raw.items() if key.startswith(prefixes)}

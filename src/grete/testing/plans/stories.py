@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
+from grete.config.settings import Settings
 from grete.grouping.ssp import GROUPERS
 from grete.grouping.ssp import KEY as SSP_GROUPER
 
@@ -100,7 +101,7 @@ def _with(start: Start, **values: str | None) -> Start:
 
 
 def _inputs_of(start: Start) -> list[str]:
-    return [name.strip() for name in start.config[INPUTS].split(",")]
+    return [str(stream) for stream in Settings.of(start.config).task.inputs]
 
 
 def _restart(random: Random, start: Start) -> Start:
