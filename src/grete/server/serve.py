@@ -14,6 +14,7 @@ from pathlib import Path
 
 import uvicorn
 
+from grete.clock import Deadline, SystemClock
 from grete.config.settings.coordinator import is_loopback
 from grete.errors import ConfigError, JobError
 from grete.failpoints import failpoint
@@ -143,12 +144,10 @@ class HttpServer:
             JobError: the server did not come up.
         """
         self._thread.start()
-        waited = threading.Event()
-        for _ in range(int(_START_TIMEOUT_S / 0.01)):
-            if self._server.started:
-                return
-            waited.wait(0.01)
-        raise JobError(f"the HTTP server at {self.url} did not start within {_START_TIMEOUT_S:g} s")
+        deadline = Deadline(SystemClock(), _START_TIMEOUT_S, pauses_s=(0.01, 0.01))
+        while not self._server.started:
+            if not deadline.pause():
+                raise JobError(f"the HTTP server at {self.url} did not start within {_START_TIMEOUT_S:g} s")
 
     def close(self) -> None:
         """Stop serving."""
