@@ -37,13 +37,12 @@ from grete.metadata.job_state import (
     write_state,
 )
 from grete.metadata.launches import LaunchRecord, write_launch
-from grete.model.fence import container_epoch, container_fence
+from grete.model.fence import container_epoch, container_fence, job_scope
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_PARTITION
 from grete.model.streams import StreamSpec
 from grete.operations import JobHandle, open_job
 from grete.operations.configuration import roll_back_config, set_config
-from grete.operations.job_handle import job_scope
 from grete.systems.local.system import LocalSystem, Message
 
 JOB, ZERO = JobId("orders"), ContainerId("0")

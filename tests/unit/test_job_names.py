@@ -19,10 +19,9 @@ from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.job_index import claim_stream
 from grete.metadata.launches import LaunchRecord, write_launch
-from grete.model.fence import Fence, container_fence
+from grete.model.fence import Fence, container_fence, job_scope
 from grete.model.ids import ContainerId, JobId
 from grete.operations import open_job
-from grete.operations.job_handle import job_scope
 from grete.sqlite_file import open_file
 from grete.systems.local.system import LocalSystem
 

@@ -36,8 +36,8 @@ from grete.launch.thread import ThreadLauncher
 from grete.metadata.change_authors import changed_since_the_last_start, described
 from grete.metadata.history import History, unchanged_attempts
 from grete.metadata.job_state import JobState, read_state, write_state
+from grete.model.fence import job_scope
 from grete.model.ids import JobId
-from grete.operations.job_handle import job_scope
 from grete.server.serve import HttpServer, TokenFiles, bind, bind_beside, write_tokens
 
 _log = logging.getLogger("grete.coordinator")

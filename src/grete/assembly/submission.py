@@ -28,9 +28,9 @@ from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.job_index import claim_stream, remember_submitted, shared_stream, where_submitted
 from grete.metadata.job_state import recorded_epoch
-from grete.model.fence import container_scopes, leadership_of
+from grete.model.fence import container_scopes, job_scope, leadership_of
 from grete.model.ids import JobId
-from grete.operations.job_handle import job_scope, no_such_job
+from grete.operations.job_handle import no_such_job
 from grete.sqlite_file import open_file
 from grete.systems.factory import open_system
 

@@ -9,7 +9,7 @@ from grete.model.ids import ContainerId, JobId
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The right to write in `scope`, as long as nobody has raised it above `epoch`."""
+    """The right to write in `scope`, as long as it has not been raised above `epoch`."""
 
     scope: str
     epoch: int
@@ -18,13 +18,18 @@ class Fence:
 _LAUNCHES_PER_LEADERSHIP_BITS = 20
 
 
+def job_scope(job: JobId) -> str:
+    """The scope of a job's leadership and of its coordinator's fence."""
+    return f"job/{job.key}"
+
+
 def container_scopes(job: JobId) -> str:
-    """What the scopes of the job's containers begin with."""
+    """The prefix of the scopes of the job's containers."""
     return f"container/{job.key}/"
 
 
 def container_fence(job: JobId, container: ContainerId, epoch: int) -> Fence:
-    """The right to write what a container writes."""
+    """The fence of a container's commits."""
     return Fence(f"{container_scopes(job)}{container}", epoch)
 
 

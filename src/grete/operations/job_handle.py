@@ -44,15 +44,11 @@ from grete.metadata.job_state import (
 from grete.metadata.launches import LaunchRecord, read_launches
 from grete.metadata.locality import LocalityManager
 from grete.metadata.quarantine import Quarantined
+from grete.model.fence import job_scope
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
 from grete.systems.base import System
 from grete.systems.factory import open_system
-
-
-def job_scope(job: JobId) -> str:
-    """The scope of a job's leadership and of its coordinator's fence."""
-    return f"job/{job.key}"
 
 
 def no_such_job(job: JobId, home: Path, owner: JobId | None = None) -> JobNotFound:

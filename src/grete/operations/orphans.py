@@ -16,9 +16,9 @@ from grete.launch.processes import is_running
 from grete.metadata.history import History
 from grete.metadata.job_state import JobState, read_state, write_state
 from grete.metadata.launches import LaunchRecord, write_launch
-from grete.model.fence import Fence, container_epoch
+from grete.model.fence import Fence, container_epoch, job_scope
 from grete.model.ids import ContainerId
-from grete.operations.job_handle import JobHandle, job_scope
+from grete.operations.job_handle import JobHandle
 
 _POLL_S = 0.05
 Launches = Mapping[ContainerId, LaunchRecord]

@@ -34,8 +34,8 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.job_state import JobState, read_state, write_state
 from grete.metadata.launches import LaunchRecord, read_launches
+from grete.model.fence import job_scope
 from grete.model.ids import ContainerId
-from grete.operations.job_handle import job_scope
 from grete.testing.simulator.conduct import JOB
 from grete.testing.simulator.launcher import SimulatedLauncher
 from grete.testing.simulator.ledger import Violation

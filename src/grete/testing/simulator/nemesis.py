@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grete.operations.job_handle import job_scope
+from grete.model.fence import job_scope
 from grete.testing.simulator.conduct import JOB
 from grete.testing.simulator.faults import PROCESS_KINDS
 from grete.testing.simulator.scheduler import Script, Sleep

@@ -22,9 +22,9 @@ from grete.metadata.startpoints import (
     startpoint_entry,
     startpoint_key,
 )
+from grete.model.fence import job_scope
 from grete.model.ids import ContainerId
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
-from grete.operations.job_handle import job_scope
 from grete.testing.simulator.application import STORE
 from grete.testing.simulator.conduct import JOB
 from grete.testing.simulator.faults import OPERATOR_KINDS
