@@ -75,8 +75,8 @@ os._exit(code)
 RUNNER = """
 import sys
 from grete.assembly import RunOptions, run_job
-
 from grete.errors import GreteError
+from grete.model.ids import JobId
 container, *config = sys.argv[1:]
 options = (RunOptions(config_paths=config, container_command=(sys.executable, container)) if config
            else RunOptions(job=JobId.parse("job"), container_command=(sys.executable, container)))

@@ -55,6 +55,7 @@ RUNNER = """
 import sys
 from grete.assembly import RunOptions, run_job
 from grete.errors import GreteError
+from grete.model.ids import JobId
 
 container, take_over, *config = sys.argv[1:]
 paths = [path for path in config if not path.startswith("job:")]
