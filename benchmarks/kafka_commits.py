@@ -188,7 +188,7 @@ def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
     )
     assignment = Assignment(job, ContainerId("0"), 1, config, tuple(inputs))
     with tempfile.TemporaryDirectory() as home:
-        create_outputs(config, "kafka", system, {SystemStream("kafka", name): 2})
+        create_outputs(Settings.of(config), "kafka", system, {SystemStream("kafka", name): 2})
         driver = prepare(assignment, system, None, clock, Path(home)).batch_commits("lineage")
         positions = {f"kafka.{name}.{p}": 0 for p in range(2)}
         options = source_options(assignment, Path(home), positions, by_task=True)

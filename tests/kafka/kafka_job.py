@@ -13,6 +13,7 @@ from confluent_kafka import Producer, TopicPartition
 
 import grete
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.specs import source_options
 from grete.container.start import prepare
@@ -160,7 +161,7 @@ class Container:
     def __init__(self, job: Job, assignment: Assignment, lineage: str) -> None:
         self.system = job.open()
         inputs = {task.ssps[0].system_stream: len(assignment.tasks) for task in assignment.tasks}
-        create_outputs(assignment.config, "kafka", self.system, inputs)
+        create_outputs(Settings.of(assignment.config), "kafka", self.system, inputs)
         started = prepare(assignment, self.system, None, SystemClock(), job.home)
         self.commits = started.batch_commits(lineage)
         self.spec = self.commits.spec

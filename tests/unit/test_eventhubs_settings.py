@@ -8,6 +8,7 @@ import pytest
 
 from grete.config.rules.eventhubs import eventhubs_problems
 from grete.config.rules.validate import check
+from grete.config.settings import Settings
 from grete.config.settings.eventhubs import HubAddress, HubsSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
@@ -148,16 +149,16 @@ def method(name: str, serde: str = "string") -> dict[str, str]:
 
 def test_partitions_are_chosen_as_the_configuration_says() -> None:
     out = SystemStream("hubs", "out")
-    hashed = hub_partitioner({}, out)
+    hashed = hub_partitioner(Settings.of({}), out)
     assert hashed(b"key", 8) == partition_of_key(b"key", 8)
     assert hashed(b"", 8) == 0
     number = IntegerSerde().to_bytes(11)
     assert number is not None
-    assert hub_partitioner(method("EVENT_HUB_HASHING", "integer"), out)(number, 8) == partition_of_key(
-        b"11", 8
-    )
-    assert hub_partitioner(method("PARTITION_KEY_AS_PARTITION", "integer"), out)(number, 8) == 3
-    in_turn = hub_partitioner(method("round_robin"), out)
+    assert hub_partitioner(Settings.of(method("EVENT_HUB_HASHING", "integer")), out)(
+        number, 8
+    ) == partition_of_key(b"11", 8)
+    assert hub_partitioner(Settings.of(method("PARTITION_KEY_AS_PARTITION", "integer")), out)(number, 8) == 3
+    in_turn = hub_partitioner(Settings.of(method("round_robin")), out)
     assert [in_turn(b"same", 3) for _ in range(4)] == [0, 1, 2, 0]
     with pytest.raises(ConfigError, match=r"samza\.key\.serde"):
-        hub_partitioner(method("PARTITION_KEY_AS_PARTITION"), out)
+        hub_partitioner(Settings.of(method("PARTITION_KEY_AS_PARTITION")), out)

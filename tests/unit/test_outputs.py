@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from grete.config.settings import Settings
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
 from grete.systems.local.system import LocalSystem
@@ -22,7 +23,7 @@ INPUTS = {SystemStream("local", "in"): 3, SystemStream("local", "rules"): 5}
 def test_an_output_has_as_many_partitions_as_it_says_itself_or_as_the_largest_input_of_the_job(
     system: LocalSystem,
 ) -> None:
-    create_outputs(CONFIG, "local", system, INPUTS)
+    create_outputs(Settings.of(CONFIG), "local", system, INPUTS)
     assert {name: system.partition_count(name) for name in system.streams()} == {
         "out": 5,
         "dead": 5,
@@ -31,15 +32,15 @@ def test_an_output_has_as_many_partitions_as_it_says_itself_or_as_the_largest_in
 
 
 def test_an_output_that_is_there_stays_as_it_is(system: LocalSystem) -> None:
-    create_outputs(CONFIG, "local", system, {SystemStream("local", "in"): 1})
-    create_outputs(CONFIG, "local", system, INPUTS)
+    create_outputs(Settings.of(CONFIG), "local", system, {SystemStream("local", "in"): 1})
+    create_outputs(Settings.of(CONFIG), "local", system, INPUTS)
     assert system.partition_count("out") == 1
-    check_outputs(CONFIG, "local", system)
+    check_outputs(Settings.of(CONFIG), "local", system)
 
 
 def test_a_container_makes_no_output_and_names_the_one_that_is_not_there(system: LocalSystem) -> None:
     with pytest.raises(
         StreamNotFound, match=r"local\.out is not there any more.*grete stream create local\.out"
     ):
-        check_outputs(CONFIG, "local", system)
+        check_outputs(Settings.of(CONFIG), "local", system)
     assert system.streams() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes.builtin import BytesSerde, IntegerSerde, JsonSerde, LongSerde, StringSerde
@@ -40,10 +41,10 @@ def test_a_stream_or_its_system_chooses() -> None:
     serde = {"systems.kafka.samza.key.serde": "string"}
     samza = samza_partition_of(StringSerde())
     keys = [b"%d" % number for number in range(50)]
-    by_default = kafka_partitioner(serde, OUT)
+    by_default = kafka_partitioner(Settings.of(serde), OUT)
     assert [by_default(key, 8) for key in keys] == [samza(key, 8) for key in keys]
     for setting in ("streams.out.samza.partitioner", "systems.kafka.default.stream.samza.partitioner"):
-        chosen = kafka_partitioner({**serde, setting: "kafka"}, OUT)
+        chosen = kafka_partitioner(Settings.of({**serde, setting: "kafka"}), OUT)
         assert [chosen(key, 8) for key in keys] == [partition_of(key, 8) for key in keys]
     with pytest.raises(ConfigError, match="one of samza, kafka"):
-        kafka_partitioner({"streams.out.samza.partitioner": "murmur"}, OUT)
+        kafka_partitioner(Settings.of({"streams.out.samza.partitioner": "murmur"}), OUT)

@@ -12,6 +12,7 @@ from grete.config.keys import find_key
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.rules.validate import check
+from grete.config.settings import Settings
 from grete.serdes import load_serde
 
 KAFKA = "org.apache.samza.system.kafka.KafkaSystemFactory"
@@ -76,7 +77,7 @@ def test_samzas_class_names_are_accepted(key: str, value: str) -> None:
 )
 def test_samzas_serde_factories_are_found_by_class(name: str, value: object) -> None:
     factory = f"{SERDES}{name.removesuffix('SerdeV2')}Serde{'V2' * name.endswith('V2')}Factory"
-    serde = load_serde("x", {"serializers.registry.x.class": factory}, used_by="test")
+    serde = load_serde("x", Settings.of({"serializers.registry.x.class": factory}), used_by="test")
     assert serde.from_bytes(serde.to_bytes(value)) == value
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grete import Serde, SystemStream
+from grete.config.settings import Settings
 from grete.errors import ConfigError, WireError
 from grete.serdes import load_serde, store_serdes, stream_serdes
 
@@ -29,7 +30,7 @@ class Upper(Serde):
 
 
 def serde(name: str, **config: str) -> Serde:
-    return load_serde(name, config, used_by="test")
+    return load_serde(name, Settings.of(config), used_by="test")
 
 
 @pytest.mark.parametrize(
@@ -102,10 +103,10 @@ def test_an_applications_own_serde_and_samzas_names_are_found() -> None:
 
 def test_a_streams_own_serde_comes_before_its_systems() -> None:
     config = {"systems.local.samza.msg.serde": "json", "streams.special.samza.msg.serde": "string"}
-    assert stream_serdes(SystemStream("local", "plain"), config).message.to_bytes(1) == b"1"
-    assert stream_serdes(SystemStream("local", "special"), config).message.to_bytes("1") == b"1"
-    assert stream_serdes(SystemStream("local", "plain"), {}).message.to_bytes(b"raw") == b"raw"
-    assert store_serdes("s", {}).message.to_bytes([1]) == b"[1]"
+    assert stream_serdes(SystemStream("local", "plain"), Settings.of(config)).message.to_bytes(1) == b"1"
+    assert stream_serdes(SystemStream("local", "special"), Settings.of(config)).message.to_bytes("1") == b"1"
+    assert stream_serdes(SystemStream("local", "plain"), Settings.of({})).message.to_bytes(b"raw") == b"raw"
+    assert store_serdes("s", Settings.of({})).message.to_bytes([1]) == b"[1]"
 
 
 def test_a_stream_id_that_stands_for_a_topic_brings_its_serde() -> None:
@@ -115,5 +116,7 @@ def test_a_stream_id_that_stands_for_a_topic_brings_its_serde() -> None:
         "streams.views.samza.msg.serde": "string",
         "systems.kafka.default.stream.samza.msg.serde": "json",
     }
-    assert stream_serdes(SystemStream("kafka", "page-views"), config).message.to_bytes("a") == b"a"
-    assert stream_serdes(SystemStream("kafka", "others"), config).message.to_bytes("a") == b'"a"'
+    assert (
+        stream_serdes(SystemStream("kafka", "page-views"), Settings.of(config)).message.to_bytes("a") == b"a"
+    )
+    assert stream_serdes(SystemStream("kafka", "others"), Settings.of(config)).message.to_bytes("a") == b'"a"'

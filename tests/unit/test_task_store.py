@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from grete.config.settings import Settings
 from grete.serdes import store_serdes
 from grete.tasks.stores.file import StoreFile
 from grete.tasks.stores.store import TaskStore
@@ -14,7 +15,7 @@ def store(tmp_path: Path) -> TaskStore:
     file = StoreFile(tmp_path / "store.db", "log")
     rows = [(b"a", b"1"), (b"c", b"3"), (b"e", b"5")]
     file.settle(3, "", lambda start, end: rows[start:end], lambda data: [])
-    made = TaskStore(file, store_serdes("s", {}))
+    made = TaskStore(file, store_serdes("s", Settings.of({})))
     made.begin_batch(continues=False)
     return made
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.settings import Settings
+from grete.config.settings.tasks import TaskSettings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.errors import JobError
 from grete.model.ids import TaskName
@@ -65,17 +66,17 @@ def _taken_over(
     for store in [] if settings.job.is_pipeline else settings.store_names:
         stream = settings.store(store).changelog_stream(assignment.job)
         changelog = Changelog(system, stream, task.changelog_partition)
-        changes = _undone(assignment.config, f"task {task.name!r}: store {store!r}", changelog, checkpoint)
+        changes = _undone(settings.task, f"task {task.name!r}: store {store!r}", changelog, checkpoint)
         positions[store] = changelog.end + len(changes)
         segments += changelog.segments(changes, now_ms)
     return TaskCommit(checkpoint.offsets, store_positions=positions), segments
 
 
 def _undone(
-    config: Mapping[str, str], what: str, changelog: Changelog, checkpoint: TaskCommit
+    state: TaskSettings, what: str, changelog: Changelog, checkpoint: TaskCommit
 ) -> dict[bytes, bytes | None]:
     """The records that bring one store to where the checkpoint says."""
-    position, end = restored_to(config, changelog, checkpoint.changelog_marks), changelog.end
+    position, end = restored_to(state, changelog, checkpoint.changelog_marks), changelog.end
     if position is None or position == end:
         return {}
     if position == 0:
@@ -94,7 +95,7 @@ def _undone(
     return changes
 
 
-def restored_to(config: Mapping[str, str], changelog: Changelog, marks: ChangelogMarks) -> int | None:
+def restored_to(state: TaskSettings, changelog: Changelog, marks: ChangelogMarks) -> int | None:
     """The position of a changelog to which Samza's checkpoint belongs; None: all that is in it counts.
 
     An offset that the changelog does not hold means another changelog, or one with a retention: all that is there
@@ -102,7 +103,6 @@ def restored_to(config: Mapping[str, str], changelog: Changelog, marks: Changelo
     noted, so what it processed before its first commit counts twice there). Where nothing is noted,
     `task.transactional.state.retain.existing.state` says what becomes of it.
     """
-    state = Settings.of(config).task
     ends = changelog.system.offsets(changelog.stream)[changelog.partition]
     if ends.oldest is None or not state.restores_state:
         return None

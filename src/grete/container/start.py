@@ -121,7 +121,7 @@ def steps(
         settings,
         {name: system},
     )
-    check_outputs(config, name, system)
+    check_outputs(settings, name, system)
     failpoint("container.outputs-checked")
     return Started(assignment, system, home, target, commits, starting)
 

@@ -181,7 +181,7 @@ class Planner:
         for store in settings.store_names:
             name = settings.store(store).changelog_stream(self._job)
             system.ensure_stream(StreamSpec(name, partitions, compacted=True))
-        create_outputs(settings.raw, settings.task.commit_system, system, worked_out.inputs)
+        create_outputs(settings, settings.task.commit_system, system, worked_out.inputs)
         failpoint("coordinator.streams-created")
 
     def commit_system(self, settings: Settings) -> System:

@@ -16,6 +16,7 @@ import orjson
 from grete.api import Serde
 from grete.clock import SystemClock
 from grete.config.redact import Redactor
+from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
 from grete.diagnostics.background_writer import BackgroundWriter
 from grete.diagnostics.log_event import log_event
@@ -112,7 +113,7 @@ def _serde(stream: SystemStream, config: Mapping[str, str]) -> Serde | None:
     named = StreamSettings(config, stream).text("samza.msg.serde")
     if named is None or named == "json":
         return None
-    serde = load_serde(named, config, used_by=f"the msg.serde of {stream}")
+    serde = load_serde(named, Settings.of(config), used_by=f"the msg.serde of {stream}")
     try:
         serde.to_bytes({"message": "", "mdc": {}})
     except Exception as error:

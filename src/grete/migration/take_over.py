@@ -291,10 +291,11 @@ def state(
     config: Mapping[str, str], store: str, changelogs: Mapping[TaskName, Changelog], written: Written
 ) -> Notes:
     """How many tasks go back to where Samza committed last, and those that cannot."""
+    settings = Settings.of(config)
     back, records = list[TaskName](), 0
     for task, changelog in changelogs.items():
         marks = written.commits[task].changelog_marks
-        position, end = restored_to(config, changelog, marks) if marks else None, changelog.end
+        position, end = restored_to(settings.task, changelog, marks) if marks else None, changelog.end
         if position is None or position == end:
             continue
         back.append(task)

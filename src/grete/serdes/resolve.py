@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from grete.api import Serde
 from grete.config.application_config import ApplicationConfig
@@ -34,19 +34,19 @@ _SIMPLE: dict[str, Callable[[], Serde]] = {
 }
 
 
-def load_serde(name: str, config: Mapping[str, str], *, used_by: str) -> Serde:
+def load_serde(name: str, settings: Settings, *, used_by: str) -> Serde:
     """The serde called `name`. `used_by` is the key that named it, for the error.
 
     Raises:
         ConfigError: unknown name, or its class cannot be loaded.
     """
-    implementation = Settings.of(config).serde(name)
+    implementation = settings.serde(name)
     if implementation in _SIMPLE:
         return _SIMPLE[implementation]()
     if implementation == "avro":
-        return AvroSerde.from_config(name, config)
+        return AvroSerde.from_config(name, settings.raw)
     if ":" in implementation:
-        return _load_class(implementation, name, config)
+        return _load_class(implementation, name, settings)
     known = ", ".join(sorted([*_SIMPLE, "avro"]))
     raise ConfigError(
         f"{used_by} names the serde {name!r}, which is neither built in ({known}) nor registered; "
@@ -54,7 +54,7 @@ def load_serde(name: str, config: Mapping[str, str], *, used_by: str) -> Serde:
     )
 
 
-def _load_class(path: str, name: str, config: Mapping[str, str]) -> Serde:
+def _load_class(path: str, name: str, settings: Settings) -> Serde:
     module_name, _, attribute = path.partition(":")
     key = f"serializers.registry.{name}.class"
     try:
@@ -62,29 +62,31 @@ def _load_class(path: str, name: str, config: Mapping[str, str]) -> Serde:
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{key}: cannot load {path!r} ({error})") from error
     made = (
-        factory.from_config(name, ApplicationConfig(config)) if hasattr(factory, "from_config") else factory()
+        factory.from_config(name, ApplicationConfig(settings.raw))
+        if hasattr(factory, "from_config")
+        else factory()
     )
     if not isinstance(made, Serde):
         raise ConfigError(f"{key}: {path!r} is not a grete.Serde")
     return made
 
 
-def stream_serdes(stream: SystemStream, config: Mapping[str, str]) -> StreamSerdes:
+def stream_serdes(stream: SystemStream, settings: Settings) -> StreamSerdes:
     """Serdes of a stream: its own settings before its system's; bytes when nothing is said."""
-    settings = Settings.of(config).stream(stream)
+    own = settings.stream(stream)
     return StreamSerdes(
-        key=_serde(settings.key_serde, config, stream), message=_serde(settings.msg_serde, config, stream)
+        key=_serde(own.key_serde, settings, stream), message=_serde(own.msg_serde, settings, stream)
     )
 
 
-def _serde(said: tuple[str, str] | None, config: Mapping[str, str], stream: SystemStream) -> Serde:
-    return BytesSerde() if said is None else load_serde(said[1], config, used_by=f"{said[0]} of {stream}")
+def _serde(said: tuple[str, str] | None, settings: Settings, stream: SystemStream) -> Serde:
+    return BytesSerde() if said is None else load_serde(said[1], settings, used_by=f"{said[0]} of {stream}")
 
 
-def store_serdes(store: str, config: Mapping[str, str]) -> StreamSerdes:
+def store_serdes(store: str, settings: Settings) -> StreamSerdes:
     """Serdes of a store: `stores.<name>.key.serde` (string) and `stores.<name>.msg.serde` (json)."""
-    settings = Settings.of(config).store(store)
+    own = settings.store(store)
     return StreamSerdes(
-        key=load_serde(settings.key_serde, config, used_by=STORE_KEY_SERDE.named(store)),
-        message=load_serde(settings.msg_serde, config, used_by=STORE_MSG_SERDE.named(store)),
+        key=load_serde(own.key_serde, settings, used_by=STORE_KEY_SERDE.named(store)),
+        message=load_serde(own.msg_serde, settings, used_by=STORE_MSG_SERDE.named(store)),
     )

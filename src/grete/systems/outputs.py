@@ -15,7 +15,7 @@ from grete.systems.base import System
 
 
 def create_outputs(
-    config: Mapping[str, str], name: str, system: System, partitions: Mapping[SystemStream, int]
+    settings: Settings, name: str, system: System, partitions: Mapping[SystemStream, int]
 ) -> None:
     """Create the declared outputs that the system `name` lacks.
 
@@ -25,25 +25,23 @@ def create_outputs(
         StreamError: the system cannot create one.
     """
     largest = max(partitions.values(), default=1)
-    for stream in Settings.of(config).task.written_streams:
-        known_as = _known_as(config, name, stream)
+    for stream in settings.task.written_streams:
+        known_as = _known_as(settings, name, stream)
         try:
             system.partition_count(known_as)
         except StreamNotFound:
-            system.create_stream(
-                StreamSpec(known_as, Settings.of(config).stream(stream).partitions or largest)
-            )
+            system.create_stream(StreamSpec(known_as, settings.stream(stream).partitions or largest))
 
 
-def check_outputs(config: Mapping[str, str], name: str, system: System) -> None:
+def check_outputs(settings: Settings, name: str, system: System) -> None:
     """Look for the declared outputs.
 
     Raises:
         StreamNotFound: one is not there.
     """
-    for stream in Settings.of(config).task.written_streams:
+    for stream in settings.task.written_streams:
         try:
-            system.partition_count(_known_as(config, name, stream))
+            system.partition_count(_known_as(settings, name, stream))
         except StreamNotFound as error:
             raise StreamNotFound(
                 f"the output {stream} is not there any more: the job's coordinator makes outputs when it starts. Run "
@@ -51,5 +49,5 @@ def check_outputs(config: Mapping[str, str], name: str, system: System) -> None:
             ) from error
 
 
-def _known_as(config: Mapping[str, str], name: str, stream: SystemStream) -> str:
-    return Settings.of(config).system(name).name_of(stream) or stream.stream
+def _known_as(settings: Settings, name: str, stream: SystemStream) -> str:
+    return settings.system(name).name_of(stream) or stream.stream

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from grete.api import Serde
-from grete.config.settings.streams import StreamSettings
+from grete.config.choices import PartitionerChoice
+from grete.config.settings import Settings
 from grete.model.ids import SystemStream
 from grete.serdes import stream_serdes
 from grete.serdes.builtin import IntegerSerde, LongSerde, StringSerde
@@ -76,17 +77,14 @@ def _long_hash(key: bytes) -> int:
     return int.from_bytes(((number ^ number >> 32) & _MASK).to_bytes(4, "big"), "big", signed=True)
 
 
-def kafka_partitioner(config: Mapping[str, str], stream: SystemStream) -> Partitioner:
-    """What chooses the partitions of an output on Kafka: `samza.partitioner` of the stream, else of its system.
+def kafka_partitioner(settings: Settings, stream: SystemStream) -> Partitioner:
+    """The function that chooses an output's partitions on Kafka: `samza.partitioner` of the stream or its system.
 
     Without either it is Samza's, so that a ported job's keys stay where they are.
 
     Raises:
         ConfigError: another name.
     """
-    settings = StreamSettings(config, stream)
-    return (
-        partition_of
-        if settings.partitioner == "kafka"
-        else samza_partition_of(stream_serdes(stream, config).key)
-    )
+    if settings.stream(stream).partitioner is PartitionerChoice.KAFKA:
+        return partition_of
+    return samza_partition_of(stream_serdes(stream, settings).key)

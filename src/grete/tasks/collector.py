@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -76,12 +76,10 @@ class StreamFacts:
 class _Output:
     """One output stream as one task sees it."""
 
-    def __init__(
-        self, stream: SystemStream, name: str, config: Mapping[str, str], facts: StreamFacts
-    ) -> None:
+    def __init__(self, stream: SystemStream, name: str, settings: Settings, facts: StreamFacts) -> None:
         """`name` is what the container's system calls the stream."""
         self.name = name
-        serdes = stream_serdes(stream, config)
+        serdes = stream_serdes(stream, settings)
         self.key_to_bytes = serdes.key.to_bytes
         self.message_to_bytes = serdes.message.to_bytes
         self.partitions = facts.partitions(name)
@@ -112,12 +110,12 @@ class Collector:
 
     def __init__(
         self,
-        config: Mapping[str, str],
+        settings: Settings,
         default_system: str,
         task_index: int,
         facts: StreamFacts,
     ) -> None:
-        self._config = config
+        self._settings = settings
         self._system = default_system
         self._task_index = task_index
         self._facts = facts
@@ -164,14 +162,14 @@ class Collector:
 
     def _open(self, stream: str) -> _Output:
         parsed = SystemStream.parse(stream)
-        name = Settings.of(self._config).system(self._system).name_of(parsed)
+        name = self._settings.system(self._system).name_of(parsed)
         if name is None:
             raise StreamNotFound(
                 f"cannot send to {stream}: this job's tasks write to system {self._system!r} only, since outputs, "
                 f"state and checkpoints commit in one transaction of it"
             )
         try:
-            output = self._outputs[stream] = _Output(parsed, name, self._config, self._facts)
+            output = self._outputs[stream] = _Output(parsed, name, self._settings, self._facts)
         except FILE_ERRORS as error:
             raise file_error(f"the files of stream {stream}", error) from error
         return output

@@ -20,6 +20,7 @@ from grete.api import DataFramePipeline, StreamTask
 from grete.clock import Clock, SystemClock
 from grete.config.application_config import ApplicationConfig
 from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
+from grete.config.settings import Settings
 from grete.config.settings.job import JobSettings
 from grete.errors import ApplicationError, ConfigError
 from grete.failpoints import failpoint
@@ -107,12 +108,13 @@ class TaskWorker:
         self._facts = facts
         self._clock = clock
         self._spec = spec
+        self._settings = Settings.of(spec.config)
         self._store_specs = {store.name: store for store in spec.stores}
         self.token = ""
         self.control = TaskControl()
-        self.collector = Collector(spec.config, spec.default_system, task.index, facts)
+        self.collector = Collector(self._settings, spec.default_system, task.index, facts)
         self.serdes: dict[int, StreamSerdes] = {
-            index: stream_serdes(spec.ssps[index].system_stream, spec.config) for index in task.ssps
+            index: stream_serdes(spec.ssps[index].system_stream, self._settings) for index in task.ssps
         }
         self.stores = {store.name: self._open_store(store) for store in spec.stores}
         self.instance: StreamTask | None = None
@@ -123,7 +125,7 @@ class TaskWorker:
         file = StoreFile(
             path, identity, refill=lambda: take_over(path, identity, copies), now_ms=self._clock.wall_ms
         )
-        return TaskStore(file, store_serdes(store.name, self._spec.config))
+        return TaskStore(file, store_serdes(store.name, self._settings))
 
     def _place(self, directory: str, store: StoreSpec) -> tuple[Path, str]:
         return (

@@ -59,7 +59,7 @@ def write_job_model(
             StreamSpec(settings.store(store).changelog_stream(job_of(config)), width, compacted=True)
         )
     inputs = {s: system.partition_count(s.stream) for s in settings.task.all_inputs}
-    create_outputs(config, settings.task.commit_system, system, inputs)
+    create_outputs(settings, settings.task.commit_system, system, inputs)
     return calculated.model
 
 

@@ -51,7 +51,7 @@ class JobResults:
 
     def outputs(self, stream: str, *, partition: int | None = None) -> list[OutputMessage]:
         """Everything in `system.stream`, partition after partition, each in order."""
-        serdes = stream_serdes(SystemStream.parse(stream), self._config)
+        serdes = stream_serdes(SystemStream.parse(stream), Settings.of(self._config))
         key_of, message_of = serdes.key.from_bytes, serdes.message.from_bytes
         found = []
         for number in range(self._system.partition_count(stream_name(stream))):
@@ -104,7 +104,7 @@ class JobResults:
         )
         end = int(self._system.offsets(stream)[partition].upcoming)
         content = dict(self._system.changes(stream, partition, 0, end))
-        serdes = store_serdes(name, self._config)
+        serdes = store_serdes(name, settings)
         return {
             serdes.key.from_bytes(key): serdes.message.from_bytes(value)
             for key, value in sorted(content.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from grete.config.settings import Settings
 from grete.model.ids import SystemStream
 from grete.serdes import stream_serdes
 from grete.systems.local.system import LocalSystem, Message
@@ -31,7 +32,7 @@ class JobWorld(JobResults):
         timestamp_ms: int | None = None,
     ) -> None:
         """Append a message to `system.stream`, through its serdes, as any program would."""
-        serdes = stream_serdes(SystemStream.parse(stream), self._config)
+        serdes = stream_serdes(SystemStream.parse(stream), Settings.of(self._config))
         self.send_bytes(
             stream,
             serdes.message.to_bytes(message),

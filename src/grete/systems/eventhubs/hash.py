@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from grete.api import Serde
 from grete.config.choices import HubPartitioning
 from grete.config.key_tables import eventhubs as keys
+from grete.config.settings import Settings
 from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
@@ -29,14 +30,14 @@ _LONGEST = 128
 """Samza gives the service no more of a key than so many characters."""
 
 
-def hub_partitioner(config: Mapping[str, str], stream: SystemStream) -> Partitioner:
+def hub_partitioner(settings: Settings, stream: SystemStream) -> Partitioner:
     """What chooses the partitions of an output: `systems.<system>.eventhubs.partition.method`.
 
     Raises:
         ConfigError: the method is none, or keys that number a partition are no integers.
     """
-    method = HubsSettings(config, stream.system).partitioning
-    serde = stream_serdes(stream, config).key
+    method = HubsSettings(settings.raw, stream.system).partitioning
+    serde = stream_serdes(stream, settings).key
     if method is HubPartitioning.ROUND_ROBIN:
         turn = itertools.count()
         return lambda _key, partitions: next(turn) % partitions

@@ -253,7 +253,7 @@ class EventHubsSystem(System):
         """See System: what `partition.method` says; of streams beside the hubs what their system says."""
         if stream.system != self.name:
             return self._other.partitioner(stream)
-        return hub_partitioner(self._context.config, stream)
+        return hub_partitioner(Settings.of(self._context.config), stream)
 
     def largest_record(self, stream: str) -> int:
         """See System."""
@@ -277,7 +277,7 @@ class EventHubsSystem(System):
         if beside is not None:
             return self._other.append(beside, messages)
         batch = list(messages)
-        choose = hub_partitioner(self._context.config, SystemStream(self.name, stream))
+        choose = hub_partitioner(Settings.of(self._context.config), SystemStream(self.name, stream))
         by_partition: dict[int, list[Message]] = {}
         count = self.partition_count(stream)
         for message in batch:

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Delivered
 
 from grete.clock import Clock
+from grete.config.settings import Settings
 from grete.errors import StreamError, StreamUnreachable
 from grete.kafka.client import KafkaConnection, describe, is_temporary, reason_of
 from grete.kafka.settings import checkpoint_log_settings
@@ -53,7 +54,7 @@ class PlainTopic:
         if topics.get(spec.stream).partitions < partitions:
             topics.grow(spec.stream, partitions)
         self._partitions = topics.get(spec.stream).partitions
-        self._partition_of = kafka_partitioner(config, stream)
+        self._partition_of = kafka_partitioner(Settings.of(config), stream)
         self._error: KafkaError | None = None
         self._producer: Producer | None = None
 

@@ -273,7 +273,7 @@ class KafkaSystem(System):
 
     def partitioner(self, stream: SystemStream) -> Partitioner:
         """See System: Samza's or Kafka's."""
-        return kafka_partitioner(self._config, stream)
+        return kafka_partitioner(Settings.of(self._config), stream)
 
     def largest_record(self, stream: str) -> int:
         """See System."""
@@ -286,7 +286,7 @@ class KafkaSystem(System):
     def append(self, stream: str, messages: Iterable[Message]) -> int:
         """See System. Keys go where the partitioner of an output of this name puts them."""
         batch = list(messages)
-        partitioner = kafka_partitioner(self._config, SystemStream(self.name, stream))
+        partitioner = kafka_partitioner(Settings.of(self._config), SystemStream(self.name, stream))
         partitions = self.partition_count(stream)
         with self._lock:
             if self._appender is None:
