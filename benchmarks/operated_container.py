@@ -12,7 +12,7 @@ from pathlib import Path
 from grete.clock import SystemClock
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
-from grete.container.main_loop import ContainerLife, OnBatch
+from grete.container.main_loop import ContainerMainLoop, OnBatch
 from grete.exit_report import leave_word
 from grete.systems.base import CommitGroup, SegmentWrite
 from grete.systems.local.system import LocalSystem
@@ -43,7 +43,7 @@ def main() -> int:
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    return ContainerLife(os.environ, stop, work).run()
+    return ContainerMainLoop(os.environ, stop, work).run()
 
 
 if __name__ == "__main__":

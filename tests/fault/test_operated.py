@@ -1,7 +1,7 @@
 """Jobs that are operated: reconfigured while they run, succeeded by another coordinator, cut off.
 
-Containers live their real life (`ContainerLife`); instead of Spark they commit a record per task, under their fence,
-into a real stream, so that two writers of one task would show.
+Containers run their real main loop (`ContainerMainLoop`); instead of Spark they commit a record per task, under their
+fence, into a real stream, so that two writers of one task would show.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from grete.clock import SystemClock
 from grete.errors import Fenced
 from grete.tasks.commit.base import BatchOutcome
 from grete.exit_report import leave_word
-from grete.container.main_loop import ContainerLife
+from grete.container.main_loop import ContainerMainLoop
 from grete.container.control import Ended
 from grete.systems.base import CommitGroup, SegmentWrite
 from grete.systems.local.system import LocalSystem
@@ -68,7 +68,7 @@ def with_fence(said, fence):
 
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
-code = ContainerLife(os.environ, stop, work).run()
+code = ContainerMainLoop(os.environ, stop, work).run()
 leave_word(code)
 os._exit(code)
 """

@@ -14,7 +14,7 @@ import pytest
 from grete.container import main_loop
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
-from grete.container.main_loop import ContainerLife
+from grete.container.main_loop import ContainerMainLoop
 from grete.errors import GreteError, InDoubt, LogUnreachable, StreamUnreachable
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import JobState, write_state
@@ -72,7 +72,7 @@ def coordinator() -> Iterator[Coordinator]:
         server.end()
 
 
-def life(coordinator: Coordinator, directory: Path, work: Any) -> ContainerLife:
+def life(coordinator: Coordinator, directory: Path, work: Any) -> ContainerMainLoop:
     (directory / "token").write_text("secret")
     environment = {
         "COORDINATOR_URL": f"http://127.0.0.1:{coordinator.server_port}",
@@ -83,7 +83,7 @@ def life(coordinator: Coordinator, directory: Path, work: Any) -> ContainerLife:
         "SAMZA_CONTAINER_ID": "0",
         "SAMZA_COORDINATOR_SYSTEM_CONFIG": "{}",
     }
-    return ContainerLife(environment, threading.Event(), work)
+    return ContainerMainLoop(environment, threading.Event(), work)
 
 
 def until_told(control: Control) -> Ended:

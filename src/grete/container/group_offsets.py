@@ -1,4 +1,4 @@
-"""What a consumer group should say of a container's inputs, and when it is written. Pure."""
+"""The offsets that a consumer group should have of a container's inputs, and when they are written. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ INTERVAL_S = 1.0
 """Tools look every few seconds; a job of small batches would else commit more for them than for itself."""
 RETRY_S = 5.0
 REFRESH_S = 3_600.0
-"""Brokers forget what nobody has committed for `offsets.retention.minutes`, by default a week: a quiet input, too."""
+"""Brokers forget offsets after `offsets.retention.minutes`, by default a week, those of a quiet input, too."""
 
 NextOffsets = Mapping[str, int]
 """The next record to read of each SSP, by its text: hashing SSPs takes ten times as long, in every batch."""
@@ -32,7 +32,7 @@ class GroupProgress:
     def move(self, offsets: NextOffsets, shut_down: Iterable[int] = ()) -> None:
         """A batch that ends at `offsets` is committed; `shut_down` are tasks that take part in no later one.
 
-        What such a task reads stays where it was then: nobody processes it, though the batches go on over it.
+        The inputs of such a task stay where they were then: it processes nothing, though batches go on over them.
         """
         for ssp in self._wanted:
             if ssp in offsets and ssp not in self._standing:
@@ -41,11 +41,11 @@ class GroupProgress:
             self._standing.update(self._tasks[task])
 
     def due(self, now_s: float) -> dict[str, int]:
-        """What is to be written at this moment; empty when it is too early or there is nothing."""
+        """The offsets to write at this moment; empty when it is too early or there is nothing."""
         return self.outstanding(now_s) if now_s >= self._next_s else {}
 
     def outstanding(self, now_s: float) -> dict[str, int]:
-        """What the group does not say yet, or has not been told for long, however short ago the last write was."""
+        """The offsets that the group lacks, or got long ago, however short ago the last write was."""
         if now_s >= self._refresh_s:
             return dict(self._wanted)
         return {ssp: offset for ssp, offset in self._wanted.items() if self._told.get(ssp) != offset}
@@ -64,7 +64,7 @@ class GroupProgress:
         self.is_failing = False
 
     def failed(self, offsets: NextOffsets, now_s: float) -> None:
-        """What the group says of `offsets` is not known."""
+        """A write of `offsets` failed; the group may or may not have them."""
         for ssp in offsets:
             self._told.pop(ssp, None)
         self._next_s = now_s + RETRY_S

@@ -18,7 +18,7 @@ def housekeeping(assignment: Assignment, system: System) -> Callable[[], object]
 
 
 def policies(assignment: Assignment) -> list[StreamPolicy]:
-    """What is to be kept of the container's streams."""
+    """How long the records of each of the container's streams are kept."""
     name, settings = single_system(assignment), Settings.of(assignment.config)
     changelogs = [
         StreamPolicy(

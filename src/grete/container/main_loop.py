@@ -44,7 +44,7 @@ Work = Callable[[Assignment, Control, OnBatch], Ended]
 """Runs one query until it is drained, interrupted, or shut down by a task."""
 
 
-class ContainerLife:
+class ContainerMainLoop:
     """Runs `work` for every assignment, from the first to the end."""
 
     def __init__(self, environment: Mapping[str, str], stop: threading.Event, work: Work) -> None:
@@ -96,7 +96,7 @@ class ContainerLife:
             LocalityManager(stream).write_locality(assignment.container_id, socket.gethostname())
 
     def _assignment(self) -> Assignment:
-        """What to run, from whichever coordinator answers: one that is gone has a successor."""
+        """Fetch the assignment from whichever coordinator answers: one that is gone has a successor."""
         is_told = False
         while True:
             try:
@@ -120,10 +120,9 @@ class ContainerLife:
         return assignment
 
     def _process(self, assignment: Assignment) -> Ended:
-        """Work; what a store that does not answer interrupts goes on when it does, however long that takes (G15).
+        """Work; when a store does not answer, wait and start the work again, however long the outage takes (G15).
 
-        So does what retention has overtaken, where the job skips that: the next start does, and tells of it.
-
+        So too when retention has overtaken a task and the job skips that: the next start skips it and reports it.
         Ending the process would cost Spark's start at each attempt, and the container would be given up after some.
         """
         try:
@@ -135,7 +134,9 @@ class ContainerLife:
                 raise
             # the first time of an outage, which is over with the next batch: it may last for days
             level = logging.DEBUG if self._is_outage else logging.WARNING
-            _log.log(level, "container %s waits, and begins anew until it can go on: %s", self._id, error)
+            _log.log(
+                level, "container %s waits, and starts its work again until it can go on: %s", self._id, error
+            )
             self._is_outage = True
             self._sender.report(state="waiting", message=str(error)[:2000])
             self._control.wait(self._outage_pause_s)
@@ -193,7 +194,7 @@ class ContainerLife:
         return client
 
     def _client_at(self, url: str, token_file: Path) -> JobCoordinatorClient:
-        """A client of whoever the stream says leads: others may write there, so it has to be of this machine and job.
+        """A client of the leader that the stream names. Others may write there: it has to be of this machine and job.
 
         Raises:
             OSError: the token's file cannot be read.

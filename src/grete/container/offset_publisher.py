@@ -1,7 +1,7 @@
-"""Lets a consumer group follow a container's commits, for tools that show the lag of consumer groups.
+"""Publishes committed offsets to the job's consumer group, for tools that show the lag of consumer groups.
 
-A shadow: written by a thread of its own after what it tells is committed, and read by nobody here. So a group that is
-behind, refused or gone costs a job nothing: neither a record nor the time of a batch.
+They are written by a thread of their own after the commit, and never read here. So a group that is behind, refused or
+gone costs a job nothing: neither a record nor the time of a batch.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Protocol
 
 from grete.clock import Clock
 from grete.config.settings import Settings
@@ -23,58 +23,33 @@ from grete.systems.base import GroupOffsets, System
 _log = logging.getLogger("grete.container")
 _LAST_TIME_S = 12.0
 """A write gives up after about as long."""
-_TELLS_OF_ALL = ContainerId("0")
-"""Every container reads all broadcast partitions, at its own pace: one has to speak, and this one there always is."""
+_PUBLISHES_BROADCAST = ContainerId("0")
+"""Every container reads all broadcast partitions, at its own pace; this container, which always exists, counts."""
 
 
-class Follower(Protocol):
-    """Hears of every batch that is committed. A context: leaving it, for whatever reason, is the container's end."""
+def open_publisher(
+    assignment: Assignment, system: System, clock: Clock, starting: NextOffsets
+) -> AbstractContextManager[OffsetPublisher | None]:
+    """The publisher for the job's consumer group, beginning with where the container starts; None without a group.
 
-    def follow(self, next_offsets: NextOffsets, shut_down: Iterable[int] = ()) -> None:
-        """A batch is committed that ends at these offsets, by the text of each SSP. Returns at once.
-
-        `shut_down` are the tasks, by their index, that take part in no later batch.
-        """
-
-    def __enter__(self) -> Follower: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class NoFollower:
-    """For a job without a consumer group."""
-
-    def follow(self, next_offsets: NextOffsets, shut_down: Iterable[int] = ()) -> None:
-        """See Follower."""
-
-    def __enter__(self) -> Follower:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-def open_follower(assignment: Assignment, system: System, clock: Clock, starting: NextOffsets) -> Follower:
-    """Who tells the job's consumer group how far the container is, beginning with where it starts."""
+    Leaving the context, for whatever reason, is the container's end.
+    """
     group, shown = Settings.of(assignment.config).task.consumer_group, _shown(assignment, starting)
     if group is None or not shown:
-        return NoFollower()
+        return nullcontext()
     progress = GroupProgress([[str(ssp) for ssp in task.ssps] for task in assignment.tasks], shown)
-    return GroupShadow(lambda: system.group_offsets(group, assignment.fence), progress, clock)
+    return OffsetPublisher(lambda: system.group_offsets(group, assignment.fence), progress, clock)
 
 
 def _shown(assignment: Assignment, starting: NextOffsets) -> dict[str, int]:
     """The container's own SSPs; a broadcast one is every container's, and the first speaks for all."""
-    is_told_of = assignment.container_id == _TELLS_OF_ALL
-    left_out = () if is_told_of else Settings.of(assignment.config).task.broadcast_inputs
+    is_published = assignment.container_id == _PUBLISHES_BROADCAST
+    left_out = () if is_published else Settings.of(assignment.config).task.broadcast_inputs
     return {str(ssp): starting[str(ssp)] for ssp in assignment.ssps if ssp not in left_out}
 
 
-class GroupShadow:
-    """Writes what is due, at most once a second, and a last time at the end. `follow` comes from one thread."""
+class OffsetPublisher:
+    """Writes what is due, at most once a second, and a last time at the end. One thread publishes."""
 
     def __init__(
         self, open_group: Callable[[], GroupOffsets | None], progress: GroupProgress, clock: Clock
@@ -87,19 +62,22 @@ class GroupShadow:
         self._thread = threading.Thread(target=self._run, name="grete-consumer-group", daemon=True)
         self._thread.start()
 
-    def follow(self, next_offsets: NextOffsets, shut_down: Iterable[int] = ()) -> None:
-        """See Follower."""
+    def publish(self, next_offsets: NextOffsets, shut_down: Iterable[int] = ()) -> None:
+        """A batch is committed that ends at these offsets, by the text of each SSP. Returns at once.
+
+        `shut_down` are the tasks, by their index, that take part in no later batch.
+        """
         with self._changed:
             self._progress.move(next_offsets, shut_down)
             self._changed.notify_all()
 
-    def __enter__(self) -> Follower:
+    def __enter__(self) -> OffsetPublisher:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write a last time, unless another container has taken over or the last write failed: nobody waits then."""
+        """Write a last time, unless another container has taken over or the last write failed."""
         with self._changed:
             self._is_ending = True
             self._is_given_up = isinstance(error, Fenced) or self._progress.is_failing

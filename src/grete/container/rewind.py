@@ -3,7 +3,7 @@
 What is pending for a task and not applied yet becomes its new checkpoint: the offsets that the startpoints mean, the
 note which startpoints they were, and, when the operator wants the stores back or empty, the changelog records that
 do it. All of it is one transaction under the container's fence, so a container that dies leaves the startpoint
-either wholly unapplied, and the next one applies it, or wholly applied, and nobody does again.
+either wholly unapplied, and the next one applies it, or wholly applied, and no container does so again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Commits = Mapping[TaskName, TaskCommit]
 
 
 def applied_startpoints(system: System, checkpoint_log: str) -> dict[TaskName, Applied]:
-    """What each task has applied."""
+    """The startpoints that each task has applied."""
     return read_applied(system.checkpoint_log(checkpoint_log).read())
 
 
@@ -89,7 +89,7 @@ class _Rewind:
         self._is_pipeline = Settings.of(assignment.config).job.is_pipeline
 
     def step(self, task: AssignedTask, before: TaskCommit | None) -> _Step | None:
-        """What is to be done for a task; None when there is nothing."""
+        """The step that a task needs; None when there is nothing to apply."""
         done = self._applied.get(task.name, Applied({}))
         todo = {
             ssp: startpoint
@@ -114,7 +114,7 @@ class _Rewind:
         return found
 
     def _request(self, task: AssignedTask, created_ms: set[int]) -> StateRequest | None:
-        """What becomes of the stores, if that was said together with one of these startpoints."""
+        """The request for the stores, if one came together with one of these startpoints."""
         request = task.pending.state
         if request is None or request.created_ms not in created_ms or request.choice is StateChoice.KEEP:
             return None

@@ -134,7 +134,7 @@ def store_positions(
 def source_options(
     assignment: Assignment, home: Path, starting_offsets: Mapping[str, int], *, by_task: bool
 ) -> SourceOptions:
-    """What the container reads; `by_task` for StreamTasks, whose tasks each get a Spark partition.
+    """The container's inputs; `by_task` for StreamTasks, whose tasks each get a Spark partition.
 
     Where each reader holds connections, there are no more Spark partitions than commit groups.
     """

@@ -99,7 +99,7 @@ class StandbyRun:
 
 
 def follow(assignment: Assignment, home: Path, control: Control) -> Ended:
-    """What a standby container does from its assignment to its end."""
+    """Run a standby container from its assignment to its end."""
     run = StandbyRun(assignment, home)
     try:
         return run.execute(control)

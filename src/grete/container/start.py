@@ -40,7 +40,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A container that may read: older incarnations are fenced off, and nobody else moves its checkpoints.
+    """A container that may read: older incarnations are fenced off, and no other program moves its checkpoints.
 
     `commits` is what is committed of its tasks, `starting` where each begins.
     """

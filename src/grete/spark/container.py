@@ -17,7 +17,7 @@ from pathlib import Path
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
-from grete.container.main_loop import ContainerLife, OnBatch
+from grete.container.main_loop import ContainerMainLoop, OnBatch
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.errors import MissingExtra
@@ -39,7 +39,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> Cont
         with observed(Settings.of(assignment.config), assignment.job, name, home, own_process=own_process):
             return _work(assignment, home, control, on_batch)
 
-    return ContainerLife(environment, stop, work).run()
+    return ContainerMainLoop(environment, stop, work).run()
 
 
 def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch) -> Ended:

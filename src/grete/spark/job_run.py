@@ -23,7 +23,7 @@ from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
 from grete.container.control import Ended, Interruption
 from grete.container.housekeeping import housekeeping
-from grete.container.offset_publisher import Follower, NoFollower, open_follower
+from grete.container.offset_publisher import OffsetPublisher, open_publisher
 from grete.container.rewind import applied_startpoints
 from grete.container.specs import single_system, source_options
 from grete.container.start import Started
@@ -59,7 +59,7 @@ _log = logging.getLogger("grete.container")
 
 
 class JobRun:
-    """What one container does between its start and its end."""
+    """A container's work for one assignment, from the fence to the end of its query."""
 
     def __init__(self, assignment: Assignment, home: Path, *, stop: Interruption) -> None:
         self._assignment = assignment
@@ -73,7 +73,7 @@ class JobRun:
         self._system = open_system(self._config, self._system_name, home, self._clock)
         self._lineages = LineageDirectory(assignment.state_directory(home) / "lineages")
         self._checkpoints: CheckpointStore | None = None
-        self._follower: Follower = NoFollower()
+        self._publisher: OffsetPublisher | None = None
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
         self.on_at_work: Callable[[], None] = lambda: None
 
@@ -93,7 +93,7 @@ class JobRun:
             kafka_system=self._connector_system,
         )
         failpoint("container.session-started")
-        with open_follower(assignment, self._system, self._clock, started.next_offsets) as self._follower:
+        with open_publisher(assignment, self._system, self._clock, started.next_offsets) as self._publisher:
             if self._settings.job.is_pipeline:
                 ended = self._run_pipeline(spark, started)
             else:
@@ -167,7 +167,7 @@ class JobRun:
     def _built(
         self, spark: SparkSession, pipeline: DataFramePipeline, decision: LineageDecision
     ) -> DataFrame:
-        """What the pipeline makes of its inputs, checked before anything of a lineage is touched.
+        """The frame that the pipeline builds of its inputs, checked before anything of a lineage is touched.
 
         Raises:
             ConfigError: see `check_build` and `check_containers`.
@@ -241,7 +241,7 @@ class JobRun:
         )
 
     def _task_fingerprint(self) -> str:
-        """What makes Spark's planned batches mean the same: which tasks read what."""
+        """A digest of which tasks read what: with the same one, Spark's planned batches mean the same."""
         text = ";".join(f"{task.name}={','.join(map(str, task.ssps))}" for task in self._assignment.tasks)
         return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
@@ -260,13 +260,14 @@ class JobRun:
         )
         tidy = housekeeping(self._assignment, self._system)
 
-        def run_and_tell(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
+        def run_and_publish(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
             outcome = run_batch(batch, batch_id, end)
-            self._follower.follow(end.next_offsets, outcome.shutdown_tasks)
+            if self._publisher is not None:
+                self._publisher.publish(end.next_offsets, outcome.shutdown_tasks)
             tidy()
             return outcome
 
-        query = Query(run_and_tell, settings, self._stop)
+        query = Query(run_and_publish, settings, self._stop)
         query.on_outcome = self.on_outcome
         if not self._settings.job.is_pipeline:
             query.keep_workers = lambda: keep_workers(spark)

@@ -1,7 +1,7 @@
 """A micro-batch of a DataFramePipeline on Kafka: Spark writes its rows from the executors, then the driver commits.
 
 At least once in the topic: a container that dies between the two leaves rows of an attempt that the checkpoint log
-never names. Whoever reads by `grete.checkpoint.committed_reader` or `grete.spark.committed_rows` gets each row once.
+never names. `grete.checkpoint.committed_reader` and `grete.spark.committed_rows` give each row once.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class KafkaPipelineBatch:
             is_shuffled = may_be_reordered(batch)
             runs_once = runs_tasks_once(batch.sparkSession.sparkContext.master)
             rows = batch.localCheckpoint(eager=False) if is_shuffled and not runs_once else batch
-            # what was shuffled is read anew when a disk fails amid it, by local masters as well
+            # a lost shuffle file is recomputed, on local masters too, so rows may be renumbered
             once = runs_once and not is_shuffled
             written = kafka_sink.records(
                 rows, batch_id, self._attempt, self._output.partitions, is_run_once=once

@@ -27,7 +27,7 @@ _NOT_PASSED = re.compile(
     r"|group\.id|group\.instance\.id|isolation\.level|acks|enable\.idempotence|transactional\.id|zookeeper\.connect"
     r"|request\.required\.acks|producer\.type"
 )
-"""What Spark refuses, what would weaken a promise, and what Samza's old clients understood."""
+"""Options that Spark refuses, that would weaken a promise, or that only Samza's old clients understood."""
 
 
 def source_settings(config: Mapping[str, str], system: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ _DATA_LOSS = ("KAFKA_DATA_LOSS", "OffsetOutOfRangeException", "some data may hav
 
 @dataclass(frozen=True, slots=True)
 class KafkaSourceSpec:
-    """What is read: next offsets by SSP, all of one system, at most `max_records` offsets a batch."""
+    """The input: next offsets by SSP, all of one system, at most `max_records` offsets a batch."""
 
     system: str
     starting_offsets: Mapping[SystemStreamPartition, int]

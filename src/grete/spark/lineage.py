@@ -26,7 +26,7 @@ from grete.tasks.read_plan import BatchLimits
 
 @dataclass(frozen=True, slots=True)
 class LineageInfo:
-    """What is recorded with a lineage when it starts. `starting_offsets` are next offsets to read by SSP."""
+    """The record of a lineage, written when it starts. `starting_offsets` are next offsets to read by SSP."""
 
     id: str
     starting_offsets: Mapping[str, int]
@@ -114,7 +114,7 @@ def too_large(
 ) -> str:
     """By what a batch that is planned and not committed exceeds the limits; empty when it does not.
 
-    `size_of` tells how many bytes lie between two sets of next offsets, 0 when nobody can tell.
+    `size_of` tells how many bytes lie between two sets of next offsets, 0 when that is not known.
     """
     if not isinstance(spark, SparkProgress) or spark.planned <= spark.committed or spark.planned_end is None:
         return ""

@@ -74,7 +74,7 @@ class LineageDirectory:
         """Begin a new lineage and make it the current one. Durable on return."""
         lineage = LineageInfo(uuid.uuid4().hex, dict(starting_offsets), plan)
         locked = self.lock(lineage)
-        assert locked, "a lineage nobody knows of yet can not be locked by anybody"
+        assert locked, "a lineage that no other process knows of is locked"
         self.spark_checkpoint(lineage).mkdir()
         failpoint("lineage.locked")
         document = {"id": lineage.id, "starting_offsets": lineage.starting_offsets, "plan": plan}
@@ -84,7 +84,7 @@ class LineageDirectory:
         return lineage
 
     def _prune(self, keep: str) -> None:
-        """Delete lineages nobody will continue, the newest few excepted; one that is locked stays."""
+        """Delete lineages that will not be continued, the newest few excepted; one that is locked stays."""
         old = [path for path in self._directory.iterdir() if path.is_dir() and path.name != keep]
         old.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
         for path in old[_KEPT:]:

@@ -1,4 +1,4 @@
-"""What a DataFrame pipeline's plan may hold, looked at before its first batch. The plan is known only in Spark.
+"""Checks of a DataFrame pipeline's plan before its first batch. The plan is known only in Spark.
 
 Each container reads its own stream partitions and sees no row of another. So what looks at several rows at once
 (aggregations, joins of streams, deduplication) is right in one container only, and the rows that it would send from
@@ -48,7 +48,7 @@ _SHOWN = 160
 
 
 def check_build(built: object, application: str) -> DataFrame:
-    """What `build` returned, when it is one streaming DataFrame that uses one input once.
+    """The frame that `build` returned, when it is one streaming DataFrame that uses one input once.
 
     Raises:
         ConfigError: naming what it is instead, and the way out.

@@ -52,7 +52,7 @@ class QuerySettings:
     """How the query runs: until what is there is consumed, or for ever with a batch every `interval_ms`.
 
     `system` is the one that it reads from. `keep_workers_every_s` is well below the minute after which Spark ends
-    Python workers that nobody uses (PythonWorkerFactory.IDLE_WORKER_TIMEOUT_NS, which no setting changes).
+    Python workers that are not used (PythonWorkerFactory.IDLE_WORKER_TIMEOUT_NS, which no setting changes).
     """
 
     checkpoint: Path
@@ -189,7 +189,7 @@ _JVM_END_S = 10.0
 
 
 def _jvm_failed(spark: SparkSession, error: Exception) -> JobError:
-    """What it means that Spark did not answer: mostly that its JVM is ending."""
+    """The error of a Spark that did not answer: mostly its JVM is ending."""
     process = getattr(spark.sparkContext._gateway, "proc", None)
     if process is not None and not isinstance(error, Py4JJavaError):
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -222,7 +222,7 @@ _KINDS: dict[str, type[GreteError]] = {
         OffsetsRemoved,
     )
 }
-"""What makes a difference to the container; whatever else executors raise ends it."""
+"""Errors that make a difference to the container; any other that executors raise ends it."""
 _FENCED = re.compile(r"epoch (\d+) of '(.*)' is fenced: epoch (\d+)")
 
 

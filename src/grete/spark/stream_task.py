@@ -33,7 +33,7 @@ _TELL_EVERY_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a container reads, and where Spark says up to where batches did. `first` is where the lineage starts."""
+    """A container's inputs, and Spark's log of up to where batches read. `first` is where the lineage starts."""
 
     options: SourceOptions
     checkpoint: Path

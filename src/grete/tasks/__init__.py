@@ -1,1 +1,1 @@
-"""What an executor runs: tasks with their stores, shares of a batch, commits. Needs no engine."""
+"""The code that executors run: tasks with their stores, shares of a batch, commits. Needs no engine."""

@@ -1,4 +1,4 @@
-"""What a task sends, gathered by stream partition and packed for the commit."""
+"""The messages that a task sends, gathered by stream partition and packed for the commit."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from grete.tasks.results import Processed, TaskResult
 from grete.tasks.spec import BatchPlan
 
 IN_ANSWERS_BYTES = 32 << 20
-"""What all shares of a batch answer with at most; a heap of 1 GB held five times as much."""
+"""The answers of all shares of a batch together at most; a heap of 1 GB held five times as much."""
 
 
 @dataclass(frozen=True, slots=True)

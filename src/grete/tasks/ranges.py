@@ -1,4 +1,4 @@
-"""What a batch reads: where it ends, and which offsets of which stream partition each task gets.
+"""The input of a batch: where it ends, and which offsets of which stream partition each task reads.
 
 Ranges are all that travels to the workers. Reading a record in the source's own worker would take it through the JVM
 twice, as an Arrow column, a row and an Arrow column again: measured, three times what its task costs.

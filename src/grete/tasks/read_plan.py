@@ -24,7 +24,7 @@ _log = logging.getLogger("grete.container")
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What a batch may have of input. `bytes` 0 is no limit."""
+    """Limits of a batch's input. `bytes` 0 is no limit."""
 
     records: int
     bytes: int
@@ -32,7 +32,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a container reads: of `system`, of whose `config` there are its own keys, references unresolved.
+    """The inputs of a container: of `system`, of whose `config` there are its own keys, references unresolved.
 
     `tasks` lists, per task index, indexes into `ssps`; None plans one partition an SSP.
 
@@ -59,7 +59,7 @@ class SourceOptions:
     later: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def groups(self, start: SourceOffsets, end: SourceOffsets) -> dict[int, TaskGroup]:
-        """What each slot reads in a batch, see `task_groups`."""
+        """The tasks and ranges of each slot in a batch, see `task_groups`."""
         return task_groups(self.ssps, self.tasks, self.partitions_at_most, start, end)
 
     def to_json(self) -> str:
@@ -78,7 +78,7 @@ class SourceOptions:
 
 
 class StreamEnds(Protocol):
-    """What a plan asks of the system."""
+    """The questions of a plan to its system."""
 
     def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
         """See SystemAdmin."""
@@ -124,7 +124,7 @@ class ReadPlan:
         """From now on nothing is planned that is not there yet.
 
         Raises:
-            StreamUnreachable: nobody answers for a partition, so nobody knows what is there.
+            StreamUnreachable: no broker answers for a partition, so its end is not known.
         """
         self._target = SourceOffsets(self._all_ends(), self._tick())
 
@@ -132,7 +132,7 @@ class ReadPlan:
         """Up to where the next batch reads: at most `rows` records, None for all there are, and about `max_bytes`.
 
         Raises:
-            StreamUnreachable: nobody answers, or not for a partition that others have to wait for.
+            StreamUnreachable: no broker answers, or not for a partition that others have to wait for.
         """
         target, before = self._target or self.end(), start.next_offsets
         available = {ssp: max(0, target.next_offsets.get(ssp, 0) - before[ssp]) for ssp in self._spec.ssps}

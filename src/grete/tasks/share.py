@@ -48,7 +48,7 @@ def at_work(spec: RunnerSpec) -> Iterator[TaskWorkers]:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What the tasks of a slot read in a batch. `is_repeated` when it may have been tried before."""
+    """The input of a slot's tasks in a batch. `is_repeated` when it may have been tried before."""
 
     slot: int
     group: TaskGroup

@@ -81,7 +81,7 @@ class RunnerSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """What is committed of a task: the attempt's token, store positions, and last offset by SSP index."""
+    """The committed state of a task: the attempt's token, store positions, and last offset by SSP index."""
 
     token: str = ""
     store_positions: Mapping[str, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""What tasks log in Spark's Python workers: also to the job's log stream, where one is configured.
+"""Log records of Spark's Python workers: also to the job's log stream, where one is configured.
 
 A worker is killed without a word when Spark ends or has no use for it. So what was logged is written when a share of
-a batch is done, while the driver commits it, and nobody waits for that. After a failure Spark ends the worker at
+a batch is done, while the driver commits it, and no batch waits for that. After a failure Spark ends the worker at
 once: then the worker waits, for a moment, since what it said last is what everybody will want to read.
 """
 

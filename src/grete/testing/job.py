@@ -41,7 +41,7 @@ _MOST_BATCHES = 10_000
 
 
 class Ran(NamedTuple):
-    """What `run` did: batches, messages processed (poison among them), messages put aside as dead letters."""
+    """The work of `run`: batches, messages processed (poison among them), messages put aside as dead letters."""
 
     batches: int
     records: int

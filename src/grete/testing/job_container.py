@@ -71,7 +71,7 @@ class BlockedEnds:
 def run_shares(
     workers: TaskWorkers, plan: BatchPlan, groups: Mapping[int, TaskGroup], results: Path, *, tick: bool
 ) -> list[TaskResult]:
-    """What Spark tasks do with the shares of a batch, one after the other by one worker."""
+    """Run the shares of a batch as Spark tasks do, one after the other by one worker."""
     commits = workers.share_commits(str(results), len(groups))
     return [
         result

@@ -69,7 +69,7 @@ def assignments_of(
     pending: Mapping[TaskName, PendingStart],
     mode: TaskMode = TaskMode.ACTIVE,
 ) -> Iterator[Assignment]:
-    """What each container of the model is told; containers with tasks of another mode are left out."""
+    """The assignment of each container of the model; containers with tasks of another mode are left out."""
     for container in model.containers.values():
         tasks = [
             AssignedTask(

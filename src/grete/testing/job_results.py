@@ -1,4 +1,4 @@
-"""What a job has left behind: outputs, dead letters, stores, checkpoints. Read as any other program would."""
+"""The results of a job: outputs, dead letters, stores, checkpoints. Read as any other program would."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class JobResults:
         return [output.message for output in self.outputs(stream)]
 
     def dead_letters(self) -> list[dict[str, Any]]:
-        """What was put aside: task, ssp, offset, error, key_base64, value_base64.
+        """The messages that were put aside: task, ssp, offset, error, key_base64, value_base64.
 
         Raises:
             ConfigError: the job has no dead-letter stream.
@@ -86,7 +86,7 @@ class JobResults:
         ]
 
     def store(self, name: str, task: str) -> dict[Any, Any]:
-        """What a task's store holds, as committed: read from its changelog, which is the truth.
+        """The content of a task's store, as committed: read from its changelog, which is the truth.
 
         Raises:
             ConfigError: no such store.

@@ -1,4 +1,4 @@
-"""What a test decides of the world around a job: which messages arrive, when the job sees them, what time it is."""
+"""The world around a job, as a test decides it: which messages arrive, when the job sees them, what time it is."""
 
 from __future__ import annotations
 

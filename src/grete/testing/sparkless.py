@@ -26,8 +26,8 @@ from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
-from grete.container.main_loop import ContainerLife, OnBatch
-from grete.container.offset_publisher import open_follower
+from grete.container.main_loop import ContainerMainLoop, OnBatch
+from grete.container.offset_publisher import open_publisher
 from grete.container.specs import single_system
 from grete.container.standby import follow
 from grete.container.start import report_skipped
@@ -58,7 +58,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
                 return follow(assignment, home, control)
             return _process(assignment, home, control, on_batch)
 
-    return ContainerLife(environment, stop, work).run()
+    return ContainerMainLoop(environment, stop, work).run()
 
 
 def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch) -> Ended:
@@ -72,7 +72,7 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
         )
         stack.callback(container.close)
         report_skipped(assignment, container.skipped, home)
-        follower = stack.enter_context(open_follower(assignment, system, clock, container.next_offsets))
+        publisher = stack.enter_context(open_publisher(assignment, system, clock, container.next_offsets))
         if assignment.until_drained:
             container.stop_at_the_end()
         control.on_at_work()
@@ -80,7 +80,8 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
         while not control.is_set():
             outcome = container.run_batch(commit=True)
             if outcome is not None:
-                follower.follow(container.next_offsets, outcome.shutdown_tasks)
+                if publisher is not None:
+                    publisher.publish(container.next_offsets, outcome.shutdown_tasks)
                 on_batch(batch, outcome)
                 batch += 1
             elif container.all_shut_down:

@@ -105,7 +105,7 @@ class CommitTarget:
 
 @dataclass(slots=True)
 class BatchOutcome:
-    """What a batch did, for progress and shutdown. `commit_s` is how long its transactions took, where they were."""
+    """The outcome of a batch, for progress and shutdown. `commit_s` is how long its transactions took."""
 
     records: int = 0
     commit_s: float = 0.0

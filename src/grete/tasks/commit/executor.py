@@ -1,12 +1,13 @@
 """Commits the share of a batch that one Spark partition processed, in one transaction of the executor that ran it.
 
-The share has a *slot*, its Spark partition's number, and with it a transactional id of the container. Whoever opens
-the id ends the transaction of whoever had it, then reads the scope's epoch, then the end of the checkpoint log:
+The share has a *slot*, its Spark partition's number, and with it a transactional id of the container. A worker that
+opens the id ends the transaction of the one that had it, then reads the scope's epoch, then the end of the checkpoint
+log:
 
 - a higher epoch means that another container has taken over, and nothing is written;
 - a companion record of this batch means that an earlier attempt has committed it, so its report is made of that.
 
-Both stay true as long as no request of ours is refused, since nobody has opened the id in between. So an attempt
+Both stay true as long as no request of ours is refused, since no worker has opened the id in between. So an attempt
 that Spark gave up, ran twice, or took for lost can neither commit a batch a second time nor after its successor.
 An id is kept from batch to batch by the worker that used it last, as the driver knows from the reports.
 """
@@ -33,7 +34,7 @@ from grete.tasks.spec import BatchPlan, CommitSpec, RunnerSpec, TaskProgress, Ta
 
 _log = logging.getLogger("grete.container")
 _PATIENCE_S = 120.0
-"""Brokers may restart, and somebody's transaction may have to time out, before a share can be committed."""
+"""Brokers may restart, and another writer's transaction may have to time out, before a share can be committed."""
 _PAUSES_S = (0.05, 2.0)
 
 
@@ -276,7 +277,7 @@ def _companion(record: Record) -> tuple[TaskName | None, TaskCommit | None]:
     try:
         return companion_of(record)
     except WireError:
-        return None, None  # a checkpoint, or somebody else's record
+        return None, None  # a checkpoint, or a record of another program
 
 
 def _head(records: pa.RecordBatch, row: int) -> bytes:

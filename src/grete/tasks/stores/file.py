@@ -29,8 +29,8 @@ from grete.clock import SystemClock
 from grete.errors import GreteError, LogError, OffsetOutOfRange
 from grete.failpoints import failpoint
 from grete.sqlite_file.words import in_our_words
+from grete.systems.base import Change
 
-Change = tuple[bytes, bytes | None]
 ReadChanges = Callable[[int, int], Iterable[Change]]
 """Changelog records with start <= offset < end, in order; OffsetOutOfRange, at the end at the latest, when compaction
 has taken some that a copy at `start` needs."""
@@ -74,7 +74,7 @@ damage: a full disk, too many open files or a busy file would cost a healthy sto
 
 
 def _fault(error: apsw.Error, path: Path, what: str) -> GreteError:
-    """What an error that is no damage is to whoever runs the job: the same may work later."""
+    """An error that is no damage, as an error of ours: the same may work later."""
     return in_our_words(error, path, what) or LogError(f"cannot {what} {path}: {error!r}")
 
 
@@ -120,7 +120,7 @@ class StoreFile:
 
     @contextmanager
     def _in_our_words(self, what: str) -> Iterator[None]:
-        """The machine's faults; damage passes as it is, for whoever can rebuild."""
+        """The machine's faults; damage passes as it is, for a caller that can rebuild."""
         try:
             yield
         except _DAMAGE:

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from grete.errors import JobError, OffsetOutOfRange
-from grete.systems.base import SegmentWrite, System
+from grete.systems.base import Change, SegmentWrite, System
 
 _SEGMENT_RECORDS = 50_000
-Change = tuple[bytes, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ def take_over(path: Path, changelog: str, copies: Iterable[Path]) -> int | None:
     """Put the furthest usable copy in `path`'s place; returns its position, None when there is none.
 
     Copies that are missing, damaged, of another changelog or empty are left aside. Rows are not verified here:
-    whoever opens a store file does that.
+    opening a store file does that.
     """
     found = [(position, copy) for copy in copies if (position := _position(copy, changelog)) > 0]
     for position, copy in sorted(found, reverse=True):

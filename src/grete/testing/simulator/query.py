@@ -1,7 +1,7 @@
-"""What stands for Spark in the simulated world: batches are planned, run and done, and each of these is on disk.
+"""Stands for Spark in the simulated world: batches are planned, run and done, and each of these is on disk.
 
 Spark writes the offsets of a batch before it runs, and that it is done afterwards; a batch that was planned and not
-done is run again by whoever continues the lineage. Everything else here is the product's own code.
+done is run again when the lineage is continued. Everything else here is the product's own code.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 from grete.clock import SystemClock
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.group_offsets import INTERVAL_S, REFRESH_S, RETRY_S, GroupProgress
-from grete.container.offset_publisher import Follower, GroupShadow, NoFollower, open_follower
+from grete.container.offset_publisher import OffsetPublisher, open_publisher
 from grete.errors import Fenced, GreteError, StreamError
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
@@ -126,27 +126,27 @@ class Told(GroupOffsets):
         return self.writes.get(timeout=WAIT_S)
 
 
-def shadow(told: Told, clock: ManualClock) -> GroupShadow:
-    return GroupShadow(lambda: told, progress({A: 5}), clock)
+def publishing(told: Told, clock: ManualClock) -> OffsetPublisher:
+    return OffsetPublisher(lambda: told, progress({A: 5}), clock)
 
 
 def test_the_group_is_told_the_start_and_at_the_end_what_is_left() -> None:
     told, clock = Told(), ManualClock()
-    with shadow(told, clock) as follower:
+    with publishing(told, clock) as publisher:
         assert told.next() == {A: 5}
-        follower.follow({A: 6, B: 1})
-        follower.follow({A: 7, B: 2})
+        publisher.publish({A: 6, B: 1})
+        publisher.publish({A: 7, B: 2})
     assert told.next() == {A: 7}
     told.is_closed()
     assert told.writes.empty()
 
 
-def comes(offset: int, told: Told, clock: ManualClock, follower: Follower) -> None:
+def comes(offset: int, told: Told, clock: ManualClock, publisher: OffsetPublisher) -> None:
     """Let time pass until the group is told the offset."""
 
     def is_told() -> bool:
         clock.advance(RETRY_S)
-        follower.follow({A: offset})
+        publisher.publish({A: offset})
         return not told.writes.empty() and told.next() == {A: offset}
 
     eventually(is_told, f"the group is told {offset}", within_s=WAIT_S)
@@ -157,12 +157,12 @@ def test_a_failing_group_is_warned_of_once_and_once_more_when_it_works_again(
 ) -> None:
     told, clock = Told(), ManualClock()
     told.refusal = StreamError("the group has members")
-    with caplog.at_level(logging.INFO, "grete.container"), shadow(told, clock) as follower:
+    with caplog.at_level(logging.INFO, "grete.container"), publishing(told, clock) as publisher:
         for offset in (6, 7, 8):
-            comes(offset, told, clock, follower)
+            comes(offset, told, clock, publisher)
         told.refusal = None
-        comes(9, told, clock, follower)
-        comes(10, told, clock, follower)
+        comes(9, told, clock, publisher)
+        comes(10, told, clock, publisher)
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [level for level, _ in said] == ["WARNING", "INFO"]
     assert said[0][1].startswith("the group has members. The job goes on")
@@ -172,10 +172,10 @@ def test_a_failing_group_is_warned_of_once_and_once_more_when_it_works_again(
 def test_an_end_does_not_wait_for_a_group_that_fails() -> None:
     told, clock = Told(), ManualClock()
     told.refusal = StreamError("no answer")
-    group = shadow(told, clock)
-    with group as follower:
+    group = publishing(told, clock)
+    with group as publisher:
         assert told.next() == {A: 5}
-        follower.follow({A: 6})
+        publisher.publish({A: 6})
     told.is_closed()
     assert told.writes.empty()
 
@@ -184,9 +184,9 @@ def test_who_was_succeeded_tells_nothing_more() -> None:
     told = Told()
 
     def is_succeeded() -> None:
-        with shadow(told, ManualClock()) as follower:
+        with publishing(told, ManualClock()) as publisher:
             assert told.next() == {A: 5}
-            follower.follow({A: 6})
+            publisher.publish({A: 6})
             raise Fenced("container", epoch=1, seen=2)
 
     with pytest.raises(Fenced):
@@ -198,10 +198,10 @@ def test_who_was_succeeded_tells_nothing_more() -> None:
 def test_who_learns_from_the_group_that_he_was_succeeded_tells_nothing_more() -> None:
     told, clock = Told(), ManualClock()
     told.refusal = Fenced("container", epoch=1, seen=2)
-    with shadow(told, clock) as follower:
+    with publishing(told, clock) as publisher:
         assert told.next() == {A: 5}
         clock.advance(REFRESH_S)
-        follower.follow({A: 6})
+        publisher.publish({A: 6})
     told.is_closed()
     assert told.writes.empty()
 
@@ -230,14 +230,15 @@ def test_of_broadcast_partitions_the_first_container_tells(
     starting = {A: 1, ALL: 2}
     with (
         closing(WithGroups(tmp_path, SystemClock())) as system,
-        open_follower(assignment(container, config), system, ManualClock(), starting),
+        open_publisher(assignment(container, config), system, ManualClock(), starting),
     ):
         assert told.next() == expected
 
 
-def test_without_the_key_nobody_follows(system: LocalSystem) -> None:
+def test_without_the_key_nothing_is_published(system: LocalSystem) -> None:
     starting = {A: 1, ALL: 2}
-    assert isinstance(open_follower(assignment("0", {}), system, ManualClock(), starting), NoFollower)
+    with open_publisher(assignment("0", {}), system, ManualClock(), starting) as publisher:
+        assert publisher is None
 
 
 def test_a_system_without_groups_is_told_once_and_the_job_goes_on(
@@ -245,6 +246,7 @@ def test_a_system_without_groups_is_told_once_and_the_job_goes_on(
 ) -> None:
     config = {"task.checkpoint.consumer.group": "g"}
     starting = {A: 1, ALL: 2}
-    with open_follower(assignment("0", config), system, ManualClock(), starting) as follower:
-        follower.follow({A: 2})
+    with open_publisher(assignment("0", config), system, ManualClock(), starting) as publisher:
+        assert publisher is not None
+        publisher.publish({A: 2})
     assert [record.levelname for record in caplog.records] == ["WARNING"]
