@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from grete.container import main_loop
+from grete.container import course
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.main_loop import ContainerMainLoop
@@ -124,7 +124,7 @@ def test_a_container_whose_store_does_not_answer_begins_anew_until_it_does(
     coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its process stays, as often as it takes: nobody has to start it, and nobody gives it up (G15)."""
-    monkeypatch.setattr(main_loop, "_OUTAGE_PAUSE_S", (0.001, 0.002))
+    monkeypatch.setattr(course, "_OUTAGE_PAUSE_S", (0.001, 0.002))
     outages: list[GreteError] = [
         StreamUnreachable("no broker answers"),
         LogUnreachable("no broker answers"),

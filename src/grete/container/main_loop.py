@@ -15,14 +15,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from grete.config.choices import LostOffsets
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import is_loopback
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control, Ended
+from grete.container.course import Course, Fetch, Locate, Step, Wait, Work
 from grete.container.heartbeat import HeartbeatSender, Reactions
-from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetsRemoved, WireError
-from grete.failpoints import failpoint
+from grete.errors import GreteError, WireError
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import read_state
@@ -34,20 +33,16 @@ from grete.wire.container_protocol import ContainerEnvironment
 
 _log = logging.getLogger("grete.container")
 
-_WAIT_S = 0.2
-_OUTAGE_PAUSE_S = (0.5, 5.0)
-"""Between attempts while a store does not answer, each of which waits for as long as that store's own time-out."""
-
 OnBatch = Callable[[int, BatchOutcome], None]
 """Called after each batch with its id and what it did."""
-Work = Callable[[Assignment, Control, OnBatch], Ended]
+RunAssignment = Callable[[Assignment, Control, OnBatch], Ended]
 """Runs one query until it is drained, interrupted, or shut down by a task."""
 
 
 class ContainerMainLoop:
     """Runs `work` for every assignment, from the first to the end."""
 
-    def __init__(self, environment: Mapping[str, str], stop: threading.Event, work: Work) -> None:
+    def __init__(self, environment: Mapping[str, str], stop: threading.Event, work: RunAssignment) -> None:
         self._work = work
         given = ContainerEnvironment.of(environment)
         self._id, self._epoch, self._home = given.container_id, given.epoch, given.home
@@ -66,22 +61,13 @@ class ContainerMainLoop:
         )
         client = JobCoordinatorClient(given.coordinator_url, given.token_file)
         self._sender = HeartbeatSender(client, self._id, self._epoch, reactions)
-        self._outage_pause_s = _OUTAGE_PAUSE_S[0]
-        self._is_outage = False
+        self._course = Course(self._id, self._epoch, self._control, self._sender.report)
 
     def run(self) -> ContainerEnd:
         """See `grete.spark.container.run_container`."""
         self._sender.start()
         try:
-            assignment = self._assignment()
-            self._write_locality(assignment)
-            failpoint("container.locality-written")
-            ended = self._process(assignment)
-            while ended is Ended.INTERRUPTED and not self._control.is_stopping:
-                self._wait_at_barrier()
-                if not self._control.is_stopping:
-                    ended = self._process(self._assignment())
-            self._sender.report(state="stopped" if self._control.is_stopping else "drained")
+            ended = self._take_steps()
             return ContainerEnd(ExitCode.STOPPED if ended is Ended.INTERRUPTED else ExitCode.OK)
         except GreteError as error:
             _log.error("container %s: %s", self._id, error)
@@ -90,81 +76,46 @@ class ContainerMainLoop:
         finally:
             self._sender.close()
 
+    def _take_steps(self) -> Ended:
+        steps = self._course.steps()
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    answer = self._take(step)
+                except GreteError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            ended: Ended = end.value
+            return ended
+
+    def _take(self, step: Step) -> Assignment | Ended | None:
+        match step:
+            case Fetch():
+                return self._fetch()
+            case Locate(assignment):
+                self._write_locality(assignment)
+            case Work(assignment):
+                return self._work(assignment, self._control, self._course.on_batch)
+            case Wait(timeout_s, is_awaited):
+                if is_awaited:
+                    self._sender.send()
+                self._control.wait(timeout_s)
+        return None
+
+    def _fetch(self) -> Assignment:
+        assignment = parse_assignment(self._sender.client.get(f"/api/v1/containers/{self._id}"))
+        self._job = assignment.job
+        self._folder = assignment.state_directory(self._home).parent.resolve()
+        self._sender.orphan_s = Settings.of(assignment.config).coordinator.orphan_s
+        return assignment
+
     def _write_locality(self, assignment: Assignment) -> None:
         """Append set-container-host-assignment for this container (S1-18)."""
         with open_coordinator_stream(self._coordinator_config, assignment.job, self._home) as stream:
             LocalityManager(stream).write_locality(assignment.container_id, socket.gethostname())
-
-    def _assignment(self) -> Assignment:
-        """Fetch the assignment from whichever coordinator answers: one that is gone has a successor."""
-        is_told = False
-        while True:
-            try:
-                document = self._sender.client.get(f"/api/v1/containers/{self._id}")
-                break
-            except CoordinatorUnavailable:
-                if self._job is None or self._control.is_stopping:
-                    raise
-                if not is_told:
-                    _log.warning("waiting for a coordinator")
-                is_told = True
-                self._control.wait(_WAIT_S)
-        assignment = parse_assignment(document)
-        if assignment.epoch != self._epoch:
-            raise Fenced(assignment.fence.scope, epoch=self._epoch, seen=assignment.epoch)
-        self._job = assignment.job
-        self._folder = assignment.state_directory(self._home).parent.resolve()
-        self._sender.orphan_s = Settings.of(assignment.config).coordinator.orphan_s
-        self._control.running(assignment.serial)
-        self._sender.report(state="starting", serial=assignment.serial, paused=0, message="")
-        return assignment
-
-    def _process(self, assignment: Assignment) -> Ended:
-        """Work; when a store does not answer, wait and start the work again, however long the outage takes (G15).
-
-        So too when retention has overtaken a task and the job skips that: the next start skips it and reports it.
-        Ending the process would cost Spark's start at each attempt, and the container would be given up after some.
-        """
-        try:
-            return self._work(assignment, self._control, self._on_batch)
-        except GreteError as error:
-            policy = Settings.of(assignment.config).task.lost_offsets
-            is_skipped = isinstance(error, OffsetsRemoved) and policy is LostOffsets.SKIP
-            if not (error.may_pass or is_skipped):
-                raise
-            # the first time of an outage, which is over with the next batch: it may last for days
-            level = logging.DEBUG if self._is_outage else logging.WARNING
-            _log.log(
-                level, "container %s waits, and starts its work again until it can go on: %s", self._id, error
-            )
-            self._is_outage = True
-            self._sender.report(state="waiting", message=str(error)[:2000])
-            self._control.wait(self._outage_pause_s)
-            self._outage_pause_s = min(2 * self._outage_pause_s, _OUTAGE_PAUSE_S[1])
-            return Ended.INTERRUPTED
-
-    def _on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
-        before = self._sender.heartbeat
-        self._outage_pause_s = _OUTAGE_PAUSE_S[0]
-        if self._is_outage:
-            _log.warning("container %s goes on", self._id)
-            self._is_outage = False
-        self._sender.report(
-            state="running",
-            batch_id=batch_id,
-            records=before.records + outcome.records,
-            commits=before.commits + 1,
-            dead_letters=before.dead_letters + outcome.dead_letters,
-            commit_seconds=before.commit_seconds + outcome.commit_s,
-            last_commit_seconds=outcome.commit_s,
-        )
-
-    def _wait_at_barrier(self) -> None:
-        """The query has ended and everything of it is committed: say so, and wait until told to run."""
-        while (barrier := self._control.barrier) and not self._control.is_stopping:
-            self._sender.report(state="paused", paused=barrier)
-            self._sender.send()  # others wait for it
-            self._control.wait(_WAIT_S)
 
     def _find_coordinator(self) -> JobCoordinatorClient | None:
         """A coordinator that has taken over writes its address into the coordinator stream.

@@ -16,8 +16,10 @@ import orjson
 
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control
+from grete.container.control import Ended as QueryEnded
+from grete.container.course import Course, Fetch, Locate, Step, Wait, Work
 from grete.environment import COORDINATOR_URL
-from grete.errors import CoordinatorUnavailable, Fenced
+from grete.errors import CoordinatorUnavailable, Fenced, GreteError
 from grete.launch.base import ContainerStart
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.job_state import read_state
@@ -35,6 +37,7 @@ _STOPPED = ExitCode.STOPPED
 _HEARTBEAT_S = 3.0
 _ORPHAN_S = 50.0
 _TRIES = 20
+_WAIT_S = 0.5
 
 
 class ContainerProgram:
@@ -55,6 +58,8 @@ class ContainerProgram:
         self._stream = CoordinatorStream(self.log, self.process.clock, source="SamzaContainer")
         self._heartbeat = Heartbeat(self.epoch)
         self._answered_s = self.process.clock.monotonic_s()
+        self.course = Course(self.id, self.epoch, self.control, self._report)
+        self._is_assigned = False
         self.query: QueryRun | None = None
         self.process.on_end.append(self._release)
         self.process.spawn(self._main(), 0.1)
@@ -67,60 +72,55 @@ class ContainerProgram:
     # --- the thread that runs queries ---
 
     def _main(self) -> Script:
-        assignment = yield from self._assignment(first=True)
-        yield Sleep()
-        LocalityManager(self._stream).write_locality(self.id, self.host)
-        yield Sleep()
-        interrupted = yield from self._process(assignment)
-        while interrupted and not self.control.is_stopping:
-            yield from self._wait_at_barrier()
-            if not self.control.is_stopping:
-                assignment = yield from self._assignment()
-                interrupted = yield from self._process(assignment)
-        self._report(state="stopped" if interrupted else "drained")
-        yield self._send()
-        raise Ended(_STOPPED if interrupted else ExitCode.OK)
-
-    def _assignment(self, *, first: bool = False) -> Any:
-        """What to run, from whichever coordinator answers: one that is gone has a successor."""
-        tries = 0
+        steps = self.course.steps()
+        step = next(steps)
         while True:
+            try:
+                answer = yield from self._take(step)
+            except GreteError as error:
+                step = steps.throw(error)
+                continue
+            yield Sleep()
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                yield self._send()
+                raise Ended(_STOPPED if end.value is QueryEnded.INTERRUPTED else ExitCode.OK) from None
+
+    def _take(self, step: Step) -> Any:
+        match step:
+            case Fetch():
+                return (yield from self._fetch())
+            case Locate():
+                LocalityManager(self._stream).write_locality(self.id, self.host)
+            case Work(assignment):
+                return (yield from self._process(assignment))
+            case Wait(timeout_s):
+                yield Sleep(max(timeout_s, _WAIT_S))
+        return None
+
+    def _fetch(self) -> Any:
+        """The assignment. The client of a container that begins tries for a while."""
+        for _ in range(1 if self._is_assigned else _TRIES):
             try:
                 answer = yield self._call({"what": "container", "id": self.id})
             except CoordinatorUnavailable:
                 answer = None
             if answer is not None:
-                break
-            tries += 1
-            if self.control.is_stopping or (first and tries > _TRIES):
-                raise CoordinatorUnavailable("nobody answers")
+                assignment = parse_assignment(orjson.loads(answer))
+                self.fence_epoch, self._is_assigned = assignment.fence.epoch, True
+                return assignment
             yield Sleep(1.0)
-        assignment = parse_assignment(orjson.loads(answer))
-        if assignment.epoch != self.epoch:
-            raise Fenced(assignment.fence.scope, epoch=self.epoch, seen=assignment.epoch)
-        self.fence_epoch = assignment.fence.epoch
-        self.control.running(assignment.serial)
-        self._report(state="running", serial=assignment.serial, paused=0)
-        return assignment
+        raise CoordinatorUnavailable("no coordinator answers")
 
     def _process(self, assignment: Assignment) -> Any:
-        """Run a query until it is interrupted or drained; says whether it was interrupted."""
+        """Run a query until it is interrupted or drained."""
+        self._report(state="running")
         self.query = QueryRun(self, assignment)
         try:
             return (yield from self.query.run())
         finally:
             self.query.close()
-
-    def _wait_at_barrier(self) -> Script:
-        """The query has ended and everything of it is committed: say so, and wait until told to run."""
-        while (barrier := self.control.barrier) and not self.control.is_stopping:
-            self._report(state="paused", paused=barrier)
-            yield Sleep(0.5)
-
-    def processed(self, records: int) -> None:
-        """Count a batch, and what it has processed."""
-        before = self._heartbeat
-        self._report(records=before.records + records, commits=before.commits + 1)
 
     # --- the heartbeat's thread ---
 

@@ -13,6 +13,7 @@ import orjson
 
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
+from grete.container.control import Ended
 from grete.container.specs import source_options
 from grete.container.start import steps
 from grete.spark.lineage import Continue, LineageInfo, decide_lineage
@@ -57,7 +58,7 @@ class QueryRun:
             self._lineages = None
 
     def run(self) -> Any:
-        """Run batches until interrupted (returns True) or drained (False)."""
+        """Run batches until interrupted or drained; returns which."""
         container, assignment = self._container, self._assignment
         self._system.tasks = [task.name for task in assignment.tasks if task.pending.startpoints]
         started = yield from self._start()
@@ -109,19 +110,19 @@ class QueryRun:
                 end = plan.next(start, rows=_ROWS)
                 if end == start:
                     if self._assignment.until_drained:
-                        return False
+                        return Ended.DRAINED
                     yield Sleep(_TRIGGER_S)
                     continue
                 log.plan(number, end)
                 yield Sleep()
                 if self._container.control.is_set():
-                    return True
+                    return Ended.INTERRUPTED
             end = log.end(number)
             yield from self._batch(batches, number, options, start, end)
             log.done(number)
             number, start, planned = number + 1, end, False
             yield Sleep(_TRIGGER_S)
-        return True
+        return Ended.INTERRUPTED
 
     def _batch(
         self,
@@ -139,7 +140,7 @@ class QueryRun:
         yield Sleep(0.5)
         self._system.tasks = [batches.spec.tasks[result.report.task].name for result in results]
         outcome = batches.commit(results, number)
-        self._container.processed(outcome.records)
+        self._container.course.on_batch(number, outcome)
         yield Sleep()
 
     def _choose_lineage(self, wanted: dict[str, int]) -> LineageInfo:

@@ -1,0 +1,164 @@
+"""The course of a container, from its first assignment to its end, without threads, HTTP and clocks.
+
+`Course.steps` yields the next step, and is sent its answer, or thrown its error. The main loop takes the steps with
+an HTTP client of the coordinator and an engine; the simulator takes them in its world.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+from grete.config.choices import LostOffsets
+from grete.config.settings import Settings
+from grete.container.assignment import Assignment
+from grete.container.control import Control, Ended
+from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetsRemoved
+from grete.failpoints import failpoint
+from grete.tasks.commit.base import BatchOutcome
+
+_log = logging.getLogger("grete.container")
+_WAIT_S = 0.2
+_OUTAGE_PAUSE_S = (0.5, 5.0)
+"""Between attempts while a store does not answer, each of which waits for as long as that store's own time-out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Ask a coordinator for the assignment. CoordinatorUnavailable: none answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Locate:
+    """Write into the coordinator stream where the container runs."""
+
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Run the assignment until it is drained, interrupted, or shut down by a task; answered with which."""
+
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for the next directive, at most so long; if others wait for what was reported, send it before."""
+
+    timeout_s: float
+    is_awaited: bool = False
+
+
+Step = Fetch | Locate | Work | Wait
+
+
+Report = Callable[..., None]
+"""Sets fields of the next heartbeat, by their names."""
+
+
+class Course:
+    """The steps of one container; a thread of its own may report meanwhile."""
+
+    def __init__(self, container: str, epoch: int, control: Control, report: Report) -> None:
+        self._container = container
+        self._epoch = epoch
+        self._control = control
+        self._report = report
+        self._outage_pause_s = _OUTAGE_PAUSE_S[0]
+        self._is_outage = False
+        self._done = BatchOutcome()
+        self._commits = 0
+
+    def steps(self) -> Generator[Step, Any, Ended]:
+        """The steps; the last is followed by why the container ends.
+
+        Raises:
+            GreteError: thrown at a step, and not one after which the container goes on.
+        """
+        assignment = yield from self._assignment(is_first=True)
+        yield Locate(assignment)
+        failpoint("container.locality-written")
+        ended = yield from self._process(assignment)
+        while ended is Ended.INTERRUPTED and not self._control.is_stopping:
+            yield from self._wait_at_barrier()
+            if not self._control.is_stopping:
+                assignment = yield from self._assignment()
+                ended = yield from self._process(assignment)
+        self._report(state="stopped" if self._control.is_stopping else "drained")
+        return ended
+
+    def _assignment(self, *, is_first: bool = False) -> Generator[Step, Any, Assignment]:
+        """The assignment of whichever coordinator answers: one that is gone has a successor."""
+        is_logged = False
+        while True:
+            try:
+                assignment: Assignment = yield Fetch()
+                break
+            except CoordinatorUnavailable:
+                if is_first or self._control.is_stopping:
+                    raise
+            if not is_logged:
+                _log.warning("waiting for a coordinator")
+            is_logged = True
+            yield Wait(_WAIT_S)
+        if assignment.epoch != self._epoch:
+            raise Fenced(assignment.fence.scope, epoch=self._epoch, seen=assignment.epoch)
+        self._control.running(assignment.serial)
+        self._report(state="starting", serial=assignment.serial, paused=0, message="")
+        return assignment
+
+    def _process(self, assignment: Assignment) -> Generator[Step, Any, Ended]:
+        """Work; when a store does not answer, wait and start the work again, however long the outage takes (G15).
+
+        So too when retention has overtaken a task and the job skips that: the next start skips it and reports it.
+        Ending the process would cost Spark's start at each attempt, and the container would be given up after some.
+        """
+        try:
+            ended: Ended = yield Work(assignment)
+            return ended
+        except GreteError as error:
+            policy = Settings.of(assignment.config).task.lost_offsets
+            is_skipped = isinstance(error, OffsetsRemoved) and policy is LostOffsets.SKIP
+            if not (error.may_pass or is_skipped):
+                raise
+            # the first time of an outage, which is over with the next batch: it may last for days
+            level = logging.DEBUG if self._is_outage else logging.WARNING
+            _log.log(
+                level,
+                "container %s waits, and starts its work again until it can go on: %s",
+                *(self._container, error),
+            )
+            self._is_outage = True
+            self._report(state="waiting", message=str(error)[:2000])
+        yield Wait(self._outage_pause_s)
+        self._outage_pause_s = min(2 * self._outage_pause_s, _OUTAGE_PAUSE_S[1])
+        return Ended.INTERRUPTED
+
+    def on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
+        """A batch is committed: count it, and report that an outage is over."""
+        self._outage_pause_s = _OUTAGE_PAUSE_S[0]
+        if self._is_outage:
+            _log.warning("container %s goes on", self._container)
+            self._is_outage = False
+        self._commits += 1
+        self._done.records += outcome.records
+        self._done.dead_letters += outcome.dead_letters
+        self._done.commit_s += outcome.commit_s
+        self._report(
+            state="running",
+            batch_id=batch_id,
+            records=self._done.records,
+            commits=self._commits,
+            dead_letters=self._done.dead_letters,
+            commit_seconds=self._done.commit_s,
+            last_commit_seconds=outcome.commit_s,
+        )
+
+    def _wait_at_barrier(self) -> Generator[Step, Any, None]:
+        """The query has ended and everything of it is committed: report it, and wait for the directive to run."""
+        while (barrier := self._control.barrier) and not self._control.is_stopping:
+            self._report(state="paused", paused=barrier)
+            yield Wait(_WAIT_S, is_awaited=True)
