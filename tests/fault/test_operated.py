@@ -316,6 +316,25 @@ def test_a_configuration_that_is_wrong_changes_nothing_and_is_shown(job: Job) ->
         assert repaired.message == ""
 
 
+def test_a_start_with_a_value_that_is_wrong_goes_on_with_the_last_good_configuration(job: Job) -> None:
+    coordinator = job.submit(**{"task.max.records.per.batch": "77"})
+    job.eventually(lambda: len(job.last()) == 4)
+    before = job.last()
+    coordinator.kill()
+    coordinator.communicate()
+    with open_job(JOB) as handle:
+        handle.set_config({"task.max.records.per.batch": "abc", "": "x"}, reason="oops", force=True)
+    job.coordinate()
+    job.eventually(lambda: "config-refused" in job.events())
+    count = len(job.said())
+    job.eventually(lambda: spoke_since(job, count + 4))
+    assert (job.last(), job.said()[-1]["batch"]) == (before, "77")
+    with open_job(JOB) as handle:
+        state = handle.state()
+    assert state is not None
+    assert "task.max.records.per.batch" in state.message
+
+
 @pytest.mark.parametrize(
     "dies",
     [

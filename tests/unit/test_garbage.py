@@ -13,12 +13,12 @@ import pytest
 
 from grete.cli.main import main
 from grete.clock import SystemClock
-from grete.config.rules.validate import validate
 from grete.config.settings import Settings
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.coordinator.plan import Planner
 from grete.errors import JobError
 from grete.keyed_log.base import Entry
+from grete.metadata.config_history import startable_config
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.coordinator_stream import GENERATION
 from grete.metadata.history import HISTORY, History
@@ -169,9 +169,8 @@ def start(handle: JobHandle) -> None:
     """What a coordinator reads and writes before its containers run."""
     stream = handle.stream
     with ExitStack() as stack:
-        config = stream.config()
-        validate(config)
-        plan = Planner(handle.job, handle.home, stream, SystemClock(), stack).plan(Settings.of(config))
+        settings = Settings.of(startable_config(stream))
+        plan = Planner(handle.job, handle.home, stream, SystemClock(), stack).plan(settings)
     assert sorted(plan.model.tasks) == ["Partition 0", "Partition 1"]
     JobCoordinatorMetadataManager(stream, "NON_YARN").read()
     read_launches(stream), read_state(stream), read_stop_request(stream), read_drain_request(stream)

@@ -93,10 +93,10 @@ class Incarnation:
         if ended is not None:
             return ended
         planner = Planner(job, self._home, self._stream, self._clock, self._stack)
-        self._bound = self._bind(submission.asked(self._stream).coordinator)
+        asked = submission.asked(self._stream)
+        self._bound = self._bind(asked.coordinator)
         submission.old_names.note_new()
-        run_id = submission.write_config(self._stream, planner.check)
-        settings = Settings.of(self._stream.config())
+        settings, run_id = submission.write_config(self._stream, asked, planner.check)
         self.can_be_followed = settings.job.launcher is not LauncherChoice.THREAD
         self._observer = self._stack.enter_context(observed(settings, job, JOB_COORDINATOR, self._home))
         failpoint("coordinator.bootstrapped")

@@ -24,6 +24,7 @@ from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.keyed_log.sqlite_coordinator_log import coordinator_file
+from grete.metadata.config_history import startable_config
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.job_index import claim_stream, remember_submitted, shared_stream, where_submitted
@@ -177,8 +178,12 @@ class Submission:
                 return leadership
 
     def asked(self, stream: CoordinatorStream) -> Settings:
-        """The configuration that the job is to run with: what is submitted, or the stream's."""
-        return Settings.of(stream.config() if self._submitted is None else self._submitted)
+        """The configuration that the job is to run with: what is submitted, or the last valid one of the stream.
+
+        Raises:
+            ConfigError: the stream has no valid one.
+        """
+        return Settings.of(startable_config(stream) if self._submitted is None else self._submitted)
 
     def _epoch_floor(self) -> int:
         """The highest epoch of the stream and the containers' fences: the election's file may be an older copy."""
@@ -189,8 +194,10 @@ class Submission:
         with closing(open_system(settings.raw, name, self._home, self._clock)) as system:
             return max(floor, leadership_of(system.highest_epoch(container_scopes(self.job))))
 
-    def write_config(self, stream: CoordinatorStream, check: Callable[[Settings], None]) -> str:
-        """Make the submitted configuration the stream's; returns the run id of the configuration in force.
+    def write_config(
+        self, stream: CoordinatorStream, asked: Settings, check: Callable[[Settings], None]
+    ) -> tuple[Settings, str]:
+        """Make what was `asked` the stream's configuration if it is submitted; returns what to run, and its run id.
 
         Raises:
             ConfigError: (`check`) the job may not change so, or the configuration makes no job model.
@@ -201,12 +208,11 @@ class Submission:
                 raise ConfigError(
                     "--set goes with --config; use `grete config set` to change a job's configuration"
                 )
-            validate(old)
-            return stream.run_id() or uuid.uuid4().hex
+            return asked, stream.run_id() or uuid.uuid4().hex
         submitted = with_autosizing_results(submitted, old)
         check(Settings.of(submitted))  # what makes no job model, or not this job's, is not written
         run_id = uuid.uuid4().hex
         changes = stream.write_config(submitted, run_id=run_id, reason=self._options.reason)
         failpoint("submit.config-written")
         _log.info("configuration written, %d keys changed, run %s", len(changes), run_id)
-        return run_id
+        return Settings.of(stream.config()), run_id

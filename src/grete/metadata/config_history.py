@@ -7,15 +7,24 @@ rollback goes back over one of them at a time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from grete.errors import WireError
+from grete.config.rules.validate import validate
+from grete.errors import ConfigError, WireError
 from grete.keyed_log.base import KeyedLog, Record
-from grete.metadata.coordinator_stream import GENERATION, KNOWN_VERSIONS, ConfigChange, check_text
+from grete.metadata.coordinator_stream import (
+    GENERATION,
+    KNOWN_VERSIONS,
+    ConfigChange,
+    CoordinatorStream,
+    check_text,
+)
 from grete.model.messages import SET_CONFIG, CoordinatorMessage, Origin
 from grete.wire import coordinator_message as codec
 
+_log = logging.getLogger(__name__)
 _ONE_WRITE_MS = 1000
 """A foreign program writes key by key; what it wrote with no longer pause between is one change."""
 
@@ -54,6 +63,34 @@ def config_generations(log: KeyedLog) -> Iterator[Generation]:
             yield Generation(record.offset, found, _fold(config, waiting[begin:]), dict(config))
             waiting = []
     yield from _foreign(waiting, config)
+
+
+def startable_config(stream: CoordinatorStream) -> dict[str, str]:
+    """The stream's configuration; the last valid one before it when it is invalid, as a foreign program may leave it.
+
+    Raises:
+        ConfigError: neither it nor any before it is valid.
+    """
+    config = stream.config()
+    try:
+        validate(config)
+    except ConfigError as error:
+        good = next(
+            (one for one in reversed(list(config_generations(stream.log))) if _is_valid(one.config)), None
+        )
+        if good is None:
+            raise
+        _log.warning("the job starts with generation %s, not with the last one: %s", good.number, error)
+        return dict(good.config)
+    return config
+
+
+def _is_valid(config: Mapping[str, str]) -> bool:
+    try:
+        validate(config)
+    except ConfigError:
+        return False
+    return True
 
 
 def config_history(log: KeyedLog) -> Iterator[tuple[CoordinatorMessage, list[ConfigChange]]]:
