@@ -86,19 +86,54 @@ def test_while_the_brokers_of_one_job_are_away_the_others_are_shown_within_five_
         nobody.bind(("127.0.0.1", 0))  # bound, and nobody listens
         submitted_elsewhere(job, "far", on_kafka("far", f"127.0.0.1:{nobody.getsockname()[1]}"))
         began_s = time.monotonic()
-        result = subprocess.run(
-            [sys.executable, "-c", _TIMED, "status"],
-            env={**os.environ, "GRETE_HOME": str(job)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        result = timed(job, "status")
     assert time.monotonic() - began_s < 100
     assert result.returncode == 0
     assert float(result.stderr.splitlines()[-1]) < 5
     assert len(result.stderr.splitlines()) <= 4, "three of the command, one of the test"
     words = {line.split()[0]: line.split()[1] for line in result.stdout.splitlines()[1:]}
     assert words == {"far": "unreachable", "orders": "finished"}
+
+
+def test_of_one_job_whose_brokers_are_away_is_shown_what_is_known_here(job: Path) -> None:
+    logs = job / "jobs" / "far-1" / "logs"
+    logs.mkdir(parents=True)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        submitted_elsewhere(job, "far", on_kafka("far", f"127.0.0.1:{nobody.getsockname()[1]}"))
+        result = timed(job, "status", "--job", "far", "-o", "json")
+    assert result.returncode == 0, result.stderr
+    assert float(result.stderr.splitlines()[-1]) < 15
+    [row] = json.loads(result.stdout)
+    assert (set(row), row["state"]) == (KEYS, "unreachable")
+    assert str(logs) in row["message"]
+
+
+def test_of_one_job_whose_inputs_are_away_all_but_the_lag_is_shown(job: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{nobody.getsockname()[1]}"
+        far = {"systems.far.samza.factory": "kafka", "systems.far.producer.bootstrap.servers": servers}
+        with open_job(JOB) as handle:
+            inputs = {**CONFIG, **far, "task.inputs": "far.in"}
+            handle.stream.write_config(inputs, run_id="run-1", reason="moved")
+        result = timed(job, "status", "--job", "orders", "-o", "json")
+    assert result.returncode == 0, result.stderr
+    assert float(result.stderr.splitlines()[-1]) < 15
+    [row] = json.loads(result.stdout)
+    assert row["state"] == "finished"
+    assert "the lag is not known" in row["message"]
+
+
+def timed(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own; the last line of its errors says how long it took, without imports."""
+    return subprocess.run(
+        [sys.executable, "-c", _TIMED, *words],
+        env={**os.environ, "GRETE_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 _TIMED = """

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import threading
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from grete.cli.options import add_job_options, opened_job
+from grete.cli.options import add_job_options, given_config, named_job
 from grete.cli.output import cell, print_json, print_table
 from grete.clock import SystemClock
 from grete.errors import GreteError, JobNotFound
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 _UNKNOWN_LAG: dict[str, Any] = {"total": None, "tasks": {}, "partitions": [], "missing": []}
 _MOST_BEHIND = 20
 _MOST_QUARANTINED = 5
-_DEADLINE_S = 3.0
-"""For all jobs together; what has not answered then is shown without."""
+_DEADLINE_S, _DEADLINE_OF_ONE_S = 3.0, 10.0
+"""For all jobs together, and for one; what has not answered then is shown without."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -38,18 +39,15 @@ def run(options: argparse.Namespace) -> int:
     from grete.environment import grete_home
     from grete.metadata.job_index import jobs
 
-    if options.job or options.config:
-        with opened_job(options) as handle:
-            rows = [_row(handle)]
-    else:
-        rows = _rows_of_all(jobs(grete_home()))
+    is_one = options.job or options.config
+    rows = [_row_of_one(options)] if is_one else _rows_of_all(jobs(grete_home()))
     if options.output == "json":
         print_json(rows)
     elif rows:
         columns = ("job", "state", "tasks", "behind", "run_by", "url", "token_file", "message")
         headings = ("job", "state", "tasks", "records behind", "run by", "url", "token file", "message")
         print_table(headings, [[_shown(row, column) for column in columns] for row in rows])
-        if options.job or options.config:
+        if is_one:
             _print_lag(rows[0]["lag"])
             _print_quarantined(rows[0]["quarantined"], rows[0]["quarantined_count"])
     else:
@@ -57,36 +55,73 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+class _Look(threading.Thread):
+    """Looks at one job. `row` is what is known of it so far, `failure` why the rest is not."""
+
+    def __init__(self, job: JobId, config: Mapping[str, str] | None = None) -> None:
+        super().__init__(daemon=True)
+        self._job = job
+        self._config = config
+        self.row: dict[str, Any] | None = None
+        self.failure: GreteError | None = None
+        self.start()
+
+    def run(self) -> None:
+        """All but the lag first."""
+        from grete.operations import open_job
+
+        try:
+            with open_job(self._job, self._config) as handle:
+                self.row = _standing_row(handle)
+                lag = handle.lag().document()
+                self.row = {**self.row, "behind": lag["total"], "lag": lag}
+        except GreteError as error:
+            self.failure = error
+
+    def row_at(self, at_s: float, no_answer: str) -> dict[str, Any]:
+        """The job's row, with what is missing at that time on the monotonic clock named in its message."""
+        self.join(max(0.0, at_s - time.monotonic()))
+        failure = self.failure
+        if self.row is not None:
+            missing = f"the lag is not known: {failure or no_answer}" if self.is_alive() or failure else ""
+            return {**self.row, "message": "; ".join(filter(None, (self.row["message"], missing)))}
+        if isinstance(failure, JobNotFound):
+            return _empty_row(self._job, "never ran", "no submit of it has succeeded")
+        is_there = failure is None or failure.may_pass
+        return _empty_row(self._job, "unreachable" if is_there else "unreadable", str(failure or no_answer))
+
+
 def _rows_of_all(jobs: list[JobId]) -> list[dict[str, Any]]:
     """A row of each job, at the same time: whose brokers are away keeps nobody from being shown."""
-    rows = {job: _empty_row(job, "unreachable", f"no answer within {_DEADLINE_S:g} s") for job in jobs}
-    threads = [threading.Thread(target=_look, args=(job, rows), daemon=True) for job in jobs]
-    until_s = time.monotonic() + _DEADLINE_S
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, until_s - time.monotonic()))
-    return [rows[job] for job in jobs]
+    at_s = time.monotonic() + _DEADLINE_S
+    looks = [_Look(job) for job in jobs]
+    return [look.row_at(at_s, f"no answer within {_DEADLINE_S:g} s") for look in looks]
 
 
-def _look(job: JobId, rows: dict[JobId, dict[str, Any]]) -> None:
-    from grete.operations import open_job
+def _row_of_one(options: argparse.Namespace) -> dict[str, Any]:
+    """The row of the job that the options name; of one whose brokers are away, what this machine knows.
 
-    try:
-        with open_job(job) as handle:
-            rows[job] = _standing_row(handle)
-            rows[job] = _row(handle)
-    except JobNotFound:
-        rows[job] = _empty_row(job, "never ran", "no submit of it has succeeded")
-    except GreteError as error:
-        state = "unreachable" if error.may_pass else "unreadable"
-        known = rows[job]
-        is_known = known["state"] != "unreachable"  # its lag only is not known
-        rows[job] = (
-            {**known, "message": known["message"] or str(error)}
-            if is_known
-            else _empty_row(job, state, str(error))
+    Raises:
+        GreteError: there is no such job, or it cannot be read.
+    """
+    from grete.config.folders import state_directory
+    from grete.metadata.home import grete_home
+    from grete.metadata.job_index import where_submitted
+
+    config = given_config(options)
+    job = named_job(options, config)
+    look = _Look(job, config)
+    row = look.row_at(time.monotonic() + _DEADLINE_OF_ONE_S, f"no answer within {_DEADLINE_OF_ONE_S:g} s")
+    if look.failure is not None and not look.failure.may_pass:
+        raise look.failure
+    if row["state"] == "unreachable":
+        home = grete_home()
+        folder = state_directory(config or where_submitted(job, home), job, home)
+        known = (
+            f"its logs on this machine are in {folder / 'logs'}" if folder.exists() else "it never ran here"
         )
+        row["message"] = f"the coordinator stream could not be asked; {known}: {row['message']}"
+    return row
 
 
 def _empty_row(job: JobId, state: str, message: str) -> dict[str, Any]:
@@ -104,11 +139,6 @@ def _empty_row(job: JobId, state: str, message: str) -> dict[str, Any]:
         "resting": {},
         "message": message,
     }
-
-
-def _row(handle: JobHandle) -> dict[str, Any]:
-    row, lag = _standing_row(handle), handle.lag().document()
-    return {**row, "behind": lag["total"], "lag": lag}
 
 
 def _running_alone(handle: JobHandle) -> list[ContainerId]:
