@@ -357,6 +357,15 @@ def test_a_rollback_passes_over_generations_that_changed_nothing(job: Path) -> N
         assert handle.config() == CONFIG
 
 
+def test_a_rollback_passes_over_what_is_not_valid(job: Path) -> None:
+    with opened() as handle:
+        set_config(handle, {"task.commit.ms": "5000"}, reason="")
+        handle.stream.write_config({**handle.config(), "job.container.count": "0"}, run_id="run-2")
+        handle.stream.write_config({**handle.config(), "job.container.count": "1"}, run_id="run-3")
+        roll_back_config(handle, None)
+        assert handle.config() == {**CONFIG, "task.commit.ms": "5000"}
+
+
 def test_a_rollback_that_has_nothing_to_go_back_to_is_refused(job: Path, capsys: Output) -> None:
     assert main(["config", "rollback"]) == 2
     assert "there is nothing to roll back" in capsys.readouterr().err

@@ -76,7 +76,7 @@ def startable_config(stream: CoordinatorStream) -> dict[str, str]:
         validate(config)
     except ConfigError as error:
         good = next(
-            (one for one in reversed(list(config_generations(stream.log))) if _is_valid(one.config)), None
+            (one for one in reversed(list(config_generations(stream.log))) if is_valid(one.config)), None
         )
         if good is None:
             raise
@@ -85,7 +85,8 @@ def startable_config(stream: CoordinatorStream) -> dict[str, str]:
     return config
 
 
-def _is_valid(config: Mapping[str, str]) -> bool:
+def is_valid(config: Mapping[str, str]) -> bool:
+    """Whether a job can be started with it, as far as it alone tells."""
     try:
         validate(config)
     except ConfigError:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from grete.config.rules.changes import refusal
 from grete.config.rules.validate import validate
 from grete.errors import ConfigError
+from grete.metadata.config_history import is_valid
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import ConfigChange
 from grete.operations.job_handle import JobHandle
@@ -31,7 +32,7 @@ def set_config(
 def roll_back_config(
     handle: JobHandle, number: int | None, *, reason: str = "", force: bool = False
 ) -> list[ConfigChange]:
-    """Write an earlier configuration again, as a generation of its own: by default the last that is another.
+    """Write an earlier configuration again, as a generation of its own: by default the last other, valid one.
 
     Raises:
         ConfigError: no such generation is in the stream any more, or it changes nothing, or see `set_config`.
@@ -40,9 +41,11 @@ def roll_back_config(
     if number is not None and number not in {generation.number for generation in known}:
         raise ConfigError(f"there is no generation {number} in the stream; `grete config history` lists them")
     others = [one for one in known if one.config != current and number in (None, one.number)]
+    if number is None and not force:
+        others = [one for one in others if is_valid(one.config)]
     if not others:
         raise ConfigError(
-            "there is nothing to roll back: no generation before this one has another configuration"
+            "there is nothing to roll back: no generation before this one has another, valid configuration"
             if number is None
             else f"there is nothing to roll back: the configuration is that of generation {number}"
         )
