@@ -44,7 +44,7 @@ def test_what_was_set_aside_is_listed_with_its_error(letters: LocalSystem, capsy
     assert main(["dead-letters", "list", "--job", "orders"]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[1:] == [
-        f"0:{n} Partition 1 local.in.1 {offset} 2023-11-14 22:13:20 KeyError('page')"
+        f"0:{n} - Partition 1 local.in.1 {offset} 2023-11-14 22:13:20 KeyError('page')"
         for n, offset in ((0, 4), (1, 7))
     ]
     assert main(["dead-letters", "list", "--job", "orders", "-o", "json", "-n", "1"]) == 0
@@ -60,8 +60,36 @@ def test_nothing_is_sent_again_without_execute(letters: LocalSystem, capsys: Out
 def test_a_message_is_sent_again_as_it_was_to_where_it_was(letters: LocalSystem) -> None:
     assert main(["dead-letters", "replay", "--job", "orders", "--number", "0:0", "--execute"]) == 0
     assert sent_again(letters) == [(b"k", b"\xff\x00", 1_700_000_000_000)]
-    assert main(["dead-letters", "replay", "--job", "orders", "--all", "--execute"]) == 0
-    assert [value for _, value, _ in sent_again(letters)] == [b"\xff\x00", b"\xff\x00", None]
+
+
+REPLAY = ["dead-letters", "replay", "--job", "orders", "--execute"]
+
+
+def test_a_second_replay_sends_nothing_twice_unless_it_is_asked_to(
+    letters: LocalSystem, capsys: Output
+) -> None:
+    assert main([*REPLAY, "--number", "0:0"]) == 0
+    assert main([*REPLAY, "--all"]) == 0
+    assert "1 were replayed before; --again" in capsys.readouterr().out
+    assert [value for _, value, _ in sent_again(letters)] == [b"\xff\x00", None]
+    assert main([*REPLAY, "--number", "0:0"]) == 0
+    assert len(sent_again(letters)) == 2
+    assert main([*REPLAY, "--all", "--again"]) == 0
+    assert len(sent_again(letters)) == 4
+    assert main(["dead-letters", "list", "--job", "orders", "-o", "json"]) == 0
+    listed = capsys.readouterr().out.splitlines()[-2:]
+    assert [json.loads(line)["replayed"] for line in listed] == [True, True]
+
+
+def test_letters_of_a_stream_that_was_recreated_were_not_replayed(letters: LocalSystem) -> None:
+    assert main([*REPLAY, "--all"]) == 0
+    letters.delete_stream("dead")
+    letters.create_stream(StreamSpec("dead", 1))
+    ssp = SystemStreamPartition("local", "in", 1)
+    letter = dead_letter("Partition 1", ssp, 9, b"k", b"new", "KeyError('page')")
+    letters.append("dead", [Message(None, letter, 1_700_000_000_000, 0)])
+    assert main([*REPLAY, "--all"]) == 0
+    assert [value for _, value, _ in sent_again(letters)] == [b"\xff\x00", None, b"new"]
 
 
 @pytest.mark.parametrize(
