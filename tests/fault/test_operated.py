@@ -323,7 +323,7 @@ def test_a_start_with_a_value_that_is_wrong_goes_on_with_the_last_good_configura
     coordinator.kill()
     coordinator.communicate()
     with open_job(JOB) as handle:
-        handle.set_config({"task.max.records.per.batch": "abc", "": "x"}, reason="oops", force=True)
+        set_config(handle, {"task.max.records.per.batch": "abc", "": "x"}, reason="oops", force=True)
     job.coordinate()
     job.eventually(lambda: "config-refused" in job.events())
     count = len(job.said())

@@ -11,9 +11,11 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.cli.main import main
 from grete.config.settings import Settings
+from grete.metadata.assignments import TaskAssignments
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import JobState, write_state
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
+from grete.model.messages import SET_TASK_CONTAINER, VALUE_FIELDS
 from grete.model.streams import StreamSpec
 from grete.operations import open_job
 from grete.systems.local.system import LocalSystem, Message
@@ -73,6 +75,9 @@ def test_without_execute_it_is_said_what_would_go_and_nothing_does(
         "checkpoint_log": f"local.{checkpoint_log_name(JobId('orders'))}",
         "changelogs": ["local.orders-1-totals-changelog"],
         "folder": str(jobs / "jobs" / "orders-1"),
+        "checkpoint_copies": [],
+        "log_stream": "",
+        "left": [],
     }
     assert everything(system, jobs) == before
 
@@ -99,6 +104,37 @@ def test_a_job_of_the_same_name_begins_anew(jobs: Path, system: LocalSystem) -> 
     with open_job(JobId("orders")) as handle:
         assert len(handle.config_generations()) == 1
         assert set(handle.checkpoints()) == {TaskName("Partition 0")}
+
+
+def test_copies_of_checkpoints_and_the_stream_of_logs_go_and_what_others_write_is_named(
+    jobs: Path, system: LocalSystem, tmp_path: Path, capsys: Output
+) -> None:
+    ours, theirs = tmp_path / "orders-Partition 0-checkpoints", tmp_path / "views-Partition 0-checkpoints"
+    theirs.write_bytes(b"{}")
+    system.create_stream(StreamSpec("__samza_orders_1_logs", 1))
+    system.create_stream(StreamSpec("said", 1))
+    told = {
+        "task.checkpoint.factory": "grete.checkpoint.file-system",
+        "task.checkpoint.path": str(tmp_path),
+        "task.log4j.system": "local",
+        "job.diagnostics.enabled": "true",
+        "metrics.reporter.diagnosticsreporter.stream": "local.said",
+    }
+    with open_job(JobId("orders")) as handle:
+        handle.stream.write_config({**handle.config(), **told}, run_id="run-2")
+        TaskAssignments(handle.stream).write(
+            [(SET_TASK_CONTAINER, "Partition 0", {VALUE_FIELDS[SET_TASK_CONTAINER]: "0"})]
+        )
+        handle.copy_checkpoints(handle.checkpoints())
+    assert ours.exists()
+    assert main(["job", "delete", "--job", "orders"]) == 0
+    shown = capsys.readouterr().out
+    assert str(ours) in shown
+    assert "local.__samza_orders_1_logs" in shown
+    assert shown.splitlines()[-1] == "Inputs and outputs stay, local.said too (other jobs may write it)."
+    assert main(["job", "delete", "--job", "orders", "--execute"]) == 0
+    assert {path.name for path in tmp_path.glob("*-checkpoints*")} == {theirs.name}
+    assert {"said", "__samza_orders_1_logs"}.intersection(system.streams()) == {"said"}
 
 
 def test_a_running_job_is_not_deleted(jobs: Path, system: LocalSystem, capsys: Output) -> None:

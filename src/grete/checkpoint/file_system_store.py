@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import orjson
@@ -102,6 +102,27 @@ class FileSystemCheckpointStore(CheckpointStore):
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def places(self, tasks: Collection[TaskName]) -> list[str]:
+        """See CheckpointStore. Files of another job of the same name are not this job's."""
+        with self._locked():
+            return [str(path) for path in self._own(tasks)]
+
+    def delete(self, tasks: Collection[TaskName]) -> None:
+        """See CheckpointStore."""
+        with self._locked():
+            for path in self._own(tasks):
+                path.unlink(missing_ok=True)
+                _beside(path).unlink(missing_ok=True)
+
+    def _own(self, tasks: Collection[TaskName]) -> list[Path]:
+        found = []
+        for task in sorted(tasks):
+            with suppress(ConfigError):
+                path = self._path(task)
+                self._proof(path)
+                found.append(path)
+        return [path for path in found if path.exists()]
 
     def _path(self, task: TaskName) -> Path:
         name = f"{self._job.name}-{task}-checkpoints"

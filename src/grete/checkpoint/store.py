@@ -90,6 +90,14 @@ class CheckpointStore(ABC):
             StorageFull: some tasks may have been written, each of them whole.
         """
 
+    def places(self, tasks: Collection[TaskName]) -> list[str]:
+        """Where what `delete` removes of these tasks is, for people; nothing that goes with the job's own streams."""
+        return []
+
+    def delete(self, tasks: Collection[TaskName]) -> None:
+        """Remove the checkpoints of these tasks from `places`. What is not there is fine."""
+        assert not self.places(tasks), "who has places removes what is there"
+
     @abstractmethod
     def close(self) -> None:
         """Release everything."""

@@ -72,5 +72,10 @@ def _print(options: argparse.Namespace, shown: str, found: Belongings) -> None:
         print(f"  checkpoints         {found.checkpoint_log}")
     for name in found.changelogs:
         print(f"  changelog           {name}")
+    for name in found.checkpoint_copies:
+        print(f"  checkpoint copy     {name}")
+    if found.log_stream:
+        print(f"  log stream          {found.log_stream}")
     print(f"  folder              {found.folder}")
-    print("Inputs and outputs stay.")
+    also = "".join(f", {name} too (other jobs may write it)" for name in found.left)
+    print(f"Inputs and outputs stay{also}.")

@@ -105,7 +105,7 @@ def _row_of_one(options: argparse.Namespace) -> dict[str, Any]:
         GreteError: there is no such job, or it cannot be read.
     """
     from grete.config.folders import state_directory
-    from grete.metadata.home import grete_home
+    from grete.environment import grete_home
     from grete.metadata.job_index import where_submitted
 
     config = given_config(options)

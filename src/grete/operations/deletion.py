@@ -8,15 +8,18 @@ asked for again and done to its end.
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from grete.checkpoint.store import CheckpointStore
 from grete.config.settings import Settings
-from grete.errors import JobError, StreamNotFound
+from grete.diagnostics.streams import JOB_COORDINATOR, log_stream_name, telling_of
+from grete.errors import ConfigError, JobError, StreamNotFound
 from grete.metadata.coordinator_stream import stream_name
-from grete.metadata.job_index import forget_job
-from grete.model.ids import JobId
+from grete.metadata.job_index import forget_job, jobs
+from grete.model.ids import JobId, SystemStream, TaskName
 from grete.operations.job_handle import JobHandle
 from grete.operations.orphans import running_here
 
@@ -29,6 +32,10 @@ class Belongings:
     checkpoint_log: str
     changelogs: tuple[str, ...]
     folder: str
+    checkpoint_copies: tuple[str, ...] = ()
+    log_stream: str = ""
+    left: tuple[str, ...] = ()
+    """Streams of logs and diagnostics that stay, since other jobs may write them."""
 
     def document(self) -> dict[str, object]:
         """As JSON."""
@@ -37,6 +44,9 @@ class Belongings:
             "checkpoint_log": self.checkpoint_log,
             "changelogs": list(self.changelogs),
             "folder": self.folder,
+            "checkpoint_copies": list(self.checkpoint_copies),
+            "log_stream": self.log_stream,
+            "left": list(self.left),
         }
 
 
@@ -55,7 +65,51 @@ def belongings(handle: JobHandle) -> Belongings:
         f"{system}.{handle.checkpoint_log_name}",
         tuple(f"{system}.{name}" for name in sorted(there.intersection(changelogs))),
         str(handle.state_directory),
+        tuple(_checkpoint_copies(handle)),
+        *_log_streams(handle),
     )
+
+
+@contextmanager
+def _checkpoint_store(handle: JobHandle) -> Iterator[CheckpointStore | None]:
+    """The store of copies; None also where its place is not there any more, and what it held neither."""
+    with ExitStack() as stack:
+        store = None
+        with suppress(ConfigError):
+            store = handle.checkpoint_store()
+        if store is not None:
+            stack.enter_context(closing(store))
+        yield store
+
+
+def _checkpoint_copies(handle: JobHandle) -> list[str]:
+    with _checkpoint_store(handle) as store:
+        return [] if store is None else store.places(_tasks(handle))
+
+
+def _tasks(handle: JobHandle) -> set[TaskName]:
+    """Every task there ever was, as far as the stream knows."""
+    return {*handle.assignments(), *handle.changelog_mapping()}
+
+
+def _log_streams(handle: JobHandle) -> tuple[str, tuple[str, ...]]:
+    """The stream of logs that is this job's alone, empty without one; those of logs and diagnostics that stay."""
+    told = telling_of(handle.config(), handle.job, JOB_COORDINATOR, handle.home)
+    own, left = "", []
+    if told.logs is not None and _is_there(handle, told.logs.stream):
+        others = {log_stream_name(job) for job in jobs(handle.home) if job != handle.job}
+        if told.logs.stream.stream in others:
+            left.append(str(told.logs.stream))
+        else:
+            own = str(told.logs.stream)
+    if told.diagnostics is not None and _is_there(handle, told.diagnostics.stream):
+        left.append(str(told.diagnostics.stream))
+    return own, tuple(left)
+
+
+def _is_there(handle: JobHandle, stream: SystemStream) -> bool:
+    with handle.system(stream.system) as system:
+        return stream.stream in system.streams()
 
 
 def delete_job(handle: JobHandle) -> None:
@@ -70,6 +124,13 @@ def delete_job(handle: JobHandle) -> None:
         found, config = belongings(handle), handle.config()
         for folder in (found.folder, Settings.of(config).job.standby_directory(handle.job, handle.home)):
             shutil.rmtree(folder, ignore_errors=True)
+        with _checkpoint_store(handle) as store:
+            if store is not None:
+                store.delete(_tasks(handle))
+        if found.log_stream:
+            stream = SystemStream.parse(found.log_stream)
+            with handle.system(stream.system) as system, suppress(StreamNotFound):
+                system.delete_stream(stream.stream)
         if config:
             with handle.commit_system() as system:
                 for name in found.changelogs:

@@ -167,7 +167,7 @@ class JobHandle:
         """The commits of each task, as its next start sees it: log and checkpoint store together."""
         with self.commit_system() as system:
             logged = read_commits(system.checkpoint_log(checkpoint_log_name(self.job)).read())
-        store = self._checkpoint_store()
+        store = self.checkpoint_store()
         if store is None:
             return logged
         with closing(store):
@@ -176,19 +176,20 @@ class JobHandle:
     @property
     def copies_checkpoints(self) -> bool:
         """Whether the job has a checkpoint store beside its log."""
-        store = self._checkpoint_store()
+        store = self.checkpoint_store()
         if store is not None:
             store.close()
         return store is not None
 
     def copy_checkpoints(self, commits: Mapping[TaskName, TaskCommit]) -> None:
         """Give the job's checkpoint store, if it has one, its copy of what was written to the log."""
-        store = self._checkpoint_store()
+        store = self.checkpoint_store()
         if store is not None:
             with closing(store):
                 store.write(copies(commits))
 
-    def _checkpoint_store(self) -> CheckpointStore | None:
+    def checkpoint_store(self) -> CheckpointStore | None:
+        """The job's checkpoint store beside its log, opened; None without one."""
         return open_store(StoreContext(self.job, self.config(), self.home, self._clock))
 
     def lag(self) -> JobLag:
