@@ -31,6 +31,12 @@ def tighten(path: Path) -> None:
             path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
 
 
+def tighten_database(path: Path) -> None:
+    """Tighten a SQLite file that was just opened, and what is beside it: SQLite gives later files its rights."""
+    for one in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        tighten(one)
+
+
 def tighten_home(home: Path) -> None:
     """Make a home private, one of an earlier version, too: what is in it, and itself where it is not there yet."""
     if not home.exists():

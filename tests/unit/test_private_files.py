@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from grete.model.ids import ContainerId
 from grete.model.streams import StreamSpec
 from grete.private_files import tighten, tighten_home
 from grete.systems.local.system import LocalSystem
+from grete.tasks.stores.file import StoreFile
+from grete.tasks.stores.warm_copy import take_over
 
 
 def mode(path: Path) -> int:
@@ -46,6 +49,23 @@ def test_a_new_home_and_all_that_is_in_it_is_its_owners(tmp_path: Path) -> None:
     assert open_to_others(home / "local") == []
     assert open_to_others(home / "jobs") == []
     system.close()
+
+
+def test_stores_and_their_copies_are_their_owners(tmp_path: Path) -> None:
+    job = tmp_path / "jobs" / "job-1"
+    with closing(StoreFile(job / "stores" / "one.db", "log")) as store:
+        store.settle(1, "", lambda start, end: [(b"k", b"v")], lambda data: [])
+        take_over(job / "stores" / "two.db", "log", [job / "stores" / "one.db"])
+        assert open_to_others(tmp_path / "jobs") == []
+        assert sorted(one.name for one in job.rglob("*.db")) == ["one.db", "two.db"]
+
+
+def test_a_store_of_an_earlier_version_is_tightened(tmp_path: Path) -> None:
+    path = tmp_path / "one.db"
+    with closing(StoreFile(path, "log")):
+        path.chmod(0o644)
+    with closing(StoreFile(path, "log")):
+        assert mode(path) == 0o600
 
 
 def test_a_home_of_an_earlier_version_is_tightened(tmp_path: Path) -> None:

@@ -156,6 +156,8 @@ def _given_offsets(options: argparse.Namespace) -> Checkpoints:
     if name is None:
         raise ConfigError("name the file with the offsets, as grete checkpoint export writes it")
     path = config_path(name)
+    if "\0" in str(path):
+        raise ConfigError(f"{str(path)!r} names no file")
     found, unknown = parse_checkpoint_text(path.read_text(), origin=str(path))
     for key in unknown:
         warn(f"{path}: ignoring unrecognised property: {key}")

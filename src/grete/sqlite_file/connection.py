@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from grete.errors import UnsafeStorage
-from grete.private_files import tighten
+from grete.private_files import tighten_database
 from grete.sqlite_file.machine import is_wal_safe
 
 _log = logging.getLogger("grete.sqlite_file")
@@ -27,8 +27,7 @@ class Connection:
         self.deadline_s = time.monotonic() + busy_timeout_s
         self.wal_pages = 0
         self.db = apsw.Connection(str(path))
-        for one in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
-            tighten(one)  # before anything is in it; SQLite gives the files beside it the same rights
+        tighten_database(path)
         try:
             self.db.set_busy_handler(self._wait)
             self._set_pragmas(path, library)

@@ -28,6 +28,7 @@ import apsw
 from grete.clock import SystemClock
 from grete.errors import GreteError, LogError, OffsetOutOfRange
 from grete.failpoints import failpoint
+from grete.private_files import private_directory, tighten_database
 from grete.sqlite_file.words import in_our_words
 from grete.systems.base import Change
 
@@ -105,7 +106,7 @@ class StoreFile:
         self._settled: tuple[int, ReadChanges] = (0, lambda start, end: ())
 
     def _open(self) -> apsw.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        private_directory(self._path.parent)
         for needs_refill in (not self._path.exists(), True):
             if needs_refill:
                 self._refill()
@@ -138,6 +139,7 @@ class StoreFile:
 
     def _connected(self) -> apsw.Connection:
         connection = apsw.Connection(str(self._path))
+        tighten_database(self._path)
         try:
             connection.set_busy_timeout(self._busy_timeout_ms)
             # a statement that gives rows stops there: those after it run only when the rows are fetched

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import apsw
 
+from grete.private_files import tighten_database
+
 _log = logging.getLogger(__name__)
 
 
@@ -61,6 +63,7 @@ def _copy(source: Path, target: Path) -> None:
     unfinished = target.with_name(f"{target.name}.taking-over")
     unfinished.unlink(missing_ok=True)
     with closing(_open(source)) as origin, closing(apsw.Connection(str(unfinished))) as copy:
+        tighten_database(unfinished)
         with copy.backup("main", origin, "main") as backup:
             backup.step(-1)
         # what the task had pending is the standby's no more than ours
