@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from grete.checkpoint.text import Checkpoints, format_checkpoints, parse_checkpoint_text
 from grete.cli.options import add_job_options, opened_job, warn
-from grete.cli.output import print_json, print_table, printable, when
+from grete.cli.output import print_json, print_table, when
 from grete.cli.rewind_options import add_write_options, is_live, ssp
 from grete.errors import ConfigError
 from grete.model.ids import TaskName
 from grete.model.startpoint import StateChoice
+from grete.text_logs import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

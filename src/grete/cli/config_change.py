@@ -8,8 +8,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grete.cli.options import warn
-from grete.cli.output import print_json, printable
+from grete.cli.output import print_json
 from grete.errors import ConfigError
+from grete.text_logs import printable
 
 if TYPE_CHECKING:
     from grete.metadata.coordinator_stream import ConfigChange

@@ -7,8 +7,9 @@ from typing import Any
 
 from grete.cli.config_change import add_change_options, change_config, or_unset, print_changes, shown_changes
 from grete.cli.options import add_job_options, opened_job
-from grete.cli.output import print_json, printable, when
+from grete.cli.output import print_json, when
 from grete.errors import ConfigError
+from grete.text_logs import printable
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from grete.cli.options import add_job_options, seconds
-from grete.cli.output import print_json, printable
+from grete.cli.output import print_json
 from grete.clock import Deadline, SystemClock
 from grete.errors import JobError
+from grete.text_logs import printable
 
 if TYPE_CHECKING:
     from grete.operations import JobHandle

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from grete.cli.options import add_job_options, count, opened_job
-from grete.cli.output import cell, print_json, printable, when
+from grete.cli.output import cell, print_json, when
+from grete.text_logs import printable
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

@@ -14,8 +14,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from grete.cli.output import printable
 from grete.errors import ConfigError, GreteError, bullet_list
+from grete.text_logs import printable
 
 Run = Callable[[argparse.Namespace], int]
 

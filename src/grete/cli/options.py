@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from grete.cli.output import printable
 from grete.errors import ConfigError
+from grete.text_logs import printable
 
 if TYPE_CHECKING:
     from grete.model.ids import JobId

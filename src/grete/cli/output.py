@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from grete.text_logs import printable
+
 _NOT_PRINTABLE = re.compile("[\x7f-\x9f\ud800-\udfff\u2028-\u202e\u2066-\u2069]")
 """What JSON may hold as it is, and no terminal should be given."""
 
@@ -58,8 +60,3 @@ def when(timestamp_ms: int) -> str:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
         return f"{timestamp_ms} ms"  # whoever wrote it had another clock than people have
-
-
-def printable(text: str) -> str:
-    """Text for a terminal: control characters, which could say anything to it, are escaped; so is what is no text."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)

@@ -15,6 +15,7 @@ from grete.cli.options import add_job_options
 from grete.cli.progress import Progress
 from grete.errors import ConfigError
 from grete.model.ids import JobId
+from grete.text_logs import log_to_stderr
 
 if TYPE_CHECKING:
     from grete.coordinator.view import View
@@ -43,11 +44,7 @@ def run(options: argparse.Namespace) -> int:
     from grete.config.load import parse_overrides
     from grete.coordinator.metadata_manager import STARTS
 
-    logging.basicConfig(
-        level=log_level(debug=options.debug),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    log_to_stderr(log_level(debug=options.debug))
     logging.getLogger(STARTS).setLevel(logging.INFO)
     run_options = RunOptions(
         config_paths=options.config,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from grete.diagnostics.streams import container_name
 from grete.errors import MissingExtra
 from grete.exit_report import run_and_tell
 from grete.model.ending import ContainerEnd
+from grete.text_logs import log_to_stderr
 from grete.wire.container_protocol import ContainerEnvironment
 
 
@@ -63,11 +63,7 @@ def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatc
 
 def main() -> int:
     """The process launcher's entry."""
-    logging.basicConfig(
-        level=os.environ.get("GRETE_LOG_LEVEL", "INFO"),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     stop = threading.Event()

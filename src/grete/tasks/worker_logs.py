@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 
 from grete.diagnostics.log_handler import StreamLogHandler, log_handler
 from grete.tasks.spec import RunnerSpec
+from grete.text_logs import log_to_stderr
 
 _FAILED_TIMEOUT_S = 2.0
 _handler: StreamLogHandler | None = None
@@ -30,7 +30,7 @@ def attach_logs(spec: RunnerSpec) -> None:
         return
     if not root.handlers:
         # a root logger with a handler no longer prints by itself: the container's log file would miss what it had
-        logging.basicConfig(level=os.environ.get("GRETE_LOG_LEVEL", "INFO"), stream=sys.stderr)
+        log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
     _handler = log_handler(spec.diagnostics, spec.config)
     if _handler is not None:
         root.addHandler(_handler)

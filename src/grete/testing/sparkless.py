@@ -39,6 +39,7 @@ from grete.exit_report import run_and_tell
 from grete.model.ids import JobId
 from grete.systems.factory import open_system
 from grete.testing.job_container import BlockedEnds, ContainerUnderTest
+from grete.text_logs import log_to_stderr
 
 _IDLE_S = 0.05
 COMMAND = (sys.executable, "-m", "grete.testing.sparkless")
@@ -95,11 +96,7 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
 
 def main(arguments: Sequence[str]) -> int:
     """Coordinate a job when told which, else be a container of one."""
-    logging.basicConfig(
-        level=os.environ.get("GRETE_LOG_LEVEL", "INFO"),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else heartbeats are all that a log's end shows
     if arguments:
         return _coordinate(arguments)

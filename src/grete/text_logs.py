@@ -1,0 +1,28 @@
+"""Text from elsewhere for terminals and log files: a key, a name or an exception's message cannot forge a line."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+def printable(text: str) -> str:
+    """The text with control characters, which could say anything to a terminal, and what is no text escaped."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+
+
+class LineFormatter(logging.Formatter):
+    """A record begins a line; further lines of it, as a traceback has, are indented. All of it is printable."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        return "\n    ".join(printable(line) for line in super().format(record).split("\n"))
+
+
+def log_to_stderr(level: int | str) -> None:
+    """Log from here on as every process of a job does; nothing where logging is set up."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter(_FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])
