@@ -56,6 +56,7 @@ POINTS: dict[str, str] = {
     "file.marked": "the mark is written, nobody has heard of the commit",
     "container.locality-written": "the container has its assignment and wrote its locality",
     "container.fence-raised": "older incarnations are fenced",
+    "change.startpoints-deleted": "startpoints were deleted, what came meanwhile is not written again",
     "startpoint.resolved": "a container knows its new offsets, nothing of them is written",
     "startpoint.applied": "new offsets and their acknowledgement are committed, no query runs",
     "container.outputs-checked": "output streams exist, Spark does not run",

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from grete.errors import Fenced
+from grete import failpoints
+from grete.errors import Fenced, LogError
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -92,6 +93,50 @@ def test_a_startpoint_that_is_written_while_the_one_before_is_handed_over_is_not
     assert job.hand_over.not_told(TASKS) == {T0}
     assert job.pending() == {"Partition 0/local.in.0": "upcoming"}
     assert job.hand_over.not_told(TASKS) == set()
+
+
+@pytest.fixture
+def later(job: Job, monkeypatch: pytest.MonkeyPatch) -> Startpoint:
+    """A startpoint that was asked for while the one before was handed over by a coordinator that died over it."""
+    log = LogWithOthers(job.clock)
+    log.meanwhile = []
+    job.log, job.applied = log, {}
+    first = CoordinatorStream(log, job.clock, source="test", fence=Fence("job", 1))
+    job.stream = CoordinatorStream(log, job.clock, source="test")
+    job.ask(A, None, job.oldest())
+    job.clock.advance(1)
+    later = Startpoint(StartpointKind.UPCOMING, job.clock.wall_ms())
+    log.meanwhile = [startpoint_entry(startpoint_key(A, None), later)]
+    hand_over = StartpointHandOver(first, job.clock, job._applied)
+    with monkeypatch.context() as patched:
+        patched.setattr(failpoints, "_armed", failpoints._parse("change.startpoints-deleted:raise"))
+        with pytest.raises(LogError):
+            hand_over.pending(TASKS)
+    second = CoordinatorStream(log, job.clock, source="test", fence=Fence("job", 2))
+    job.hand_over = StartpointHandOver(second, job.clock, job._applied)
+    return later
+
+
+def test_a_startpoint_is_not_lost_when_the_coordinator_dies_over_the_one_before(
+    job: Job, later: Startpoint
+) -> None:
+    assert job.hand_over.not_told(TASKS) == {T0}
+    assert job.pending() == {"Partition 0/local.in.0": "upcoming"}
+    job.applied[T0] = {A: later.created_ms}
+    assert job.pending() == {}, "once is enough"
+    assert job.hand_over.not_told(TASKS) == set()
+
+
+def test_what_is_taken_back_after_the_coordinator_died_stays_so(job: Job, later: Startpoint) -> None:
+    job.stream.append([startpoint_entry(startpoint_key(A, None), None)])
+    assert job.pending() == {"Partition 0/local.in.0": "oldest"}
+
+
+def test_what_is_asked_for_after_the_coordinator_died_counts_last(job: Job, later: Startpoint) -> None:
+    job.clock.advance(1)
+    job.ask(A, None, Startpoint(StartpointKind.OLDEST, job.clock.wall_ms()))
+    assert job.pending() == {"Partition 0/local.in.0": "oldest"}
+    assert job.pending() == {"Partition 0/local.in.0": "oldest"}
 
 
 def test_a_startpoint_is_handed_over_until_its_task_says_that_it_applied_it(job: Job) -> None:

@@ -211,22 +211,6 @@ class CoordinatorStream:
         append = self._log.append_urgently if urgent else self._log.append
         return append(list(entries), fence=self._fence)
 
-    def append_over(self, entries: Iterable[Entry], *, since: int) -> list[Entry]:
-        """As `append`; returns what others wrote after the offset `since` under keys that these entries delete.
-
-        A log has no compare-and-set: whoever deletes what he has read may delete what came after it.
-        """
-        given = list(entries)
-        last = self.append(given)
-        deleted = {entry.key for entry in given if entry.value is None}
-        if not deleted:
-            return []
-        return [
-            Entry(record.key, record.value)
-            for record in self._log.read(since)
-            if record.offset < last and record.key in deleted and record.value is not None
-        ]
-
     def put(self, message_type: str, values_by_key: Mapping[str, str | None]) -> None:
         """Set (or, with None, delete) the single value of messages of a type, atomically."""
         field = VALUE_FIELDS[message_type]

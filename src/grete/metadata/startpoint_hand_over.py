@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from grete.clock import Clock
 from grete.keyed_log.base import Entry
 from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.shadowed import append_over, restore_shadowed
 from grete.metadata.startpoint_state import read_state_requests, state_entry
 from grete.metadata.startpoints import (
     FAN_OUT_NAMESPACE,
@@ -67,13 +68,14 @@ class StartpointHandOver:
             return found
 
     def not_told(self, tasks: Tasks) -> set[TaskName]:
-        """Tasks with a startpoint that they have not been told of by this coordinator, nor applied. Writes nothing.
+        """Tasks with a startpoint that they have not been told of by this coordinator, nor applied.
 
         Who was told and has not applied it half a minute later may never have got the answer, and is told again.
         Startpoints of all tasks are fanned out when the first container asks, so what still waits to be fanned out
         would not say it.
         """
         with self._lock:
+            restore_shadowed(self._stream)
             asked, before = self._stream.raw(NAMESPACE), decoded_fan_outs(self._stream.raw(FAN_OUT_NAMESPACE))
             if not asked and not before:
                 return set()
@@ -90,6 +92,7 @@ class StartpointHandOver:
         return times if self._clock.monotonic_s() - told_s < TOLD_FOR_S else {}
 
     def _pending(self, tasks: Tasks) -> dict[TaskName, PendingStart]:
+        restore_shadowed(self._stream)
         since = self._stream.catch_up()
         asked, before = self._stream.raw(NAMESPACE), decoded_fan_outs(self._stream.raw(FAN_OUT_NAMESPACE))
         if not asked and not before:
@@ -110,9 +113,7 @@ class StartpointHandOver:
         asked_ms = {startpoint.created_ms for startpoint in live.values()}
         entries += self._finished_states(after, asked_ms)
         if entries:
-            newer = self._stream.append_over(entries, since=since)
-            if newer:  # asked for while this was on its way: it is asked for still
-                self._stream.append(newer)
+            append_over(self._stream, entries, since=since)  # what is asked for meanwhile is asked for still
         return {task: PendingStart(startpoints, states.get(task)) for task, startpoints in after.items()}
 
     def _finished_states(self, after: FanOuts, asked_ms: set[int]) -> list[Entry]:
