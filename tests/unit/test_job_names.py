@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grete.assembly import RunOptions, run_job
-from grete.assembly.job_names import OldNames
+from grete.assembly.job_names import OldNames, refuse_shared_changelogs
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.config.settings import Settings
@@ -117,6 +117,24 @@ def test_a_job_that_would_share_a_changelog_is_refused_before_anything_is_writte
         run_job(RunOptions(config_paths=[path]))
     with open_job(ONE, must_exist=False) as handle:
         assert handle.config() == {}
+
+
+def test_a_changelog_that_another_job_names_is_not_shared_with_it(home: Path, system: LocalSystem) -> None:
+    named = {"stores.s.factory": "grete.store.sqlite", "stores.s.changelog": "local.totals"}
+    submitted(home, JobId("orders"), **named)
+    path = file_of(home, JobId("views"), **named)
+    with pytest.raises(JobError, match="the changelog 'totals' of its store 's' with job orders"):
+        run_job(RunOptions(config_paths=[path]))
+    with pytest.raises(JobError, match="there is no job views"), open_job(JobId("views")):
+        raise AssertionError("nothing of it is written")
+
+
+def test_a_job_that_cannot_be_read_keeps_no_other_from_starting(home: Path) -> None:
+    stateful = {"stores.s.factory": "grete.store.sqlite"}
+    submitted(home, JobId("odd"), **{**stateful, "stores.s.changelog": "nodot"})
+    refuse_shared_changelogs(
+        JobId("views"), Settings.of(configured(JobId("views"), **stateful)), home, SystemClock()
+    )
 
 
 def test_a_job_of_an_earlier_version_is_moved_to_its_new_names(

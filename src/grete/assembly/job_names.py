@@ -7,6 +7,7 @@ may hold a `-`. Folders, fences and leaderships have names of their own (`JobId.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from grete.config.key_tables.streams import STORE_CHANGELOG
 from grete.config.rules.changes import effective
 from grete.config.settings import Settings
 from grete.coordination.base import Coordination
-from grete.errors import Fenced, HeldByOther, JobError, LogNotFound
+from grete.errors import Fenced, GreteError, HeldByOther, JobError, LogNotFound
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.job_index import jobs, where_submitted
@@ -25,6 +26,7 @@ from grete.model.fence import Fence
 from grete.model.ids import JobId, SystemStream
 from grete.systems.base import System
 
+_log = logging.getLogger("grete.coordinator")
 MARK = "grete-job-key"
 """The stream of a job whose id holds a `-` says by it that the job has its new names."""
 
@@ -35,7 +37,9 @@ Changelogs = dict[tuple[str, str], str]
 def refuse_shared_changelogs(job: JobId, settings: Settings, home: Path, clock: Clock) -> None:
     """Make sure that no other job which can be found keeps its state in one of the job's changelogs.
 
-    Found are the jobs of this home, and on the job's own coordinator system those whose name and id read the same.
+    Found are the jobs whose coordinator stream is in this home or on the job's own coordinator system, and of others
+    those whose name and id read the same. Another job that cannot be read is passed over, unless its name says
+    that the changelog is its own.
 
     Raises:
         JobError: one does; names it, and the way out.
@@ -43,17 +47,29 @@ def refuse_shared_changelogs(job: JobId, settings: Settings, home: Path, clock: 
     mine = _changelogs(settings, home)
     if not mine:
         return
-    streams = {stream for _, stream in mine}
     for other in sorted({*jobs(home), *_read_the_same(job)} - {job}):
-        if not any(stream.startswith(f"{other}-") for stream in streams):
-            continue
-        theirs = _changelogs(_settings_of(other, settings, home, clock), home)
+        theirs = _changelogs_of(other, {stream for _, stream in mine}, settings, home, clock)
         for place in sorted(mine.keys() & theirs.keys()):
             raise JobError(
                 f"job {job.shown} would share the changelog {place[1]!r} of its store {mine[place]!r} with job "
                 f"{other.shown}, and each would take the other's state for its own; choose another job.name or "
                 f"job.id, or name another stream with stores.{mine[place]}.changelog"
             )
+
+
+def _changelogs_of(other: JobId, mine: set[str], beside: Settings, home: Path, clock: Clock) -> Changelogs:
+    """Those of another job, as far as it is to be asked."""
+    is_named_so = any(stream.startswith(f"{other}-") for stream in mine)
+    is_elsewhere = where_submitted(other, home) not in ({}, beside.coordinator.for_containers)
+    if is_elsewhere and not is_named_so:
+        return {}  # its brokers may be away, and that is no reason not to start
+    try:
+        return _changelogs(_settings_of(other, beside, home, clock), home)
+    except GreteError as error:
+        if is_named_so:
+            raise
+        _log.warning("job %s cannot be read, so its changelogs are not compared: %s", other.shown, error)
+        return {}
 
 
 def _read_the_same(job: JobId) -> Iterator[JobId]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from grete.checkpoint.store import CheckpointStore
 from grete.config.settings import Settings
-from grete.diagnostics.streams import JOB_COORDINATOR, log_stream_name, telling_of
+from grete.diagnostics.streams import JOB_COORDINATOR, diagnostics_config, log_stream_name
 from grete.errors import ConfigError, JobError, StreamNotFound
 from grete.metadata.coordinator_stream import stream_name
 from grete.metadata.job_index import forget_job, jobs
@@ -94,7 +94,7 @@ def _tasks(handle: JobHandle) -> set[TaskName]:
 
 def _log_streams(handle: JobHandle) -> tuple[str, tuple[str, ...]]:
     """The stream of logs that is this job's alone, empty without one; those of logs and diagnostics that stay."""
-    told = telling_of(handle.config(), handle.job, JOB_COORDINATOR, handle.home)
+    told = diagnostics_config(Settings.of(handle.config()), handle.job, JOB_COORDINATOR, handle.home)
     own, left = "", []
     if told.logs is not None and _is_there(handle, told.logs.stream):
         others = {log_stream_name(job) for job in jobs(handle.home) if job != handle.job}
