@@ -204,6 +204,24 @@ def test_partitions_that_were_revoked_are_forgotten() -> None:
     assert texts(reader) == []
 
 
+def test_jobs_whose_names_read_alike_do_not_commit_for_each_other_and_old_stamps_are_still_read() -> None:
+    one, other = JobId("a-b", "1"), JobId("a", "b-1")
+    assert str(one) == str(other)
+    logs = {job: MemoryKeyedLog(ManualClock()) for job in (one, other)}
+    new = {job: Attempt(job.key, "0", 5, 1) for job in logs}
+    old = Attempt("a-b-1", "0", 4, 1)
+    logs[one].append([LineageCommits("l1").with_batch(0, new[one]).entry(GROUPER)])
+    logs[other].append([LineageCommits("l2").with_batch(0, old).with_batch(1, new[other]).entry(GROUPER)])
+    stamps = [stamp(0, new[one], 1), stamp(0, old, 1), stamp(1, new[other], 1), stamp(1, old, 1), None]
+    messages = [
+        Message(text, where, at) for at, (text, where) in enumerate(zip("abcde", stamps, strict=True))
+    ]
+    clock = ManualClock()
+    topic: Any = Topic(messages, clock)
+    reader = CommittedReader(topic, logs, clock)
+    assert texts(reader) == ["a", "b", "c", "e"], "the last old one was never committed"
+
+
 def test_records_of_a_job_whose_log_was_not_given_are_an_error() -> None:
     reader, _ = reader_of(Message("a", stamp(0, Attempt("others-1", "0", 1, 1))))
     with pytest.raises(ConfigError, match="job others-1 writes this topic"):

@@ -72,9 +72,7 @@ class CommittedReader:
         """`logs` has the checkpoint log of every job that writes the topics."""
         self._consumer = consumer
         self._clock = clock or SystemClock()
-        self._logs = {str(job): log for job, log in logs.items()}
-        self._read_up_to = dict.fromkeys(self._logs, -1)
-        self._commits = OutputCommits()
+        self._logs = {job: _JobLog(log) for job, log in logs.items()}
         self._repetitions: dict[Place, Repetitions] = {}
         self._undecided: dict[Place, Message] = {}
 
@@ -132,21 +130,40 @@ class CommittedReader:
         return [each for each in self._consumer.assignment() if (each.topic, each.partition) == place]
 
     def _verdict(self, stamp: Stamp) -> Verdict:
-        if stamp.attempt.job not in self._logs:
+        logs = [log for job, log in self._logs.items() if stamp.attempt.job in (job.key, str(job))]
+        if not logs:
             raise ConfigError(
                 f"job {stamp.attempt.job} writes this topic, too: give the reader its checkpoint log, it has only "
-                f"{', '.join(self._logs) or 'none'}'s"
+                f"{', '.join(map(str, self._logs)) or 'none'}'s"
             )
-        verdict = self._commits.verdict(stamp)
+        verdict = _verdict_of(logs, stamp)
         if verdict is Verdict.PENDING:
             self._read_logs()
-            verdict = self._commits.verdict(stamp)
+            verdict = _verdict_of(logs, stamp)
         return verdict
 
     def _read_logs(self) -> None:
-        for job, log in self._logs.items():
-            last = self._commits.read(log.read(after=self._read_up_to[job]))
-            self._read_up_to[job] = max(last, self._read_up_to[job])
+        for log in self._logs.values():
+            log.read()
+
+
+class _JobLog:
+    """The checkpoint log of a job, and what it says as far as it was read."""
+
+    def __init__(self, log: KeyedLog) -> None:
+        self._log = log
+        self._read_up_to = -1
+        self.commits = OutputCommits()
+
+    def read(self) -> None:
+        """Read on."""
+        self._read_up_to = max(self._read_up_to, self.commits.read(self._log.read(after=self._read_up_to)))
+
+
+def _verdict_of(logs: Sequence[_JobLog], stamp: Stamp) -> Verdict:
+    """A stamp of an earlier version may be of several jobs: it counts for one, or for none of them."""
+    found = {log.commits.verdict(stamp) for log in logs}
+    return next(one for one in (Verdict.COMMITTED, Verdict.PENDING, Verdict.VOID) if one in found)
 
 
 def _place(message: Message) -> Place:

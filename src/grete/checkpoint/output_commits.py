@@ -47,7 +47,8 @@ class Verdict(Enum):
 class Attempt:
     """One start of a container: its epoch, and the how manieth start of this epoch. Grows with time.
 
-    `job` is the text of a JobId, since several jobs may write one topic.
+    `job` is the key of a JobId, since several jobs may write one topic. Earlier versions wrote `name-id`, which two
+    jobs can share: such an attempt may be of any of them.
     """
 
     job: str
@@ -146,14 +147,14 @@ def fenced_off(job: JobId, container: ContainerId, epoch: int, grouper: str) -> 
     Else nobody knows of the last batch of a container that died and has no place in the model any more, and readers
     wait for it for ever.
     """
-    document = {"job": str(job), "container": container, "epoch": epoch}
+    document = {"job": job.key, "container": container, "epoch": epoch}
     return Entry(
         own_key(_FENCED_OFF, TaskName(f"container {container}"), grouper), compact_json.dumps(document)
     )
 
 
 class OutputCommits:
-    """What a checkpoint log says about outputs, as far as it was read. Safe to use from one thread."""
+    """What the checkpoint log of a job says about outputs, as far as it was read. Safe to use from one thread."""
 
     def __init__(self, lineages: Iterable[LineageCommits] = ()) -> None:
         self._lineages: dict[str, LineageCommits] = {}
@@ -177,14 +178,14 @@ class OutputCommits:
             if isinstance(found, LineageCommits):
                 self._add(found)
             elif found is not None:
-                self._fenced_off[found.job, found.container] = found.epoch
+                self._fenced_off[_place(found.job, found.container)] = found.epoch
         return last
 
     def _add(self, commits: LineageCommits) -> None:
         self._lineages[commits.lineage] = commits
         for attempt, first, until in commits.ranges():
             self._batches[attempt] = (first, until)
-            container = (attempt.job, attempt.container)
+            container = _place(attempt.job, attempt.container)
             self._newest[container] = max(self._newest.get(container, attempt), attempt)
 
     def verdict(self, stamp: Stamp) -> Verdict:
@@ -192,11 +193,16 @@ class OutputCommits:
         first, until = self._batches.get(stamp.attempt, (0, -1))
         if first <= stamp.batch <= until:
             return Verdict.COMMITTED
-        container = (stamp.attempt.job, stamp.attempt.container)
+        container = _place(stamp.attempt.job, stamp.attempt.container)
         newest = self._newest.get(container)
         is_over = newest is not None and newest > stamp.attempt
         is_over = is_over or self._fenced_off.get(container, 0) > stamp.attempt.epoch
         return Verdict.VOID if is_over else Verdict.PENDING
+
+
+def _place(job: str, container: str) -> tuple[str, str]:
+    """A container under whichever name a version has written its job."""
+    return job.replace("@", "-"), container
 
 
 class _FencedOff(NamedTuple):

@@ -28,7 +28,7 @@ _runs = itertools.count(1)
 
 def new_attempt(assignment: Assignment) -> Attempt:
     """The attempt of a container that starts now; later ones of this process are greater."""
-    return Attempt(str(assignment.job), assignment.container_id, assignment.fence.epoch, next(_runs))
+    return Attempt(assignment.job.key, assignment.container_id, assignment.fence.epoch, next(_runs))
 
 
 @dataclass(frozen=True, slots=True)
