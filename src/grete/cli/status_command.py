@@ -104,7 +104,7 @@ def _row_of_one(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         GreteError: there is no such job, or it cannot be read.
     """
-    from grete.config.folders import state_directory
+    from grete.config.settings import Settings
     from grete.environment import grete_home
     from grete.metadata.job_index import where_submitted
 
@@ -116,7 +116,7 @@ def _row_of_one(options: argparse.Namespace) -> dict[str, Any]:
         raise look.failure
     if row["state"] == "unreachable":
         home = grete_home()
-        folder = state_directory(config or where_submitted(job, home), job, home)
+        folder = Settings.of(config or where_submitted(job, home)).job.state_directory(job, home)
         known = (
             f"its logs on this machine are in {folder / 'logs'}" if folder.exists() else "it never ran here"
         )

@@ -102,8 +102,8 @@ def _log_streams(handle: JobHandle) -> tuple[str, tuple[str, ...]]:
             left.append(str(told.logs.stream))
         else:
             own = str(told.logs.stream)
-    if told.diagnostics is not None and _is_there(handle, told.diagnostics.stream):
-        left.append(str(told.diagnostics.stream))
+    if told.events is not None and _is_there(handle, told.events.stream):
+        left.append(str(told.events.stream))
     return own, tuple(left)
 
 
