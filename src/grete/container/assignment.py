@@ -13,7 +13,6 @@ from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartit
 from grete.model.job import TaskMode
 from grete.model.startpoint import PendingStart
 from grete.wire import container_protocol as protocol
-from grete.wire.container_protocol import convert
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class AssignedTask:
 class Assignment:
     """The container's share of the job model, with the epoch of its incarnation and the one that fences its commits.
 
-    `serial` numbers what the container was told to run; a higher one in the answer to a heartbeat means: read anew.
+    `serial` is the number of the assignment; a higher one in a directive means: read the assignment again.
     `until_drained` ends the container when what is there is consumed. `input_uids` tell the inputs that the job model
     was made of from later ones of the same name.
     """
@@ -85,17 +84,17 @@ def parse_assignment(document: Any) -> Assignment:
     Raises:
         WireError: a field is missing or of another type; names it.
     """
-    told = convert(document, protocol.Assignment)
+    read = protocol.convert(document, protocol.Assignment)
     return Assignment(
-        job=told.job,
-        container_id=told.container_id,
-        epoch=told.epoch,
-        config=told.config,
-        tasks=tuple(sorted(map(_task, told.tasks), key=lambda task: task.name)),
-        serial=told.serial,
-        until_drained=told.until_drained,
-        fence_epoch=told.fence_epoch,
-        input_uids={SystemStream.parse(stream): uid for stream, uid in told.input_uids.items()},
+        job=read.job,
+        container_id=read.container_id,
+        epoch=read.epoch,
+        config=read.config,
+        tasks=tuple(sorted(map(_task, read.tasks), key=lambda task: task.name)),
+        serial=read.serial,
+        until_drained=read.until_drained,
+        fence_epoch=read.fence_epoch,
+        input_uids={SystemStream.parse(stream): uid for stream, uid in read.input_uids.items()},
     )
 
 
