@@ -6,8 +6,7 @@ import pytest
 
 from grete.config.key import ChangeClass
 from grete.config.keys import KEYS
-from grete.config.rules.changes import apply_changes, diff, refused_changes, set_once_part, strongest
-from grete.errors import ConfigError
+from grete.config.rules.changes import diff, refused_changes, set_once_part
 
 GROUPER = "job.systemstreampartition.grouper.factory"
 STATEFUL = {"job.name": "j", "stores.s.factory": "grete.store.sqlite", "task.inputs": "local.in"}
@@ -66,12 +65,6 @@ def test_the_default_changelog_may_be_written_out() -> None:
 def test_a_changelog_may_not_move_to_another_system_under_its_name() -> None:
     moved = {**STATEFUL, "stores.s.changelog": "other.j-1-s-changelog"}
     assert len(refused_changes(STATEFUL, moved)) == 1
-
-
-def test_the_strongest_class_covers_all_changes() -> None:
-    changes = diff({}, {"task.shutdown.ms": "1", "task.window.ms": "5", "job.launcher": "thread"})
-    assert strongest(changes) is ChangeClass.RESTART_CONTAINER
-    assert strongest([]) is ChangeClass.LIVE
 
 
 def test_another_grouper_on_a_stateful_job_is_refused_with_the_way_out() -> None:
@@ -141,11 +134,6 @@ def test_the_set_once_part_holds_no_credentials() -> None:
 def test_a_refusal_shows_no_secret() -> None:
     old = {**STATEFUL, "stores.s.changelog": "local.a?password=hunter2secret"}
     assert "hunter2secret" not in "".join(refused_changes(old, STATEFUL))
-
-
-def test_a_change_from_a_value_that_is_not_there_any_more_is_refused() -> None:
-    with pytest.raises(ConfigError, match="meanwhile"):
-        apply_changes({"a": "3"}, diff({"a": "1"}, {"a": "2"}))
 
 
 def test_no_key_is_in_the_table_twice() -> None:

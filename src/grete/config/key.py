@@ -16,7 +16,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ChangeClass(StrEnum):
-    """What a change of a key makes necessary, from the least to the most (INTERNAL stands apart)."""
+    """The restart that a change of a key makes necessary, from the least to the most (INTERNAL stands apart)."""
 
     INTERNAL = "internal"
     """Written by grete itself; nobody sets it."""
@@ -28,11 +28,6 @@ class ChangeClass(StrEnum):
     """The Spark application starts again."""
     SET_ONCE = "set-once"
     """Refused once the job has state: the value decides which state belongs to which task (S1-23)."""
-
-    @property
-    def rank(self) -> int:
-        """How much a change touches: compare two classes by it."""
-        return list(ChangeClass).index(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +71,6 @@ def _whole(low: int, high: int, what: str) -> Callable[[str], int]:
     return read
 
 
-def _number(value: str) -> float:
-    try:
-        return java_values.parse_double(value)
-    except ValueError:
-        raise ValueError("it is not a number") from None
-
-
 def _items(value: str) -> tuple[str, ...]:
     return tuple(item for item in java_values.split_commas(value) if item)
 
@@ -122,7 +110,6 @@ BYTES = bounded("a number of bytes", 1, 2**63 - 1)
 MILLISECONDS = bounded("a number of milliseconds", -1, 2**63 - 1)
 DURATION = bounded("a number of milliseconds of one or more", 1, 2**63 - 1)
 PORT = bounded("a port", 0, 65535)
-NUMBER = Type("a number", _number)
 CLASS = Type("a class, module:Class", _class_path)
 CHECKPOINT_VERSIONS = Type("checkpoint versions", _versions)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grete.config import aliases
@@ -13,7 +13,6 @@ from grete.config.redact import is_secret_key, redact_value
 from grete.config.settings import Settings
 from grete.config.settings.job import JobSettings
 from grete.config.settings.systems import EMBEDDED_SYSTEM
-from grete.errors import ConfigError
 
 _UNKNOWN = ChangeClass.RESTART_CONTAINER
 """An application may read any key of its own, at any time after its container started."""
@@ -44,29 +43,6 @@ def diff(old: Mapping[str, str], new: Mapping[str, str]) -> list[Change]:
     """
     keys = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
     return [Change(key, old.get(key), new.get(key), _class_of(key, old, new)) for key in keys]
-
-
-def apply_changes(old: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
-    """The configuration after the changes.
-
-    Raises:
-        ConfigError: a key does not have the value that a change starts from.
-    """
-    result = dict(old)
-    for change in changes:
-        if result.get(change.key) != change.old:
-            raise ConfigError(f"{change.key} has changed meanwhile; look at the configuration again")
-        if change.new is None:
-            del result[change.key]
-        else:
-            result[change.key] = change.new
-    return result
-
-
-def strongest(changes: Iterable[Change]) -> ChangeClass:
-    """The change class that covers all of them; LIVE for none."""
-    classes = (change.change_class for change in changes)
-    return max(classes, key=lambda change_class: change_class.rank, default=ChangeClass.LIVE)
 
 
 def _class_of(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> ChangeClass:
