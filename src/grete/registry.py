@@ -9,19 +9,20 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from grete.errors import ConfigError
 
 
 @cache
-def known_plugins(group: str) -> Mapping[str, EntryPoint]:
-    """The plug-ins of a group that were installed when this process first asked, by name.
+def known_plugins(group: str) -> Mapping[str, str]:
+    """`module:attribute` of each plug-in of a group that was installed when this process first asked, by name.
 
     Remembered, since looking costs 5 ms and a running coordinator validates at every change of its configuration.
     """
-    return {point.name: point for point in sorted(entry_points(group=group))}
+    from importlib.metadata import entry_points  # 20 modules, which most commands do without
+
+    return {point.name: point.value for point in sorted(entry_points(group=group))}
 
 
 def load_object(
@@ -44,7 +45,7 @@ def load_object(
         return import_object(own[name], used_by=used_by)
     plugins = known_plugins(group)
     if name in plugins:
-        return import_object(plugins[name].value, used_by=used_by)
+        return import_object(plugins[name], used_by=used_by)
     if accepts_classes and ":" in name:
         return import_object(name, used_by=used_by)
     known = ", ".join(sorted({*own, *plugins})) or "none"

@@ -103,7 +103,7 @@ def _settings_of(job: JobId, beside: Settings, home: Path, clock: Clock) -> Sett
 
 
 class OldNames:
-    """What an earlier version called `<name>-<id>` of a job that has another key now."""
+    """Folders, fences and leaderships that an earlier version named `<name>-<id>`, of a job with another key now."""
 
     def __init__(self, job: JobId, stream: CoordinatorStream, home: Path) -> None:
         self._job = job
@@ -126,7 +126,7 @@ class OldNames:
         if others:
             raise JobError(
                 f"job {self._job.shown} and job {others[0].shown} had the same folder {str(self._job)!r} and the "
-                f"same fences in earlier versions, and nobody can tell whose files these are: submit it with a new "
+                f"same fences in earlier versions, and it is unknown whose files these are: submit it with a new "
                 f"job.id"
             )
         holder = coordination.holder(f"job/{self._job}")
@@ -137,7 +137,7 @@ class OldNames:
         """Fence off containers that run under the old names, and give the job's folders their new ones."""
         if self.are_in_use:
             for container, record in read_launches(self._stream).items():
-                with suppress(Fenced):  # above this epoch already: nobody commits under a lower one
+                with suppress(Fenced):  # above this epoch already: no commit is accepted under a lower one
                     system.raise_fence([Fence(f"container/{self._job}/{container}", record.fence + 1)])
             for folder in {settings.job.state_folder(self._home), settings.job.standby_folder(self._home)}:
                 _rename(folder / str(self._job), folder / self._job.key)

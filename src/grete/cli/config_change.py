@@ -20,7 +20,7 @@ _OURS = ("job.", "task.", "app.", "cluster-manager.", "systems.", "streams.", "s
 
 
 class Changed(NamedTuple):
-    """What a command did, and the configuration around it."""
+    """A command's changes, with the configuration before and after them."""
 
     changes: list[ConfigChange]
     old: Mapping[str, str]
@@ -98,7 +98,7 @@ def _meant(key: str) -> str:
 def print_changes(
     changes: Iterable[ConfigChange], output: str, old: Mapping[str, str], new: Mapping[str, str]
 ) -> None:
-    """What changed, from what to what, secrets masked, and what the change touches in these configurations."""
+    """Print each change with old and new value, secrets masked, and what it restarts in these configurations."""
     from grete.config.rules.changes import diff
 
     touched = {change.key: change.change_class.value for change in diff(old, new)}

@@ -1,4 +1,4 @@
-"""What `grete doctor` looks at, one function a check; each says what it found and the way out."""
+"""The checks of `grete doctor`, one function each, which returns its finding and the way out."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _port(port: int) -> Finding:
-    """The port that the coordinator is told to serve on; 0, the default, takes any that is free."""
+    """Whether the configured port of the coordinator is free; 0, the default, takes any that is."""
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:

@@ -43,7 +43,7 @@ def _config(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _stream_findings(options: argparse.Namespace) -> list[Finding]:
-    """A job that has a coordinator stream: is there anything in it that nobody understands?"""
+    """A job that has a coordinator stream: does it hold records that are not understood?"""
     if options.config:
         return []
     with opened_job(options) as handle:

@@ -1,4 +1,4 @@
-"""What a check of `grete doctor` found."""
+"""The result of a check of `grete doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `grete doctor` looks at on a job's Kafka systems: brokers, the topics of its logs, rights, timeouts, clock.
+"""Checks of a job's Kafka systems: brokers, the topics of its logs, rights, timeouts, clock.
 
 The rules are functions of facts, so that they need no broker; `kafka_findings` asks for the facts. Nothing is
 written. A transactional id is opened, which the broker forgets after a week.
@@ -71,7 +71,7 @@ def _system(settings: Settings, system: str, inspector: KafkaInspector) -> Itera
 
 
 def isolation(in_force: Mapping[str, str]) -> Iterator[Finding]:
-    """Whether Samza's consumers of the job's logs are told to skip aborted records, in the stream's configuration."""
+    """Whether the stream's configuration makes Samza's consumers of the job's logs skip aborted records."""
     wrong = {problem.partition("=")[0]: problem for problem in isolation_problems(in_force)}
     for system in kafka_systems_of_logs(in_force):
         key = isolation_key(system)
@@ -83,7 +83,7 @@ def isolation(in_force: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def brokers(system: str, facts: BrokerFacts, transaction_timeout_s: float) -> Iterator[Finding]:
-    """What the brokers' settings mean for transactions, and for how long fences are remembered."""
+    """Whether the brokers' settings allow our transactions, and how long they remember fences."""
     if not facts.settings:
         yield Finding(
             f"kafka {system} settings",
@@ -212,7 +212,7 @@ def _transactions(system: str, job: JobId, inspector: KafkaInspector) -> Finding
 
 
 def _stream(settings: Settings, system: str, inspector: KafkaInspector) -> Iterator[Finding]:
-    """The coordinator stream itself, when there is one: what its readers are told, and its writer's clock."""
+    """The coordinator stream, when there is one: its readers' isolation level, and its writer's clock."""
     from grete.clock import SystemClock
     from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream, stream_name
 

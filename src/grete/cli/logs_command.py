@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _folder(options: argparse.Namespace) -> Path:
-    """Where the job's logs are; in its usual place when nobody can be asked, since that is when logs are wanted."""
+    """Where the job's logs are; in its usual place when the stream does not answer: logs are wanted then."""
     from grete.config.settings import Settings
     from grete.environment import grete_home
 

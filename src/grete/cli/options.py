@@ -23,7 +23,7 @@ _DIGITS = 12
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """What every command takes, before or after its name."""
+    """Add the options of every command, before or after its name."""
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--home", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -67,7 +67,7 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
 
 
 def given_config(options: argparse.Namespace) -> dict[str, str]:
-    """What the files of `--config` hold, empty without any.
+    """The configuration in the files of `--config`, empty without any.
 
     Raises:
         ConfigError: a file cannot be read, or they name no job.

@@ -12,7 +12,7 @@ from typing import Any
 from grete.text_logs import printable
 
 _NOT_PRINTABLE = re.compile("[\x7f-\x9f\ud800-\udfff\u2028-\u202e\u2066-\u2069]")
-"""What JSON may hold as it is, and no terminal should be given."""
+"""Characters that JSON may hold and a terminal must not get."""
 
 
 def print_json(document: Any) -> None:

@@ -74,7 +74,7 @@ def log_level(*, debug: bool) -> str:
 
 @contextmanager
 def _watcher(*, quiet: bool) -> Iterator[Callable[[View], None] | None]:
-    """What `run_job` calls with its view: it starts a thread that shows progress on standard error until the end."""
+    """A callback for `run_job`: starts a thread that shows progress on standard error until the end."""
     done = threading.Event()
     threads: list[threading.Thread] = []
 

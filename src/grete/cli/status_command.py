@@ -181,7 +181,7 @@ def _standing_row(handle: JobHandle) -> dict[str, Any]:
 
 
 def _shown(row: dict[str, Any], column: str) -> Any:
-    """A cell. Containers that go on alone are told with the state, records nobody understands with the message."""
+    """A cell. The state counts containers that go on alone, the message records that are not understood."""
     alone = len(row["on_their_own"])
     if column == "state" and alone:
         return f"died, {alone} container{'' if alone == 1 else 's'} on {'its' if alone == 1 else 'their'} own"

@@ -31,7 +31,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     create.set_defaults(run=_create)
     stream_grow.declare(actions.add_parser("grow", help="add partitions to a stream"))
     quarantine = actions.add_parser(
-        "quarantine", help="records of a coordinator stream that nobody understands"
+        "quarantine", help="records of a coordinator stream that are not understood"
     )
     stream_quarantine.declare(quarantine)
     list_ = actions.add_parser("list", help="the streams of a system")

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         system.add_partitions(name.stream, options.partitions)
     for reader in readers:
         if reader.is_running and options.partitions > before:
-            warn(f"{reader.job.shown} runs; it reads the new partitions when its model is calculated anew")
+            warn(f"{reader.job.shown} runs; it reads the new partitions when its model is recalculated")
     if options.output == "json":
         print_json({"stream": str(name), "before": before, "partitions": options.partitions})
     else:

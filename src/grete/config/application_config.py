@@ -10,7 +10,7 @@ from grete.config.secrets import has_reference, resolve_secrets
 from grete.errors import ConfigError
 
 _NOT_THE_APPLICATIONS = ("systems.", "streams.", "sensitive.streams.", "spark.")
-"""Who gets into brokers is grete and Spark: an application that copies its configuration has none of that in hand."""
+"""Only grete and Spark log in to brokers: an application that copies its configuration holds no credentials."""
 
 
 class ApplicationConfig(Mapping[str, str]):

@@ -58,7 +58,7 @@ class LineageState(StrEnum):
 
 
 class HttpAuthentication(StrEnum):
-    """What requests to the coordinator need."""
+    """The credentials of requests to the coordinator."""
 
     TOKEN = "token"  # noqa: S105 - a choice, no secret
     NONE = "none"

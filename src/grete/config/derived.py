@@ -80,7 +80,7 @@ def with_derived_keys(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def isolation_key(system: str) -> str:
-    """The key that tells Samza's consumers of a system which records count."""
+    """The key by which Samza's consumers of a system skip records of aborted transactions."""
     return f"systems.{system}.consumer.isolation.level"
 
 

@@ -48,7 +48,7 @@ def compile_java(regex: str, *, used_by: str) -> re.Pattern[str]:
 
 
 class _CannotBe(Exception):
-    """What of the expression has no counterpart."""
+    """The parts of the expression that have no counterpart."""
 
 
 class _Translation:
@@ -95,7 +95,7 @@ class _Translation:
         return {r"\z": r"\Z", r"\Z": r"(?=\n?\Z)"}.get(found[0], found[0])
 
     def _class(self) -> str:
-        """What is between the brackets of a class, with the classes inside it as part of it; moves behind it."""
+        """The text between the brackets of a class, nested classes included; moves behind it."""
         self._at += 1
         negated = self._regex.startswith("^", self._at)
         self._at += negated

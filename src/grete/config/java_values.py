@@ -16,7 +16,7 @@ _DECIMAL = re.compile(r"[+-]?(NaN|Infinity|(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?
 _TWO_POINTS = re.compile(r"[+-]?[0-9]*\.[0-9]*\.")
 _HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 _TRIMMED = "".join(map(chr, range(0x21)))
-"""What `String.trim` removes: everything up to and including the space, and nothing else."""
+"""Removed by `String.trim`: everything up to and including the space, and nothing else."""
 
 
 class NumberFormatError(ValueError):

@@ -1,8 +1,8 @@
-"""What tunes a job's Kafka clients, from Java's words (`systems.<system>.producer.*`, `.consumer.*`) to librdkafka's.
+"""Tuning of a job's Kafka clients, from Java's words (`systems.<system>.producer.*`, `.consumer.*`) to librdkafka's.
 
 Followed is what changes how fast and how small records travel. What would weaken a promise (acks, idempotence,
-transactions, groups), what grete has to decide itself, and what is Java's own is not, and is told by name. Pipelines
-read and write through Spark's Java clients, which get it all but the first kind.
+transactions, groups), what grete has to decide itself, and what is Java's own is not, and is named in a warning.
+Pipelines read and write through Spark's Java clients, which get it all but the first kind.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class KafkaTuning:
 
 
 def kafka_tuning(config: Mapping[str, str], system: str) -> KafkaTuning:
-    """What a configuration says of the clients of a Kafka system.
+    """The clients of a Kafka system as the configuration has them.
 
     Raises:
         ConfigError: a value that is none, naming its key.
@@ -119,7 +119,7 @@ def is_followed(client: str, name: str) -> bool:
 
 
 def reason_not_followed(name: str, value: str) -> str | None:
-    """Why a setting is not followed; None where it says what grete does anyway, or is told elsewhere."""
+    """Why a setting is not followed; None where it sets what grete does anyway, or another rule names it."""
     if _ACCESS.fullmatch(name) or name in _ELSEWHERE or value.strip().lower() in _AS_GRETE_DOES.get(name, ()):
         return None
     return _REASONS.get(name, _JAVAS)

@@ -1,4 +1,4 @@
-"""What a configuration key is: name, type, default, unit, meaning, and what a change of it touches."""
+"""Configuration keys: name, type, default, unit, meaning, and what a change of it restarts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ChangeClass(StrEnum):
     """The restart that a change of a key makes necessary, from the least to the most (INTERNAL stands apart)."""
 
     INTERNAL = "internal"
-    """Written by grete itself; nobody sets it."""
+    """Written by grete itself, never by users."""
     LIVE = "live"
     """Applied in place."""
     RESTART_QUERY = "restart-query"
@@ -40,7 +40,7 @@ class Type(Generic[T_co]):
     """The words that the value is one of, where it is one of a few."""
 
     def problem(self, value: str) -> str | None:
-        """What is wrong with a value and the way out, None when nothing is."""
+        """The fault of a value and the way out, None when there is none."""
         try:
             self.read(value)
         except ValueError as error:
@@ -105,7 +105,7 @@ CONTAINERS = bounded("a whole number of containers", 1, 10_000)
 """Each is a process with a Spark application: beyond it is a slip of the pen, and would be calculated with."""
 COPIES = bounded("a whole number of copies", 1, 100)
 LEASE = bounded("a number of milliseconds, at most a day", 1, 86_400_000)
-"""Nobody waits for longer than that for a leader that is gone, and clocks of threads end at 300 years."""
+"""A longer wait for a leader that is gone is a mistake, and clocks of threads end at 300 years."""
 BYTES = bounded("a number of bytes", 1, 2**63 - 1)
 MILLISECONDS = bounded("a number of milliseconds", -1, 2**63 - 1)
 DURATION = bounded("a number of milliseconds of one or more", 1, 2**63 - 1)

@@ -1,1 +1,1 @@
-"""What a process tells of itself through streams: log records, exceptions, starts and exits (S2-120 to S2-122)."""
+"""Log records, exceptions, starts and exits of a process, written to streams (S2-120 to S2-122)."""

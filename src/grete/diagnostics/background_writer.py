@@ -1,4 +1,4 @@
-"""Appends records from a thread of its own, so that whoever has something to tell never waits for a stream.
+"""Appends records from a thread of its own, so that a logging call never waits for a stream.
 
 The buffer is bounded: what does not fit is dropped and counted. So a stream that hangs, a full disk or a flood of
 log records costs records of the log, never the job. Samza's appender waits two seconds for room, inside the log call.
@@ -19,7 +19,7 @@ LIMIT = 10_000
 INTERVAL_S = 1.0
 """A write is a transaction of the system's file, which the job's commits need too; so at most one a second."""
 _CLOSE_TIMEOUT_S = 15.0
-"""A busy disk takes seconds for a write; what is told last is what an operator looks for."""
+"""A busy disk takes seconds for a write; the last records are those that an operator looks for."""
 
 
 class BackgroundWriter:
@@ -110,7 +110,7 @@ class BackgroundWriter:
             sink.close()
 
     def _next_batch(self) -> list[Message] | None:
-        """What to write next, at most one batch an interval; None when closed and empty."""
+        """The next batch to write, at most one an interval; None when closed and empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._records or self._closing)
             self._changed.wait_for(self._is_due, self._interval_s)

@@ -15,7 +15,7 @@ _CONTAINER_METRICS = "org.apache.samza.container.SamzaContainerMetrics"
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Who tells, and since when it runs."""
+    """The sender of a message, and the start of its process."""
 
     job_name: str
     job_id: str

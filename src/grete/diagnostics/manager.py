@@ -26,7 +26,7 @@ from grete.diagnostics.streams import DiagnosticsConfig
 from grete.systems.local.system import Message
 
 _MANY_EXCEPTIONS = 1_000
-"""Exceptions told in one incarnation (Samza keeps as many): a loop that fails says the same again and again."""
+"""Exceptions published in one incarnation (Samza keeps as many): a loop that fails repeats the same one."""
 
 
 class DiagnosticsManager:
@@ -116,7 +116,7 @@ class DiagnosticsLogHandler(logging.Handler):
         self.failed = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler. Never raises, and never tells what its own writing logs."""
+        """See logging.Handler. Never raises, and never publishes what its own writing logs."""
         if record.exc_info and record.exc_info[1] is not None and not self._manager.is_own_thread:
             try:
                 self._manager.exception(record.exc_info[1], time_ms=int(record.created * 1000))

@@ -1,4 +1,4 @@
-"""Lets a process tell of itself for as long as a `with` lasts."""
+"""Logs and diagnostics of a process go to streams for as long as a `with` lasts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from grete.systems.log_sink import open_sink
 
 
 class Observer:
-    """What the process may tell beyond its log. Does nothing where diagnostics are not configured."""
+    """Publishes the process's events beyond its log. Does nothing where diagnostics are not configured."""
 
     def __init__(self, manager: DiagnosticsManager | None) -> None:
         self._manager = manager
@@ -43,9 +43,9 @@ def observed(
     own_process: bool = True,
     **parameters: Any,
 ) -> Iterator[Observer]:
-    """Attach what the configuration asks for to the root logger; tell the start, and an exception that leaves.
+    """Attach what the configuration asks for to the root logger; publish the start, and an exception that leaves.
 
-    Without `own_process` whoever owns the process has attached its own already: nothing is logged twice.
+    Without `own_process` the process's owner has attached its handlers already: nothing is logged twice.
 
     Raises:
         ConfigError: the configuration of logs or diagnostics is wrong.

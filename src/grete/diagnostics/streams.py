@@ -82,5 +82,5 @@ def redactor_of(config: Mapping[str, str]) -> Redactor:
             try:
                 hide.learn([resolve_secrets(reference)])
             except ConfigError:
-                continue  # what this process cannot resolve it cannot tell
+                continue  # what this process cannot resolve it cannot publish
     return hide

@@ -30,7 +30,7 @@ class ChangelogMapping:
         return {TaskName(task): int(value) for task, value in values.items() if _is_partition(value)}
 
     def unreadable(self) -> dict[TaskName, str]:
-        """What stands in place of a partition's number, or a number that no stream has; they are quarantined."""
+        """Texts in place of a partition's number, and numbers that no stream has; they are quarantined."""
         values = self._stream.values(SET_CHANGELOG)
         found = {TaskName(task): value for task, value in values.items() if not _is_partition(value)}
         for task, value in found.items():
@@ -109,4 +109,4 @@ def _tasks_of(key: str, names: str) -> list[tuple[TaskName, SystemStreamPartitio
         )
         return [(TaskName(task), found) for task in tasks]
     except (WireError, KeyError, TypeError, ValueError):
-        return []  # a foreign record must not keep the job from starting; the assignment is calculated anew
+        return []  # a foreign record must not keep the job from starting; the assignment is recalculated

@@ -1,4 +1,4 @@
-"""Who changed the keys that a job now runs with, and why: for the history's rows, in words."""
+"""Authors and reasons of changed keys, for the rows of the history."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TAKEN_UP = ("deployment", "attempt", "change", "reconfigured")
 
 
 def described(stream: CoordinatorStream, keys: Sequence[str]) -> dict[str, str]:
-    """`keys`, `who` and `reason` of a change of these keys, as far as the stream tells; empty without keys.
+    """`keys`, `who` and `reason` of a change of these keys, as far as the stream has them; empty without keys.
 
-    A deleted key has no author of its own: it is taken to be deleted by whoever wrote the last generation.
+    A deleted key has no author of its own: it is taken to be deleted by the author of the last generation.
     """
     if not keys:
         return {}

@@ -1,7 +1,7 @@
 """Which configurations a coordinator stream has had, who wrote each, and what changed with it.
 
 A generation of ours says how many keys it changed, in the same append. What else was written is a foreign program's:
-it is a generation of its own, under the name of whoever wrote it, so that nobody answers for another's change and a
+it is a generation of its own, under its author's name, so that each author answers for his own changes and a
 rollback goes back over one of them at a time.
 """
 

@@ -1,8 +1,9 @@
 """The set-once part of the configuration that the job runs with, as grete's own records in the coordinator stream.
 
-Anybody may write a configuration, also while the job is stopped. State belongs to what a leader has made a job model
-of, so changes are measured by that: the leader notes it with the model, and it is compared at every submit, every
-start and every change. A stream that was written before there were such records counts as being in force itself.
+Any program may write a configuration, also while the job is stopped. State belongs to the one that a leader has made
+a job model of, so changes are measured by that: the leader notes it with the model, and it is compared at every
+submit, every start and every change. A stream that was written before there were such records counts as being in
+force itself.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FORCED = "grete-config-forced"
 
 
 class ConfigInForce:
-    """What the stream says is in force, and which configurations it refuses."""
+    """The configuration in force according to the stream, and which others it refuses."""
 
     def __init__(self, stream: CoordinatorStream) -> None:
         self._stream = stream

@@ -15,7 +15,7 @@ CONTAINER_REQUESTS = ("stop", "start", "restart")
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """Somebody asked the coordinator with this epoch to `stop`, `start` or `restart` a container. `id` is unique."""
+    """A request to the coordinator with this epoch to `stop`, `start` or `restart` a container. `id` is unique."""
 
     container: ContainerId
     what: str
@@ -47,7 +47,7 @@ def write_container_request(stream: CoordinatorStream, request: ContainerRequest
 
 
 def read_container_requests(stream: CoordinatorStream) -> list[ContainerRequest]:
-    """The last request for each container. Somebody else's record under our name asks for nothing."""
+    """The last request for each container. A foreign record under our name asks for nothing."""
     found = []
     for key, message in stream.messages(REQUEST).items():
         values = message.values

@@ -30,7 +30,7 @@ from grete.wire import coordinator_message as codec
 _log = logging.getLogger(__name__)
 _LOOPBACK = "127."
 _ELSEWHERE = ("192.0.2.1", 9)
-"""An address of nobody (RFC 5737)."""
+"""An address that no host has (RFC 5737)."""
 
 GENERATION = "grete-config-generation"
 KNOWN_VERSIONS = (1,)
@@ -78,7 +78,7 @@ class CoordinatorStream:
 
     @property
     def quarantined(self) -> list[Quarantined]:
-        """What was not understood of the records that are there, as far as it was looked at; by offset."""
+        """The records read so far that are not understood, by offset."""
         with self._lock:
             return self._quarantine.records()
 

@@ -1,4 +1,4 @@
-"""What happened to a job, as rows in its own stream: deployments, attempts, exits, ends. Simple strings only."""
+"""A job's events as rows in its own stream: deployments, attempts, exits, ends. Simple strings only."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def unchanged_attempts(rows: Iterable[HistoryRow]) -> int:
 
 
 def rests(rows: Iterable[HistoryRow]) -> dict[ContainerId, str]:
-    """Why containers do not run that nobody has started since: given up, or stopped by an operator."""
+    """Why containers do not run: given up, or stopped by an operator, and not started since."""
     found: dict[ContainerId, str] = {}
     for row in rows:
         container = ContainerId(row.details.get("container", ""))

@@ -13,7 +13,7 @@ INPUT = "grete-input-stream"
 
 
 def read_input_uids(stream: CoordinatorStream) -> dict[SystemStream, str]:
-    """What told each input from others of its name when the job model was last made of it."""
+    """The unique id of each input when the job model was last made of it."""
     found = {}
     for key, message in stream.messages(INPUT).items():
         uid = (message.values or {}).get("uid")
@@ -28,5 +28,5 @@ def read_input_uids(stream: CoordinatorStream) -> dict[SystemStream, str]:
 
 
 def input_records(uids: Mapping[SystemStream, str]) -> list[Record]:
-    """The records that remember the inputs, for the append that makes the model; an empty uid tells nothing."""
+    """The records that remember the inputs, for the append that makes the model; an empty uid is no id."""
     return [(INPUT, str(one), {"uid": uid}) for one, uid in sorted(uids.items()) if uid]

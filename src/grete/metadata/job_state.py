@@ -11,7 +11,7 @@ STATE = "grete-job-state"
 REQUEST = "grete-request"
 _RUNNING = "running"
 _LARGEST_EPOCH = 1 << 40
-"""Nobody comes so far by electing: a record above it is somebody else's."""
+"""Elections do not reach it: a record above it is a foreign one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class JobState:
     """`state` is running, finished, stopped or failed; terminal ones are written before leadership is released.
 
     `token_file` holds the token of the job's containers, which look here for the coordinator; `read_token_file` the
-    one for whoever reads. Coordinators of earlier versions have one for both, in `token_file`.
+    one for readers. Coordinators of earlier versions have one for both, in `token_file`.
     """
 
     state: str
@@ -44,7 +44,7 @@ def write_state(stream: CoordinatorStream, state: JobState) -> None:
 
 
 def read_state(stream: CoordinatorStream) -> JobState | None:
-    """The job's state, None when it never ran or somebody else's record is there under our name."""
+    """The job's state, None when it never ran or a foreign record is there under our name."""
     message = stream.messages(STATE).get("job")
     if message is None or message.values is None:
         return None
@@ -63,7 +63,7 @@ def recorded_epoch(stream: CoordinatorStream) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """Somebody asked the incarnation with this epoch to stop within `deadline_s`."""
+    """An operator asked the incarnation with this epoch to stop within `deadline_s`."""
 
     epoch: int
     deadline_s: float
@@ -87,12 +87,12 @@ def read_stop_request(stream: CoordinatorStream) -> StopRequest | None:
             return None
         return StopRequest(int(message.values["epoch"]), deadline_s, message.values.get("reason", ""))
     except (KeyError, ValueError):
-        return None  # somebody else's record under our name asks for nothing
+        return None  # a foreign record under our name asks for nothing
 
 
 @dataclass(frozen=True, slots=True)
 class DrainRequest:
-    """Somebody asked the incarnation with this epoch to consume what is there, and to end."""
+    """An operator asked the incarnation with this epoch to consume what is there, and to end."""
 
     epoch: int
     reason: str

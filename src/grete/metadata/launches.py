@@ -1,7 +1,7 @@
 """Which containers run, as grete's own records in the coordinator stream: what a new coordinator adopts (S1-26).
 
 A record is written before its process starts, again with a `handle` by which a launcher finds the process, and again
-before the container is told to run something else. So a container runs what its record says or what it said before.
+before the container gets its next assignment. So a container runs what its record says or what it said before.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from grete.model.ids import ContainerId
 
 LAUNCH = "grete-container"
 _LARGEST = 1 << 62
-"""Numbers are counted on from here and told to containers in 64 bits."""
+"""Numbers are counted on from here and sent to containers in 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """One incarnation. `serial` numbers what it was last told to run; `handle` is empty until the process exists.
+    """One incarnation. `serial` numbers its last assignment; `handle` is empty until the process exists.
 
     `fence` is the epoch of its commits: higher than its own when it has given tasks away since it started. Records of
     earlier versions have none.

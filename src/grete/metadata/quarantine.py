@@ -34,7 +34,7 @@ class Quarantine:
         self._records[key] = record
 
     def discard(self, key: Hashable) -> None:
-        """What was set aside under the key is there no more."""
+        """Forget the record that was set aside under the key, which is gone."""
         self._records.pop(key, None)
 
     def by_key(self) -> dict[Hashable, Quarantined]:

@@ -1,4 +1,4 @@
-"""What the real CoordinatorStreamSystemConsumer sees of a stream: every distinct message, in order of last writing.
+"""A stream as the real CoordinatorStreamSystemConsumer reads it: distinct messages, in order of last writing.
 
 grete itself keeps the last value of each key only (`CoordinatorStream`). This is the original's view, in which old
 values and tombstones stay; it is bounded by the log, not by live keys, and serves comparison and migration.

@@ -1,8 +1,8 @@
-"""What the coordinator does with startpoints when a container asks for its assignment.
+"""Hands startpoints to a container that asks the coordinator for its assignment.
 
 Startpoints are fanned out to the tasks of the whole job model, merged with what earlier fan-outs still ask for.
 What a task has applied (it says so in the transaction of the checkpoint that holds the new offsets) is taken out
-of its fan-out here, the next time somebody looks: late, but never before it is durable where it counts, which is
+of its fan-out here, the next time it is read: late, but never before it is durable where it counts, which is
 what went wrong in SAMZA-2749.
 """
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 Tasks = Mapping[TaskName, Sequence[SystemStreamPartition]]
 TOLD_FOR_S = 30.0
-"""How long it is believed that a task that was told of a startpoint has heard of it."""
+"""How long a task that was sent a startpoint is believed to have received it."""
 AppliedTimes = Mapping[TaskName, Mapping[SystemStreamPartition, int]]
 """Per task and SSP, when the startpoint that was applied last was created."""
 
@@ -53,9 +53,9 @@ class StartpointHandOver:
         self._handed: dict[TaskName, tuple[float, dict[SystemStreamPartition, int]]] = {}
 
     def pending(self, tasks: Tasks, to: Iterable[TaskName] | None = None) -> dict[TaskName, PendingStart]:
-        """What each task of the job model has to apply when it starts. Durable on return.
+        """The startpoints that each task of the job model has to apply when it starts. Durable on return.
 
-        Of the tasks in `to`, all by default, it is remembered that they have been told.
+        Of the tasks in `to`, all by default, it is remembered that they were sent theirs.
 
         Raises:
             Fenced: another coordinator has taken over.
@@ -70,7 +70,7 @@ class StartpointHandOver:
     def not_told(self, tasks: Tasks) -> set[TaskName]:
         """Tasks with a startpoint that they have not been told of by this coordinator, nor applied.
 
-        Who was told and has not applied it half a minute later may never have got the answer, and is told again.
+        A task that has not applied it half a minute later may never have got the answer, and is sent it again.
         Startpoints of all tasks are fanned out when the first container asks, so what still waits to be fanned out
         would not say it.
         """

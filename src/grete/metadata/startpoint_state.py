@@ -1,4 +1,4 @@
-"""What becomes of stores at a startpoint, as a record of grete's own beside Samza's startpoints.
+"""The treatment of stores at a startpoint, as a record of grete's own beside Samza's startpoints.
 
 Samza's reader refuses a startpoint with a field that it does not know, so the choice cannot travel inside. It is a
 record a task, of a type that Samza skips, and belongs to the startpoints of the task that were created in the same
@@ -45,4 +45,4 @@ def _request(values: Mapping[str, str]) -> StateRequest | None:
         positions = {str(name): int(end) for name, end in json.loads(values["positions"]).items()}
         return StateRequest(StateChoice(values["state"]), int(values["created"]), positions)
     except (KeyError, TypeError, ValueError, AttributeError):
-        return None  # somebody else's record under our name asks for nothing
+        return None  # a foreign record under our name asks for nothing

@@ -224,7 +224,7 @@ DEBOUNCE = Key(
     DURATION,
     "20000",
     _LIVE,
-    "Quiet time after processors come and go before the job model is calculated anew.",
+    "Quiet time after processors come and go before the job model is recalculated.",
     unit="ms",
 )
 RETRY_COUNT = Key(
@@ -240,7 +240,7 @@ RETRY_WINDOW = Key(
     NATURAL,
     "300000",
     _LIVE,
-    "Who ran for so long before it failed has its failures counted anew.",
+    "A container that ran for so long before it failed has its failures counted from zero.",
     unit="ms",
     renamed_from=("yarn.container.retry.window.ms",),
 )
@@ -249,7 +249,7 @@ LONGEST_PAUSE = Key(
     NATURAL,
     "60000",
     _LIVE,
-    "Who fails without having committed anything is started again after 1, 2, 4 s and so on, up to this.",
+    "A container that fails without a commit is started again after 1, 2, 4 s, and so on up to this.",
     unit="ms",
 )
 FAIL_JOB = Key(
@@ -329,7 +329,7 @@ FAULT_DOMAIN_MANAGER = Key(
     TEXT,
     "org.apache.samza.job.yarn.YarnFaultDomainManagerFactory",
     _CONTAINER,
-    "Who knows the racks.",
+    "Samza's source of racks.",
     no_effect="containers run on one host",
 )
 CLUSTER_MANAGER = Key(

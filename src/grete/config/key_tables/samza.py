@@ -1,4 +1,4 @@
-"""Keys of Samza 1.8.0 whose work grete leaves to Spark or does otherwise, so that a ported configuration is told so.
+"""Keys of Samza 1.8.0 whose work grete leaves to Spark or does otherwise: a ported configuration has known keys.
 
 What is declared here has no effect. The reason says who does the work instead, or which key asks grete for it.
 """

@@ -163,7 +163,7 @@ STREAM_RETENTION_MS = Key(
     MILLISECONDS,
     "-1",
     _CONTAINER,
-    "How long the embedded system keeps records of the stream; -1 for ever. Whoever reads slower loses them.",
+    "How long the embedded system keeps records of the stream; -1 for ever. A slower reader loses them.",
     spellings=(f"{_LEGACY}.retention.ms", f"{_DEFAULTS}.retention.ms"),
 )
 STREAM_RETENTION_BYTES = Key(
@@ -182,7 +182,7 @@ SYSTEM_OTHER = Key(
     TEXT,
     None,
     _QUERY,
-    "`consumer.` and `producer.`: what Samza tells its Kafka clients. How to reach brokers and what tunes a client "
+    "`consumer.` and `producer.`: settings of Samza's Kafka clients. How to reach brokers and what tunes a client "
     "is followed; what is not is named at a submit. See backends.md.",
     is_open=True,
 )

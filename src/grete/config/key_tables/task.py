@@ -57,7 +57,7 @@ MAX_BYTES = Key(
     INTEGER,
     "268435456",
     _QUERY,
-    "About how many bytes of input one micro-batch reads on the embedded system; 0 is no limit. Kafka cannot tell.",
+    "About how many bytes of input one micro-batch reads on the embedded system; 0 is no limit. Kafka has none.",
     unit="bytes",
 )
 TRIGGER_INTERVAL = Key(
@@ -174,9 +174,9 @@ CONSUMER_GROUP = Key(
     TEXT,
     None,
     _QUERY,
-    "On Kafka and Event Hubs: a consumer group that is told the next offset of every input as well, at most once a "
-    "second, so that tools which show the lag of groups show the job's. grete never reads it: checkpoints are in the "
-    "checkpoint log. The group has to be the job's own, and without members.",
+    "On Kafka and Event Hubs: a consumer group to which the next offset of every input is committed as well, at most "
+    "once a second, so that tools which show the lag of groups show the job's. grete never reads it: checkpoints are "
+    "in the checkpoint log. The group has to be the job's own, and without members.",
 )
 WRITE_VERSIONS = Key(
     f"{_CP}.write.versions",

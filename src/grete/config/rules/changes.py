@@ -115,7 +115,7 @@ def set_once_changes(
 
 
 def set_once_part(config: Mapping[str, str]) -> dict[str, str]:
-    """What `set_once_changes` looks at, of a configuration: the set-once keys, and what their defaults come from.
+    """The keys that `set_once_changes` compares: the set-once ones, and those that their defaults come from.
 
     Comparing the parts of two configurations finds what comparing the configurations would. No credentials are in it.
     """
@@ -127,7 +127,7 @@ def _is_compared(key: str) -> bool:
         return False
     known = find_key(key)
     if key.startswith(("stores.", "streams.")) or key in ("job.default.system", "job.changelog.system"):
-        return True  # any key of a store or a stream tells that this is there
+        return True  # any key of a store or a stream shows that it is there
     return known is not None and known.change is ChangeClass.SET_ONCE
 
 

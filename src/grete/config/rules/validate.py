@@ -44,7 +44,7 @@ _NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check found. The configuration can be used when there are no errors."""
+    """The findings of a check. The configuration can be used when there are no errors."""
 
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
