@@ -31,7 +31,7 @@ try:
     {statement}
 except SystemExit:
     pass
-print(*sorted({{name.partition(".")[0] for name in sys.modules}}), file=sys.stderr)
+print(*sorted(sys.modules), file=sys.stderr)
 """
 
 
@@ -71,3 +71,4 @@ def test_commands_of_a_job_load_no_web_server(home: Path, command: str) -> None:
     modules = imported_by(f"from grete.cli.main import main; main({arguments!r})")
     assert "apsw" in modules, "the job was opened"
     assert not modules & {"starlette", "uvicorn", "httpx", "anyio", "asyncio", "pyspark", "pyarrow", "numpy"}
+    assert not modules & {"grete.coordinator.monitors.watch", "importlib.metadata"}

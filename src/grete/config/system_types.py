@@ -37,6 +37,6 @@ def find_type(kind: str) -> SystemType | None:
 
 
 def capabilities(kind: str) -> Capabilities:
-    """What systems of the kind can do."""
+    """The capabilities of systems of the kind."""
     found = find_type(kind)
     return _UNKNOWN if found is None else found.capabilities

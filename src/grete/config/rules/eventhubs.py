@@ -15,7 +15,7 @@ _KIND = "eventhubs"
 
 
 def eventhubs_problems(config: Mapping[str, str]) -> Iterator[str]:
-    """What Event Hubs cannot do for a job, each with the way out; and what its streams miss."""
+    """Each setting that Event Hubs cannot serve, with the way out; and missing keys of its streams."""
     settings = Settings.of(config)
     for system in settings.system_names:
         if settings.system(system).kind == _KIND:

@@ -44,7 +44,7 @@ class SystemSettings(NamedSection):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What systems of its kind can do."""
+        """The capabilities of systems of its kind."""
         return system_types.capabilities(self.kind)
 
     @property
