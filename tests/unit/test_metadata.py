@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from grete.clock import SystemClock
 from grete.coordinator.metadata_manager import (
+    STARTS,
     JobCoordinatorMetadataManager,
     MetadataMetrics,
     MetadataStoreError,
@@ -93,6 +95,20 @@ def test_only_the_first_difference_counts(
     assert manager.check_for_changes(new, previous) == ("applicationAttemptCount" not in counted)
     found = {name: getattr(manager.metrics, name) for name in MetadataMetrics.__slots__}
     assert {name: value for name, value in found.items() if value} == counted
+
+
+def test_a_start_says_in_one_line_what_was_compared(caplog: pytest.LogCaptureFixture) -> None:
+    manager = JobCoordinatorMetadataManager(stream(), "YARN")
+    with caplog.at_level(logging.INFO, STARTS):
+        manager.check_for_changes(metadata(), None)
+        manager.check_for_changes(metadata("e2"), metadata())
+        manager.check_for_changes(metadata("e2"), metadata("e2"))
+    before, after = metadata(), metadata("e2")
+    assert caplog.messages == [
+        f"Job coordinator metadata changed from: None to: {before}",
+        f"Job coordinator metadata changed from: {before} to: {after}",
+        f"Job coordinator metadata is unchanged: {after}",
+    ]
 
 
 def test_ids_are_repeatable_and_know_what_counts() -> None:

@@ -98,6 +98,20 @@ def test_liveness_needs_no_token(client: TestClient) -> None:
     assert client.get("/healthz", headers=HOST).text == "ok\n"
 
 
+class Resting(View):
+    def not_ready(self) -> str:
+        return "container 1 given up"
+
+
+def test_readiness_is_told_in_a_word_and_its_absence_with_the_reason(client: TestClient) -> None:
+    ready = client.get("/readyz", headers=GOOD)
+    assert (ready.status_code, ready.text) == (200, "ready\n")
+    app = build_app(Resting(), tokens=TOKENS, hosts=frozenset({"127.0.0.1", "localhost"}))
+    with TestClient(app, raise_server_exceptions=False) as resting:
+        answer = resting.get("/readyz", headers=GOOD)
+    assert (answer.status_code, answer.text) == (503, "not ready: container 1 given up\n")
+
+
 def test_an_unchanged_model_is_not_sent_again(client: TestClient) -> None:
     tag = client.get("/", headers=GOOD).headers["etag"]
     assert client.get("/", headers={**GOOD, "if-none-match": tag}).status_code == 304
