@@ -87,7 +87,7 @@ def _commits(bootstrap: str, tasks: int, groups: int) -> Figures:
                     group.open(deadline_s)
                 group.begin()
                 for task in mine:
-                    group.send(out, task % min(tasks, 32), records([b"k"], [b"v" * 50], [number]))
+                    group.send_batch(out, task % min(tasks, 32), records([b"k"], [b"v" * 50], [number]))
                 group.settle(deadline_s)
                 group.send_entries(log, _entries(mine, number), number)
                 group.settle(deadline_s)

@@ -14,7 +14,7 @@ from tests.fault.job_on_kafka import PATIENT, Job, job_on
 
 from grete.clock import SystemClock
 from grete.kafka.client import KafkaConnection
-from grete.systems.kafka.topics import Topics, TopicSettings
+from grete.kafka.topics import Topics, TopicSettings
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 

@@ -20,11 +20,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from grete.clock import SystemClock
 from grete.errors import Fenced, InDoubt, LogCorrupted, LogError, LogUnreachable, UnsafeStorage
+from grete.kafka.epoch import writer_id
 from grete.kafka.settings import KafkaLogSettings
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.kafka import KafkaKeyedLog
-from grete.keyed_log.kafka_epoch import writer_id
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.tcp_proxy import TcpProxy
 from grete.testing.waiting import patient

@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from grete.clock import SystemClock
 from grete.errors import OffsetOutOfRange
 from grete.kafka.client import KafkaConnection
-from grete.systems.kafka.ranges import RangeReader
+from grete.kafka.ranges import RangeReader
+from grete.systems.kafka.columns import batches
 from grete.testing.kafka_broker import KafkaCluster
 
 
@@ -66,7 +67,7 @@ def read(
 ) -> list[tuple[int, bytes]]:
     return [
         (row["offset"], row["value"])
-        for batch in reader.read(topic.name, partition, start, end)
+        for _, batch in batches(reader.read(topic.name, partition, start, end))
         for row in batch.to_pylist()
     ]
 

@@ -13,10 +13,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.clock import SystemClock
 from grete.errors import StreamError
+from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.model.streams import StreamSpec
-from grete.systems.base import SystemContext
+from grete.systems.base import CommitGroup, SegmentWrite, SystemContext
 from grete.systems.kafka.system import KafkaSystem, open_kafka_system
+from grete.systems.records import pack
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 
@@ -101,3 +103,12 @@ def test_a_time_is_an_offset(kafka: KafkaCluster, open_one: Open, name: str) -> 
     assert producer.flush(30) == 0
     ssp = SystemStreamPartition("kafka", name, 0)
     assert [system.offset_at(ssp, time_ms) for time_ms in (0, 1_500, 3_000, 4_000)] == ["0", "1", "2", "3"]
+
+
+def test_records_keep_the_time_that_they_were_given(open_one: Open, name: str) -> None:
+    system = open_one(task__commit__groups="1")
+    system.create_stream(StreamSpec(name, 1))
+    times_ms = [1_700_000_000_000, 1_600_000_000_000, 1_700_000_000_001]
+    sent = SegmentWrite(name, 0, 3, pack([b"k"] * 3, [b"v"] * 3, times_ms))
+    system.commit(CommitGroup([Fence(f"container/{name}", 1)], [sent], f"log-{name}", []))
+    assert [t for _, batch in system.read(name, 0, 0) for t in batch.column(2).to_pylist()] == times_ms

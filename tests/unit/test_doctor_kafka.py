@@ -7,7 +7,7 @@ import pytest
 from grete.cli.doctor_connector import connector
 from grete.cli.doctor_finding import Finding
 from grete.cli.doctor_kafka import brokers, changelog_topic, clock, isolation, log_topic
-from grete.keyed_log.kafka_inspect import BrokerFacts, TopicFacts
+from grete.kafka.inspector import BrokerFacts, TopicFacts
 
 ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE"})
 LOG = "__samza_coordinator_views_1"

@@ -39,5 +39,5 @@ def test_none_counts_when_the_partition_has_a_leader(
     monkeypatch.setattr(KafkaConnection, "list_offsets", answer)
     monkeypatch.setattr(KafkaConnection, "learn_leaders", lambda self: None)
     connection = KafkaConnection({"bootstrap.servers": "127.0.0.1:1"}, 5.0, SystemClock())
-    assert connection.offset_at(WHERE, 1_000) == wanted
+    assert connection.offset_at("t", 0, 1_000) == wanted
     assert (by_time, ends) == ([], [])

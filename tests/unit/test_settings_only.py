@@ -19,7 +19,7 @@ EXCEPTIONS = {
     "kafka/login.py": "passes on a client's keys by the client's names",
     "kafka/topic.py": "a topic's settings at the brokers",
     "serdes/avro.py": "is made like an application's serde, which reads its own keys",
-    "systems/kafka/topics.py": "a topic's settings at the brokers",
+    "systems/kafka/stream_settings.py": "a topic's settings at the brokers",
     "testing/counting.py": "is an application, which gets its configuration as a mapping",
     "testing/simulator/watch.py": "compares configurations key by key",
     "testing/vectors/config_cases.py": "checks Samza's getters, and keys that have no effect here",

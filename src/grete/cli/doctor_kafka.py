@@ -23,7 +23,7 @@ from grete.config.settings import Settings
 from grete.errors import GreteError
 
 if TYPE_CHECKING:
-    from grete.keyed_log.kafka_inspect import BrokerFacts, KafkaInspector, TopicFacts
+    from grete.kafka.inspector import BrokerFacts, KafkaInspector, TopicFacts
     from grete.model.ids import JobId
 
 _WEEK_MINUTES = 7 * 24 * 60
@@ -38,7 +38,7 @@ def kafka_findings(settings: Settings) -> Iterator[Finding]:
         return
     try:
         from grete.clock import SystemClock
-        from grete.keyed_log.kafka_inspect import KafkaInspector
+        from grete.kafka.inspector import KafkaInspector
     except GreteError as error:
         yield Finding("kafka", False, str(error), "install it where the job runs")
         return
@@ -214,12 +214,13 @@ def _transactions(system: str, job: JobId, inspector: KafkaInspector) -> Finding
 def _stream(settings: Settings, system: str, inspector: KafkaInspector) -> Iterator[Finding]:
     """The coordinator stream, when there is one: its readers' isolation level, and its writer's clock."""
     from grete.clock import SystemClock
+    from grete.keyed_log.kafka_existing import ExistingLog
     from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream, stream_name
 
     name = stream_name(settings.job.id)
     if settings.coordinator.system != system or inspector.topic(name) is None:
         return
-    with closing(inspector.log(name)) as log:
+    with closing(ExistingLog(inspector.clients(name), SystemClock())) as log:
         newest = log.newest()
         stream = CoordinatorStream(log, SystemClock(), source="doctor")
         if stream.raw(GENERATION):  # written by grete, not by Samza alone

@@ -1,137 +1,50 @@
-"""The border to confluent-kafka: clients with the settings that the log's promises need, its errors translated."""
+"""Clients of confluent-kafka with the settings that reading and writing exactly once needs."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.config.kafka_tuning import KafkaTuning
-from grete.errors import ConfigError, LogError, LogUnreachable, MissingExtra
+from grete.errors import ConfigError, LogUnreachable
+from grete.kafka.errors import (
+    NOT_THERE,
+    STALE,
+    describe,
+    done,
+    is_temporary,
+    reason_of,
+    translated,
+)
+from grete.kafka.library import (
+    AdminClient,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    OffsetSpec,
+    Producer,
+    TopicPartition,
+)
 from grete.kafka.login import SettingsOrigin
 from grete.kafka.outage import broker_log
-from grete.kafka.settings import KafkaLogSettings
+from grete.kafka.refusal import Refusals
 
-try:
-    from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
-    from confluent_kafka import KafkaException as KafkaException
-    from confluent_kafka.admin import AdminClient, OffsetSpec
-
-    from grete.kafka.refusal import Refusals
-except ImportError as error:
-    raise MissingExtra("confluent_kafka", "kafka") from error
-
-_OVERHEAD_BYTES = 512
-"""What a record batch needs beside keys, values and headers: 61 bytes for the batch, up to 21 a record."""
-_FETCH_KB = 32 * 1024
 _RETRY_S = 0.1
+_NEW_S = 3.0
+"""The leader of a partition that was just made hears of it last, and until then says that there is none."""
 _REQUEST_S = 3.0
 _LOGIN_STEP_S = 0.25
 
 
-def reason_of(error: KafkaException) -> KafkaError:
-    """What the client says went wrong."""
-    reason = error.args[0] if error.args else None
-    return reason if isinstance(reason, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
-
-
-@contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Turn the client's exceptions into LogError, once, here. `doing` says what was attempted and on what.
-
-    Raises:
-        LogError: with the broker's or client's own words, and the way out where there is a usual one.
-    """
-    try:
-        yield
-    except KafkaException as error:
-        reason = reason_of(error)
-        kind = LogUnreachable if is_temporary(reason) else LogError
-        raise kind(f"{doing}: {describe(reason)}") from error
-
-
-_WAYS_OUT = {
-    KafkaError._TRANSPORT: "no broker can be reached; check that the brokers run and bootstrap.servers names them",
-    KafkaError._ALL_BROKERS_DOWN: "no broker can be reached; check that the brokers run",
-    KafkaError._TIMED_OUT: "no answer in time; check that the brokers run and can be reached",
-    KafkaError._TIMED_OUT_QUEUE: "no answer in time; check that the brokers run and can be reached",
-    KafkaError._MSG_TIMED_OUT: "no broker took it in time; check that the brokers run and can be reached",
-    KafkaError._NOENT: "no broker leads its partition; check that the brokers run and that the topic exists",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user may not do that with the topic; grant Read, Write, Describe, "
-    "Create and DescribeConfigs on it",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "grant Read on consumer groups whose names begin with grete-",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant Write on transactional ids that begin with grete-",
-}
-
-
-_FINAL = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.INVALID_TRANSACTION_TIMEOUT,
-        KafkaError.UNSUPPORTED_VERSION,
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError._AUTHENTICATION,
-        KafkaError._UNSUPPORTED_FEATURE,
-    }
-)
-
-
-def is_final(reason: KafkaError) -> bool:
-    """Whether trying again cannot help."""
-    return reason.code() in _FINAL
-
-
-_STALE = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
-"""The admin client knows an older leader than the broker, and does not look for the new one by itself."""
-_NOT_THERE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
-_NEW_S = 3.0
-"""The leader of a partition that was just made hears of it last, and until then says that there is none."""
-_TEMPORARY = frozenset(
-    {
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._NOENT,  # no partition leader known, as while brokers come back
-        KafkaError.LEADER_NOT_AVAILABLE,
-        *_STALE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,  # also a leader that does not know yet that it is one
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.REQUEST_TIMED_OUT,
-    }
-)
-
-
-def is_temporary(reason: KafkaError) -> bool:
-    """Whether the same request may work in a moment."""
-    return reason.retriable() or reason.code() in _TEMPORARY
-
-
-def describe(reason: KafkaError) -> str:
-    """A reason with its name and the way out."""
-    way_out = _WAYS_OUT.get(reason.code())
-    return f"{reason.str()} ({reason.name()})" + (f": {way_out}" if way_out else "")
-
-
-def done(future: Future[Any], timeout_s: float) -> Any:
-    """The result of one of the admin client's futures.
-
-    Raises:
-        KafkaException: the broker refused, or did not answer in time.
-    """
-    try:
-        return future.result(timeout_s)
-    except TimeoutError as error:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", False)) from error
+Partition = tuple[str, int]
+"""A topic's name and the number of its partition."""
+Offsets = tuple[int, int]
+"""The oldest and the upcoming offset."""
 
 
 class KafkaConnection:
@@ -286,7 +199,70 @@ class KafkaConnection:
             self.learn_leaders()
             self._clock.wait(never, _RETRY_S)
 
-    def offset_at(self, where: TopicPartition, timestamp_ms: int) -> int:
+    def held(self, topic: str, partitions: Iterable[int]) -> dict[int, Offsets]:
+        """(oldest, upcoming) offset of each partition, as far as no transaction is open.
+
+        Raises:
+            KafkaException: no answer for the whole timeout, or no such partition.
+        """
+        asked = [TopicPartition(topic, partition) for partition in partitions]
+        oldest = self.known_offsets(dict.fromkeys(asked, OffsetSpec.earliest()), is_stable=True)
+        upcoming = self.ends(asked, is_stable=True)
+        return {where.partition: (oldest[where], max(upcoming[where], oldest[where])) for where in asked}
+
+    def reachable(self, topic: str, partitions: Iterable[int]) -> dict[int, Offsets]:
+        """As `held`, of the partitions that a leader answers for now.
+
+        Raises:
+            KafkaException: no answer at all for the whole timeout, or no such partition.
+        """
+        asked = [TopicPartition(topic, partition) for partition in partitions]
+        oldest = self._answered(dict.fromkeys(asked, OffsetSpec.earliest()))
+        upcoming = self._answered(dict.fromkeys(oldest, OffsetSpec.latest()))
+        found = {w.partition: (oldest[w], max(end, oldest[w])) for w, end in upcoming.items()}
+        if len(found) < len(asked):
+            self.learn_leaders()  # for the next look
+        return found
+
+    def _answered(self, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
+        found = self.list_offsets(wanted, is_stable=True) if wanted else {}
+        return {where: offset for where, offset in found.items() if offset >= 0}
+
+    def with_open_transactions(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Those of the partitions in which a transaction is open.
+
+        Raises:
+            KafkaException: no answer for the whole timeout, or no such partition.
+        """
+        asked = [TopicPartition(*where) for where in partitions]
+        stable = self.ends(asked, is_stable=True)
+        ends = self.ends(asked, is_stable=False)
+        return [(str(where.topic), where.partition) for where in asked if stable[where] < ends[where]]
+
+    def await_stable(
+        self, wanted: Mapping[Partition, int], timeout_s: float, check: Callable[[int], None] | None = None
+    ) -> str:
+        """Wait until readers get to these offsets. Returns why they do not at the end, "" if they do.
+
+        `check` is called with each end that was found.
+        """
+        asked = {TopicPartition(*where): offset for where, offset in wanted.items()}
+        deadline = Deadline(self._clock, timeout_s, pauses_s=(0.001, 0.05))
+        while True:
+            try:
+                found = self.ends(list(asked), is_stable=True)
+                if check is not None:
+                    for end in found.values():
+                        check(end)
+                if all(found[where] >= offset for where, offset in asked.items()):
+                    return ""
+                reason = "a transaction stays open"
+            except KafkaException as error:
+                reason = describe(reason_of(error))
+            if not deadline.pause():
+                return reason
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         """The first offset whose record is of that time or later; the end, as of the call, when there is none.
 
         "None" counts when the partition has a leader: without one, the answer is the same.
@@ -294,6 +270,7 @@ class KafkaConnection:
         Raises:
             KafkaException: no answer for the whole timeout, or no such partition.
         """
+        where = TopicPartition(topic, partition)
         wanted = {where: OffsetSpec.for_timestamp(timestamp_ms)}
         found = self.list_offsets(wanted, is_stable=True)[where]
         if found >= 0:
@@ -324,10 +301,10 @@ class KafkaConnection:
                 self._log.answered()
                 return found
             except KafkaException as error:
-                is_new = reason_of(error).code() in _NOT_THERE and self._clock.monotonic_s() < new_until_s
+                is_new = reason_of(error).code() in NOT_THERE and self._clock.monotonic_s() < new_until_s
                 if not (is_new or is_temporary(reason_of(error))) or self._clock.monotonic_s() >= deadline_s:
                     raise
-                if reason_of(error).code() in _STALE:
+                if reason_of(error).code() in STALE:
                     self.learn_leaders()
             self._clock.wait(never, _RETRY_S)
 
@@ -338,91 +315,3 @@ class KafkaConnection:
         """
         with suppress(KafkaException):
             self.admin.list_topics(timeout=min(self.timeout_s, _REQUEST_S))
-
-
-def delete_topic(connection: KafkaConnection, name: str) -> None:
-    """Remove a topic; one that is not there is fine.
-
-    Raises:
-        KafkaException: refused, or no answer.
-    """
-    wait_s = connection.timeout_s
-    try:
-        done(connection.admin.delete_topics([name], request_timeout=wait_s)[name], wait_s + 1)
-    except KafkaException as error:
-        if reason_of(error).code() not in _NOT_THERE:
-            raise
-
-
-class KafkaClients(KafkaConnection):
-    """Makes clients for one log's topic. `partition(offset)` is its only partition."""
-
-    def __init__(self, topic: str, settings: KafkaLogSettings, clock: Clock) -> None:
-        super().__init__(settings.client, settings.timeout_s, clock, settings.origin, settings.tuning)
-        self.topic = topic
-        self.settings = settings
-
-    def log_in(self) -> None:
-        """See `await_login`."""
-        self.await_login(f"opening topic {self.topic}", self.topic)
-
-    def partition(self, offset: int) -> TopicPartition:
-        """The topic's partition at an offset."""
-        return TopicPartition(self.topic, 0, offset)
-
-    def reader(self, *, fetch_wait_ms: int) -> Consumer:
-        """Committed records only, no group, an event at the end. It waits `fetch_wait_ms` there for more."""
-        return self._consumer(
-            {
-                "enable.partition.eof": True,
-                "check.crcs": True,
-                "fetch.wait.max.ms": fetch_wait_ms,
-                "fetch.error.backoff.ms": 100,
-                "queued.max.messages.kbytes": _FETCH_KB,
-                "fetch.max.bytes": max(_FETCH_KB * 1024, 2 * self.settings.max_message_bytes),
-                "max.partition.fetch.bytes": max(8 << 20, self.settings.max_message_bytes),
-                "receive.message.max.bytes": 2 * max(_FETCH_KB * 1024, 2 * self.settings.max_message_bytes),
-            }
-        )
-
-    def group(self, name: str) -> Consumer:
-        """For the offsets of a group that nobody joins. They wait for open transactions of theirs."""
-        return self._consumer({"group.id": name})
-
-    def _consumer(self, more: dict[str, Any]) -> Consumer:
-        doing = f"making a consumer of {self.topic}"
-        consumer = self.new_consumer(doing, more)
-        with translated(doing):
-            # Asked for at once, metadata is there in milliseconds; else the client looks for it every 500 ms.
-            consumer.list_topics(self.topic, timeout=self.settings.timeout_s)
-        return consumer
-
-    def producer(self, transactional_id: str) -> Producer:
-        """One whose batches grow until they are flushed, so that an append is one batch while it fits."""
-        largest = self.settings.max_message_bytes
-        doing = f"making a producer of {self.topic}"
-        producer = self.new_producer(
-            doing,
-            transactional_id,
-            {
-                "transaction.timeout.ms": round(self.settings.transaction_timeout_s * 1000),
-                "linger.ms": round(self.settings.transaction_timeout_s * 500),
-                "batch.size": max(largest - _OVERHEAD_BYTES, 1),
-                "batch.num.messages": 1_000_000,
-                "message.max.bytes": largest + _OVERHEAD_BYTES,
-                "queue.buffering.max.messages": 0,
-                "queue.buffering.max.kbytes": 2_147_483_647,
-            },
-        )
-        with translated(doing):
-            producer.list_topics(self.topic, timeout=self.settings.timeout_s)
-        return producer
-
-    def end(self, *, is_stable: bool) -> int:
-        """The offset after the last one; with `is_stable` only as far as no transaction is open.
-
-        Raises:
-            KafkaException: no answer for the whole timeout.
-        """
-        where = self.partition(0)
-        return self.ends([where], is_stable=is_stable)[where]

@@ -7,21 +7,52 @@ right after opening (the scope's epoch) still holds. The check and the transacti
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from confluent_kafka import KafkaException, Producer
+from collections.abc import Callable, Mapping, Sequence
 
 from grete.clock import Clock
-from grete.kafka.client import describe, is_final, reason_of
+from grete.kafka.client import KafkaConnection, Partition
+from grete.kafka.errors import describe, is_final, reason_of
+from grete.kafka.library import KafkaError, KafkaException, Message, Producer
 from grete.kafka.outcome import NotWritten as NotWritten
 from grete.kafka.outcome import OutcomeUnknown as OutcomeUnknown
 
 _STEP_S = 5.0
+BATCH_BYTES = 512 * 1024
+_LARGEST_MESSAGE = 1_000_000_000
+_NOTHING = b"grete-nothing"
+"""The key of records that are aborted."""
 
 
 def not_written(error: KafkaException) -> NotWritten:
     """The client's exception as a refusal."""
     return NotWritten(describe(reason_of(error)), is_final=is_final(reason_of(error)))
+
+
+class Deliveries:
+    """What the broker said of each record before the commit: offsets, or the first error."""
+
+    def __init__(self) -> None:
+        self.count, self.first, self.last = 0, -1, -1
+        self._error: KafkaError | None = None
+
+    def take(self, error: KafkaError | None, message: Message) -> None:
+        """Called by the producer for each record."""
+        if error is not None:
+            self._error = self._error or error
+            return
+        offset = message.offset() or 0
+        self.first = offset if self.count == 0 else min(self.first, offset)
+        self.last = max(self.last, offset)
+        self.count += 1
+
+    def check(self) -> None:
+        """Raises NotWritten when the broker has refused a record."""
+        if self._error is not None:
+            raise NotWritten(describe(self._error), is_final=is_final(self._error))
+
+    def are_adjacent(self) -> bool:
+        """Whether no other writer's record came between."""
+        return self.count == 0 or self.last - self.first + 1 == self.count
 
 
 class TransactionalProducer:
@@ -74,6 +105,41 @@ class TransactionalProducer:
         """How long one request may take."""
         return max(min(deadline_s - self._clock.monotonic_s(), _STEP_S), 0.05)
 
+    def begin_transaction(self) -> None:
+        """Begin a transaction.
+
+        Raises:
+            NotWritten: the id is not ours any more.
+        """
+        try:
+            self.producer.begin_transaction()
+        except KafkaException as error:
+            raise not_written(error) from error
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes,
+        value: bytes | None,
+        *,
+        deliveries: Deliveries,
+        time_ms: int = 0,
+        header: tuple[str, bytes] | None = None,
+    ) -> None:
+        """Hand over a record; without a time it is of now.
+
+        Raises:
+            NotWritten: refused; the transaction is to be aborted.
+        """
+        headers = [] if header is None else [header]
+        try:
+            self.producer.produce(
+                topic, value, key, partition, deliveries.take, timestamp=time_ms, headers=list(headers)
+            )
+        except KafkaException as error:
+            raise not_written(error) from error
+
     def flush(self, deadline_s: float) -> None:
         """Wait until the broker has taken every record, or refused it.
 
@@ -99,6 +165,51 @@ class TransactionalProducer:
         except KafkaException:
             self.drop()
 
+    def end_what_is_open(
+        self, connection: KafkaConnection, partitions: Sequence[Partition], deadline_s: float
+    ) -> None:
+        """End what an older producer of the id may have left open in the partitions, whatever brokers forgot.
+
+        Brokers do not always end what they say they have ended. A coordinator that has to end a transaction while a
+        partition has no leader (all of its brokers were killed and come back) takes the topic for deleted and skips
+        it (4.3.1, `TransactionMarkerChannelManager`): readers wait for ever, and the next commit of the same id would
+        bring the aborted records back. A transaction of its own that is aborted ends what is left; of other ids it
+        ends nothing.
+
+        Raises:
+            NotWritten: not possible in time; the id is let go.
+        """
+        try:
+            stuck = connection.with_open_transactions(partitions)
+            if stuck:
+                self.append_in_vain(stuck, deadline_s)
+        except KafkaException as error:
+            self.drop()
+            raise not_written(error) from error
+        except BaseException:
+            self.drop()
+            raise
+
+    def append_in_vain(self, partitions: Sequence[Partition], deadline_s: float) -> None:
+        """Append a record to each partition and abort them, and with them what is open of this id. No reader sees it.
+
+        Raises:
+            NotWritten: not even that was possible in time.
+        """
+        deliveries = Deliveries()
+        try:
+            self.begin_transaction()
+            for topic, partition in partitions:
+                self.produce(topic, partition, _NOTHING, b"", deliveries=deliveries)
+            self.flush(deadline_s)
+            deliveries.check()
+        except BaseException:
+            self.abort(deadline_s)
+            raise
+        self.abort(deadline_s)
+        if not self.is_open:
+            raise NotWritten("a transaction could not be aborted")
+
     def commit(self, deadline_s: float) -> None:
         """Make the transaction's records visible.
 
@@ -120,3 +231,118 @@ class TransactionalProducer:
                 raise OutcomeUnknown(describe(reason)) from error
             else:
                 return
+
+
+class ReadableProducer(TransactionalProducer):
+    """A transactional id whose commits are acknowledged when their records can be read. Used by one thread.
+
+    Brokers do not always end what they say is committed (see `end_what_is_open`), and a topic with an open
+    transaction stands still for all its readers. Of 6 runs that killed the broker right after "committed", 3 did.
+    """
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        make: Callable[[], Producer],
+        clock: Clock,
+        transaction_timeout_s: float,
+    ) -> None:
+        super().__init__(make, clock)
+        self._connection = connection
+        self._patience_s = 2 * transaction_timeout_s
+        self._error: KafkaError | None = None
+        self._ends: dict[Partition, int] = {}
+
+    def begin(self) -> None:
+        """Begin a transaction.
+
+        Raises:
+            NotWritten: the id is not ours any more.
+        """
+        self._error, self._ends = None, {}
+        self.begin_transaction()
+
+    def send(
+        self,
+        topic: str,
+        partition: int,
+        columns: tuple[Sequence[bytes | None], Sequence[bytes | None], Sequence[int]],
+    ) -> None:
+        """Hand over records of one partition, in order: keys, values, timestamps in ms. 2 µs each.
+
+        Raises:
+            NotWritten: refused; the transaction is to be aborted.
+        """
+        produce, last = self.producer.produce, len(columns[0]) - 1
+        try:
+            for row, (key, value, time_ms) in enumerate(zip(*columns, strict=True)):
+                if row < last:
+                    produce(topic, value, key, partition, timestamp=time_ms)
+                else:
+                    produce(topic, value, key, partition, self._take, timestamp=time_ms)
+        except KafkaException as error:
+            raise not_written(error) from error
+
+    def send_with_header(
+        self, topic: str, key: bytes, value: bytes | None, time_ms: int, header: tuple[str, bytes]
+    ) -> None:
+        """Hand over a record of a topic's first partition, with a header.
+
+        Raises:
+            NotWritten: refused; the transaction is to be aborted.
+        """
+        try:
+            self.producer.produce(topic, value, key, 0, self._take, timestamp=time_ms, headers=[header])
+        except KafkaException as error:
+            raise not_written(error) from error
+
+    def _take(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._error = self._error or error
+            return
+        where = (str(message.topic()), int(message.partition() or 0))
+        self._ends[where] = max((message.offset() or 0) + 1, self._ends.get(where, 0))
+
+    def settle(self, deadline_s: float) -> Mapping[Partition, int]:
+        """Wait for the brokers to have everything; the offset after the last record of each partition.
+
+        Raises:
+            NotWritten: refused, or not in time.
+        """
+        self.flush(deadline_s)
+        if self._error is not None:
+            raise NotWritten(describe(self._error), is_final=is_final(self._error))
+        return self._ends
+
+    def commit(self, deadline_s: float) -> None:
+        """Make the transaction's records visible, and wait until they are.
+
+        Raises:
+            NotWritten: they never will be.
+            OutcomeUnknown: they may be; also when they are committed and cannot be read for long.
+        """
+        super().commit(deadline_s)
+        reason = self._connection.await_stable(self._ends, self._patience_s)
+        if reason:
+            self.give_up()
+            raise OutcomeUnknown(f"committed, and cannot be read: {reason}")
+
+
+def transaction_producer(
+    connection: KafkaConnection, id_: str, transaction_timeout_s: float, batch_bytes: int = BATCH_BYTES
+) -> Producer:
+    """A producer of a transactional id, for many records at once."""
+    return connection.new_producer(
+        f"making the producer {id_}",
+        id_,
+        {
+            "transaction.timeout.ms": round(transaction_timeout_s * 1000),
+            "batch.size": batch_bytes,
+            "batch.num.messages": 100_000,
+            "message.max.bytes": _LARGEST_MESSAGE,  # the topic decides
+            "queue.buffering.max.messages": 0,
+            "queue.buffering.max.kbytes": 2_147_483_647,
+            "enable.sparse.connections": False,  # else opening waits half a second, or 50 ms, for a connection
+        },
+        tunable={"linger.ms": 20},
+    )

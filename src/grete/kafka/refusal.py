@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 
-from confluent_kafka import KafkaError
-
 from grete.errors import LoginRefused
+from grete.kafka.library import KafkaError
 from grete.kafka.login import SettingsOrigin
 
 _log = logging.getLogger(__name__)

@@ -11,12 +11,20 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
-
 from grete.clock import Clock
 from grete.errors import LogError, LogNotFound, LogUnreachable, UnsafeStorage
-from grete.kafka.client import KafkaClients, describe, done, is_temporary, reason_of, translated
+from grete.kafka.errors import describe, done, is_temporary, reason_of, translated
+from grete.kafka.library import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    KafkaError,
+    KafkaException,
+    NewTopic,
+    ResourceType,
+    TopicCollection,
+)
+from grete.kafka.log_clients import KafkaClients
 
 _log = logging.getLogger(__name__)
 _RETRY_S = 0.5
@@ -131,6 +139,14 @@ def find(clients: KafkaClients) -> Topic | None:
             "--add-config cleanup.policy=compact"
         )
     return Topic(str(found.topic_id), int(config["max.message.bytes"]))
+
+
+def find_again(clients: KafkaClients, known: Topic) -> Topic | None:
+    """As `find`; `known` without an answer, which says nothing about the topic."""
+    try:
+        return find(clients)
+    except KafkaException:
+        return known
 
 
 def _resource(clients: KafkaClients) -> ConfigResource:

@@ -24,17 +24,19 @@ from dataclasses import dataclass
 
 from grete.clock import Clock, Deadline
 from grete.errors import Fenced, IllegalStateError, InDoubt, LogCorrupted, LogError, LogUnreachable
-from grete.kafka.client import KafkaClients, KafkaException, delete_topic, translated
+from grete.kafka.epoch import writer_id
+from grete.kafka.errors import translated
+from grete.kafka.log_clients import KafkaClients
 from grete.kafka.settings import (
     KafkaLogSettings,
     checkpoint_log_settings,
     coordinator_log_settings,
 )
-from grete.kafka.topic import Topic, find, find_or_create
+from grete.kafka.topic import Topic, find_again, find_or_create
+from grete.kafka.topics import delete_topic
 from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
 from grete.keyed_log.coordinator_log import LogContext
 from grete.keyed_log.kafka_compaction import compact_now
-from grete.keyed_log.kafka_epoch import writer_id
 from grete.keyed_log.kafka_header import Origin
 from grete.keyed_log.kafka_ids import AppendIds
 from grete.keyed_log.kafka_reader import LogReader
@@ -225,10 +227,7 @@ class KafkaKeyedLog(KeyedLog):
 
     def _check_same_topic(self) -> None:
         """After a failure: whether the topic is still the one that was opened."""
-        try:
-            found = find(self._clients)
-        except KafkaException:
-            return  # no answer: that says nothing about the topic
+        found = find_again(self._clients, self._topic)
         if found is None or found.id != self._topic.id:
             raise LogCorrupted(
                 f"topic {self._name} was deleted{'' if found is None else ' and made anew'} while it was open. "

@@ -11,7 +11,8 @@ from itertools import count
 
 from grete.clock import Clock, Deadline
 from grete.errors import LogError
-from grete.kafka.client import KafkaClients, translated
+from grete.kafka.errors import translated
+from grete.kafka.log_clients import KafkaClients
 from grete.kafka.topic import alter_config, topic_config
 from grete.keyed_log.kafka_reader import LogReader
 from grete.keyed_log.kafka_writer import KafkaWriter, NotWritten
@@ -73,7 +74,7 @@ def _begin_segment(reader: LogReader, writer: KafkaWriter, clock: Clock) -> None
     try:
         if not writer.is_open:
             writer.open(deadline_s)
-        writer.append_in_vain(deadline_s)
+        writer.append_in_vain([writer.place], deadline_s)
     except NotWritten:
         writer.drop()
     else:

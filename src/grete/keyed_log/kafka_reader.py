@@ -9,22 +9,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
-
 from grete.clock import Clock, Deadline
-from grete.errors import LogCorrupted, LogError, LogUnreachable
-from grete.kafka.client import KafkaClients, describe, translated
+from grete.errors import LogCorrupted, LogUnreachable
+from grete.kafka.errors import translated
+from grete.kafka.library import Message
+from grete.kafka.log_clients import KafkaClients
+from grete.kafka.topic_reader import TopicReader
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Record
 
 _log = logging.getLogger(__name__)
-_CHUNK = 5_000
-_POLL_S = 0.2
-_FETCH_WAIT_MS = 10
-_WAIT_MS = 500
 _TAIL_STEPS = (64, 1_024, 16_384)
 
 
@@ -98,31 +94,17 @@ class LogReader:
         self._clients = clients
         self._clock = clock
         self._lock = threading.Lock()
-        self._idle: dict[int, list[Consumer]] = {_FETCH_WAIT_MS: [], _WAIT_MS: []}
+        self._topic = TopicReader(clients, clock)
         self._stable, self._last = 0, -1
         self._terms_at: tuple[int, Terms] = (-1, Terms())
 
-    @contextmanager
-    def _consumer(self, fetch_wait_ms: int) -> Iterator[Consumer]:
-        with self._lock:
-            idle = self._idle[fetch_wait_ms]
-            consumer = idle.pop() if idle else None
-        if consumer is None:
-            consumer = self._clients.reader(fetch_wait_ms=fetch_wait_ms)
-        try:
-            yield consumer
-        finally:
-            consumer.unassign()
-            with self._lock:
-                idle.append(consumer)
+    def messages(self, first: int, end: int) -> Iterator[list[Message]]:
+        """See TopicReader."""
+        return self._topic.messages(first, end)
 
     def close(self) -> None:
         """Close every consumer that is idle."""
-        with self._lock:
-            idle = [consumer for consumers in self._idle.values() for consumer in consumers]
-            self._idle = {_FETCH_WAIT_MS: [], _WAIT_MS: []}
-        for consumer in idle:
-            consumer.close()
+        self._topic.close()
 
     def highest_epoch(self, scope: str) -> int | None:
         """The highest epoch of a scope among the records that were read so far."""
@@ -174,62 +156,8 @@ class LogReader:
         Raises:
             LogCorrupted: the topic went back.
         """
-        deadline = Deadline(self._clock, timeout_s, pauses_s=(0.001, 0.05))
-        while True:
-            try:
-                if self.stable_end() > offset:
-                    return ""
-                reason = f"a transaction before offset {offset + 1} stays open"
-            except LogCorrupted:
-                raise
-            except LogError as error:
-                reason = str(error)
-            if not deadline.pause():
-                return reason
-
-    def messages(self, first: int, end: int) -> Iterator[list[Message]]:
-        """The committed records with first <= offset < end, in chunks.
-
-        Raises:
-            LogCorrupted: `first` is not in the topic any more.
-            LogError: nothing came for the whole timeout.
-        """
-        if first >= end:
-            return
-        timeout_s = self._clients.settings.timeout_s
-        with self._consumer(_FETCH_WAIT_MS) as consumer:
-            consumer.assign([self._clients.partition(first if first > 0 else OFFSET_BEGINNING)])
-            deadline_s, is_over = self._clock.monotonic_s() + timeout_s, False
-            while not is_over:
-                batch = self._poll(consumer)
-                if not batch and self._clock.monotonic_s() > deadline_s:
-                    raise LogUnreachable(
-                        f"topic {self._clients.topic}: no record in {timeout_s:.0f} s; are brokers up?"
-                    )
-                if batch:
-                    deadline_s = self._clock.monotonic_s() + timeout_s
-                    is_over = self._is_over(batch, end)
-                    yield [m for m in batch if m.error() is None and (m.offset() or 0) < end]
-
-    def _poll(self, consumer: Consumer) -> list[Message]:
-        with translated(f"reading topic {self._clients.topic}"):
-            message = consumer.poll(_POLL_S)
-            return [] if message is None else [message, *consumer.consume(_CHUNK, 0)]
-
-    def _is_over(self, batch: list[Message], end: int) -> bool:
-        for message in batch:
-            error = message.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                self._refuse(error)
-        return (batch[-1].offset() or 0) + (batch[-1].error() is None) >= end
-
-    def _refuse(self, error: KafkaError) -> None:
-        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise LogCorrupted(
-                f"topic {self._clients.topic} does not hold the offset to go on from ({error.str()}): it was deleted "
-                "and made anew, or records were deleted"
-            )
-        raise LogError(f"reading topic {self._clients.topic}: {describe(error)}")
+        wanted = {(self._clients.topic, 0): offset + 1}
+        return self._clients.await_stable(wanted, timeout_s, self.check_not_back)
 
     def records(self, after: int, last: int) -> Iterator[Record]:
         """The records that count, with after < offset <= last."""
@@ -285,14 +213,6 @@ class LogReader:
         left_s = deadline_s - self._clock.monotonic_s()
         if left_s <= 0:
             return False
-        with self._consumer(_WAIT_MS) as consumer:
-            consumer.assign([self._clients.partition(first if first > 0 else OFFSET_BEGINNING)])
-            while left_s > 0:
-                try:
-                    message = consumer.poll(min(left_s, _POLL_S))
-                except KafkaException:
-                    message = None  # a client that lost its broker comes back by itself, or the time runs out
-                if message is not None and message.error() is None and (message.offset() or 0) > after:
-                    return True
-                left_s = deadline_s - self._clock.monotonic_s()
+        if self._topic.wait(first, after, left_s):
+            return True
         return self.last_offset() > after

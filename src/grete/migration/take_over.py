@@ -20,8 +20,9 @@ from grete.container.samza_state import RESTORE_ALL, check_known, restored_to
 from grete.coordinator.job_model import Calculated, Remembered, calculate
 from grete.errors import ConfigError, JobError, WireError
 from grete.grouping.ssp import grouper_name
+from grete.kafka.inspector import KafkaInspector
 from grete.keyed_log.base import Record
-from grete.keyed_log.kafka_inspect import KafkaInspector
+from grete.keyed_log.kafka_existing import ExistingLog
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.locality import LocalityManager
@@ -102,7 +103,7 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
     if inspector.topic(name) is None:
         in_force, remembered, standalone = dict(config), Remembered(), [_standalone(name)]
     else:
-        with closing(inspector.log(name)) as log:
+        with closing(ExistingLog(inspector.clients(name), clock)) as log:
             stream = CoordinatorStream(log, clock, source="grete-migrate")
             in_force, remembered, standalone = stream.config(), _remembered(stream), []
     ends = _ends(config, home, clock)
@@ -155,7 +156,7 @@ def _checkpoints(config: Mapping[str, str], job: JobId, clock: Clock) -> Written
     name = checkpoint_log_name(job)
     if not Settings.of(config).system(system).capabilities.kafka_topics or inspector.topic(name) is None:
         return Written(frozenset(), {}, {})
-    with closing(inspector.log(name)) as log:
+    with closing(ExistingLog(inspector.clients(name), clock)) as log:
         return written_in(list(log.read()))
 
 

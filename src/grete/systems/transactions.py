@@ -29,7 +29,7 @@ class RecordTooLarge(StreamError):
 class Transactions(Protocol):
     """The transactions of one slot of a scope; only who opened it last can commit. Used by one thread.
 
-    The order is `begin`, `send`, `settle`, `send_entries`, `settle`, `commit`; `abort` instead after an error.
+    The order is `begin`, `send_batch`, `settle`, `send_entries`, `settle`, `commit`; `abort` instead after an error.
     """
 
     @property
@@ -56,7 +56,7 @@ class Transactions(Protocol):
     def begin(self) -> None:
         """Begin a transaction, or raise NotWritten."""
 
-    def send(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
+    def send_batch(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
         """Hand over records of one partition, in order, or raise NotWritten."""
 
     def settle(self, deadline_s: float) -> Mapping[tuple[str, int], int]:

@@ -11,8 +11,8 @@ from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import StreamNotFound
 from grete.kafka.client import KafkaConnection
 from grete.kafka.login import SettingsOrigin, client_settings, settings_origin
-from grete.systems.kafka.ranges import RangeReader
-from grete.systems.kafka.topics import TopicInfo, Topics
+from grete.kafka.ranges import RangeReader
+from grete.kafka.topics import TopicInfo, Topics
 
 _TIMEOUT_S = 30.0
 _IDLE_MS = 180_000

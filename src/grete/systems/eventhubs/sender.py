@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-
 from grete.clock import Clock
 from grete.config.key_tables import eventhubs as keys
 from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import StreamError
-from grete.kafka.client import describe, reason_of
+from grete.kafka.sender import Acknowledged, AcknowledgedSender, Row
 from grete.systems.base import Segment
 from grete.systems.eventhubs.hubs import Hub, Hubs, Namespace
 from grete.systems.records import unpack
@@ -27,20 +25,6 @@ _STEP_S = 1.0
 _TIMEOUT_S = 60.0
 
 
-class _Reports:
-    """What became of one segment's records."""
-
-    def __init__(self) -> None:
-        self.end = -1
-        self.error: KafkaError | None = None
-
-    def take(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self.error = self.error or error
-            return
-        self.end = max(self.end, (message.offset() or 0) + 1)
-
-
 class HubSender:
     """The outputs of one system on Event Hubs. Used by one thread at a time."""
 
@@ -51,7 +35,7 @@ class HubSender:
         self._limit_key = keys.LARGEST.named(system)
         settings = HubsSettings(config, system)
         self._limit, self._sends_keys = settings.largest_record, settings.sends_keys
-        self._producers: dict[Namespace, Producer] = {}
+        self._senders: dict[Namespace, AcknowledgedSender] = {}
 
     def send(self, segments: Iterable[Segment]) -> dict[tuple[str, int], int]:
         """Send all; returns, for each (stream, partition), the offset after the last record.
@@ -59,36 +43,35 @@ class HubSender:
         Raises:
             StreamError: a record is too large, or a hub did not take one: others may be there.
         """
-        reports: dict[tuple[str, int], tuple[Hub, _Reports]] = {}
+        reports: dict[tuple[str, int], tuple[Hub, Acknowledged]] = {}
         for segment in segments:
             hub = self._hubs.of(segment.stream)
             where = (segment.stream, segment.partition)
-            _, taken = reports.setdefault(where, (hub, _Reports()))
+            _, taken = reports.setdefault(where, (hub, Acknowledged()))
             self._produce(hub, segment, taken)
         self._flush({hub.namespace for hub, _ in reports.values()})
         for hub, taken in reports.values():
-            if taken.error is not None:
-                raise self._refused(hub, describe(taken.error), taken.error.code())
+            self._check(hub, taken)
         return {where: taken.end for where, (_, taken) in reports.items()}
 
-    def _produce(self, hub: Hub, segment: Segment, taken: _Reports) -> None:
+    def _produce(self, hub: Hub, segment: Segment, taken: Acknowledged) -> None:
         batch = unpack(segment.data)
         columns = (batch.column(i).to_pylist() for i in range(3))
-        producer = self._producer(hub.namespace)
-        for key, value, timestamp_ms in zip(*columns, strict=True):
-            self._check_size(hub, key, value)
-            try:
-                producer.produce(
-                    hub.topic,
-                    value,
-                    key if self._sends_keys else None,
-                    segment.partition,
-                    taken.take,
-                    timestamp_ms,
-                )
-            except KafkaException as error:
-                reason = reason_of(error)
-                raise self._refused(hub, describe(reason), reason.code()) from error
+        self._sender(hub.namespace).send(
+            hub.topic,
+            (
+                self._row(hub, segment.partition, key, value, timestamp_ms)
+                for key, value, timestamp_ms in zip(*columns, strict=True)
+            ),
+            taken,
+        )
+        self._check(hub, taken)
+
+    def _row(
+        self, hub: Hub, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int
+    ) -> Row:
+        self._check_size(hub, key, value)
+        return partition, key if self._sends_keys else None, value, timestamp_ms
 
     def _check_size(self, hub: Hub, key: bytes | None, value: bytes | None) -> None:
         size = len(key or b"") + len(value or b"")
@@ -101,28 +84,25 @@ class HubSender:
     def _flush(self, namespaces: Iterable[Namespace]) -> None:
         deadline_s = self._clock.monotonic_s() + _TIMEOUT_S
         for namespace in namespaces:
-            producer = self._producers[namespace]
-            while producer.flush(_STEP_S) > 0:
+            while not self._senders[namespace].flush(_STEP_S):
                 if self._clock.monotonic_s() >= deadline_s:
                     raise StreamError(
                         f"{namespace.connection.servers} did not take the records of system {self._system!r} in "
                         f"{_TIMEOUT_S:.0f} s; some may be there, and the batch is repeated"
                     )
 
-    def _producer(self, namespace: Namespace) -> Producer:
-        if namespace not in self._producers:
-            self._producers[namespace] = namespace.connection.new_sender(
-                f"making a producer of system {self._system!r}", _SETTINGS
+    def _sender(self, namespace: Namespace) -> AcknowledgedSender:
+        if namespace not in self._senders:
+            self._senders[namespace] = AcknowledgedSender(
+                namespace.connection, f"making a producer of system {self._system!r}", _SETTINGS
             )
-        return self._producers[namespace]
+        return self._senders[namespace]
 
-    def _refused(self, hub: Hub, said: str, code: int) -> StreamError:
-        way_out = (
-            "; the service takes records of 1 MB, on the basic tier of 256 KB"
-            if code == KafkaError.MSG_SIZE_TOO_LARGE
-            else ""
-        )
-        return StreamError(
-            f"hub {hub.topic!r} of system {self._system!r} did not take a record: {said}{way_out}. Others may be "
-            f"there; the batch is repeated"
+    def _check(self, hub: Hub, taken: Acknowledged) -> None:
+        if taken.refusal is None:
+            return
+        limits = "; the service takes records of 1 MB, on the basic tier of 256 KB"
+        raise StreamError(
+            f"hub {hub.topic!r} of system {self._system!r} did not take a record: {taken.refusal}"
+            f"{limits if taken.is_too_large else ''}. Others may be there; the batch is repeated"
         )

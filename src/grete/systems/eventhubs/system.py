@@ -16,14 +16,13 @@ from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from grete.config.key_tables.task import CHECKPOINT_SYSTEM
 from grete.config.settings import Settings
 from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import ConfigError, StreamError, StreamNotFound
-from grete.kafka.client import KafkaConnection, describe, reason_of
+from grete.kafka.client import KafkaConnection
+from grete.kafka.errors import stream_errors
 from grete.keyed_log.base import Fence, KeyedLog
 from grete.model.capabilities import Capabilities
 from grete.model.ids import SystemStream, SystemStreamPartition
@@ -43,6 +42,7 @@ from grete.systems.eventhubs.hash import hub_partitioner
 from grete.systems.eventhubs.hubs import Hub, Hubs, create_command
 from grete.systems.eventhubs.sender import HubSender
 from grete.systems.factory import open_system
+from grete.systems.kafka.columns import batches, partition_offsets
 from grete.systems.partitioner import Partitioner
 from grete.systems.records import pack
 
@@ -145,22 +145,14 @@ class EventHubsSystem(System):
         if beside is not None:
             return self._other.offsets(beside)
         hub = self._hubs.of(stream)
-        partitions = [TopicPartition(hub.topic, p) for p in range(hub.info().partitions)]
         with self._asking(hub) as connection:
-            oldest = connection.known_offsets(
-                dict.fromkeys(partitions, OffsetSpec.earliest()), is_stable=True
-            )
-            upcoming = connection.ends(partitions, is_stable=True)
-        return {w.partition: _held(oldest[w], max(upcoming[w], oldest[w])) for w in partitions}
+            held = connection.held(hub.topic, range(hub.info().partitions))
+        return {partition: partition_offsets(*offsets) for partition, offsets in held.items()}
 
     @contextmanager
     def _asking(self, hub: Hub) -> Iterator[KafkaConnection]:
-        try:
+        with stream_errors(f"asking for offsets of {hub.stream} in system {self.name!r}"):
             yield hub.namespace.connection
-        except KafkaException as error:
-            raise StreamError(
-                f"asking for offsets of {hub.stream} in system {self.name!r}: {describe(reason_of(error))}"
-            ) from error
 
     def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
         """See SystemAdmin."""
@@ -175,9 +167,8 @@ class EventHubsSystem(System):
         hub = self._hubs.of(ssp.stream)
         if ssp.partition >= hub.info().partitions:
             raise StreamNotFound(f"{ssp.system_stream} has no partition {ssp.partition}")
-        where = TopicPartition(hub.topic, ssp.partition)
         with self._asking(hub) as connection:
-            return str(connection.offset_at(where, timestamp_ms))
+            return str(connection.offset_at(hub.topic, ssp.partition, timestamp_ms))
 
     def create_stream(self, spec: StreamSpec) -> None:
         """See SystemAdmin. Only the job's own streams are created; a hub that is there with that shape is fine."""
@@ -240,8 +231,7 @@ class EventHubsSystem(System):
         hub = self._hubs.of(stream)
         until = int(self.offsets(stream)[partition].upcoming) if end is None else end
         with self._lock:
-            for batch in hub.namespace.ranges.read(hub.topic, partition, start, until):
-                yield int(batch.column(3)[0].as_py()), batch
+            yield from batches(hub.namespace.ranges.read(hub.topic, partition, start, until))
 
     def changes(
         self, stream: str, partition: int, start: int, end: int, *, copied_ms: int = 0
@@ -342,9 +332,3 @@ class EventHubsSystem(System):
 def _segment(stream: str, partition: int, messages: Sequence[Message]) -> SegmentWrite:
     data = pack([m.key for m in messages], [m.value for m in messages], [m.timestamp_ms for m in messages])
     return SegmentWrite(stream, partition, len(messages), data)
-
-
-def _held(oldest: int, upcoming: int) -> PartitionOffsets:
-    if oldest >= upcoming:
-        return PartitionOffsets(None, None, str(upcoming))
-    return PartitionOffsets(str(oldest), str(upcoming - 1), str(upcoming))

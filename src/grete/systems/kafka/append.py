@@ -5,15 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from confluent_kafka import KafkaException
-
 from grete.clock import Clock
 from grete.errors import InDoubt, LogError, StreamError
 from grete.kafka.client import KafkaConnection
-from grete.kafka.producer import NotWritten, OutcomeUnknown, not_written
+from grete.kafka.producer import NotWritten, OutcomeUnknown, ReadableProducer, transaction_producer
 from grete.systems.base import Message
-from grete.systems.kafka.readable import ReadableProducer
-from grete.systems.kafka.transaction import transaction_producer
 from grete.systems.partitioner import Partitioner
 
 _TIMEOUT_S = 60.0
@@ -58,18 +54,8 @@ class Appender(ReadableProducer):
 
     def _send(self, stream: str, placed: Sequence[tuple[Message, int]], deadline_s: float) -> None:
         self.begin()
-        try:
-            for message, partition in placed:
-                self.producer.produce(
-                    stream,
-                    message.value,
-                    message.key,
-                    partition,
-                    on_delivery=self._take,
-                    timestamp=message.timestamp_ms,
-                )
-        except KafkaException as error:
-            raise not_written(error) from error
+        for message, partition in placed:
+            self.send(stream, partition, ([message.key], [message.value], [message.timestamp_ms]))
         self.settle(deadline_s)
 
 

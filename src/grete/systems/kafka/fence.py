@@ -13,16 +13,14 @@ import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from confluent_kafka import Producer
-
 from grete.clock import Clock
 from grete.errors import Fenced, LogError, LogUnreachable
-from grete.kafka.client import KafkaClients
+from grete.kafka.epoch import ScopeEpoch, writer_id
+from grete.kafka.log_clients import KafkaClients
 from grete.kafka.producer import NotWritten, TransactionalProducer
 from grete.kafka.settings import KafkaLogSettings
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.kafka import KafkaKeyedLog
-from grete.keyed_log.kafka_epoch import ScopeEpoch, writer_id
 
 FENCES = "__grete_fences"
 DRIVER = "driver"
@@ -96,7 +94,7 @@ class Fences:
         """
         self._log.raise_fence(fence)
 
-    def raise_fence(self, fence: Fence, make: Callable[[str], Producer]) -> None:
+    def raise_fence(self, fence: Fence, make: Callable[[str], TransactionalProducer]) -> None:
         """Raise the epoch, then open every id that the scope has ever used. `make` makes a producer of an id.
 
         Raises:
@@ -119,11 +117,11 @@ class Fences:
                 slots = max(slots, int(json.loads(record.value)["slots"]))
         return slots
 
-    def _open(self, ids: Iterable[str], make: Callable[[str], Producer]) -> None:
+    def _open(self, ids: Iterable[str], make: Callable[[str], TransactionalProducer]) -> None:
         deadline_s = self._clock.monotonic_s() + self._settings.timeout_s
 
         def open_one(id_: str) -> None:
-            TransactionalProducer(lambda: make(id_), self._clock).open(deadline_s)
+            make(id_).open(deadline_s)
 
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="grete-fence") as pool:
             try:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import pyarrow as pa
-from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from grete.clock import Clock
 from grete.config.settings import Settings
@@ -26,11 +24,14 @@ from grete.errors import (
     OffsetOutOfRange,
     StreamError,
     StreamNotFound,
-    StreamUnreachable,
 )
-from grete.kafka.client import KafkaClients, KafkaConnection, describe, is_temporary, reason_of
-from grete.kafka.producer import NotWritten, OutcomeUnknown
+from grete.kafka.client import KafkaConnection
+from grete.kafka.errors import stream_errors
+from grete.kafka.log_clients import KafkaClients
+from grete.kafka.producer import NotWritten, OutcomeUnknown, TransactionalProducer, transaction_producer
+from grete.kafka.ranges import RangeReader
 from grete.kafka.settings import checkpoint_log_settings
+from grete.kafka.topics import RememberedTopics, Topics
 from grete.keyed_log.base import Fence, Record
 from grete.keyed_log.kafka import KafkaKeyedLog
 from grete.keyed_log.kafka_reader import LogReader
@@ -39,11 +40,11 @@ from grete.model.streams import StreamSpec, check_partitions
 from grete.systems.base import Change, CommitGroup, Message, PartitionOffsets, System, SystemContext
 from grete.systems.kafka import SYSTEM
 from grete.systems.kafka.append import Appender
+from grete.systems.kafka.columns import batches, partition_offsets
 from grete.systems.kafka.fence import DRIVER, FenceReader, Fences, transactional_id
 from grete.systems.kafka.group import FenceWatch, KafkaGroupOffsets
-from grete.systems.kafka.ranges import RangeReader
-from grete.systems.kafka.topics import RememberedTopics, StreamSettings, Topics
-from grete.systems.kafka.transaction import OVERHEAD_BYTES, GroupTransactions, transaction_producer
+from grete.systems.kafka.stream_settings import StreamSettings
+from grete.systems.kafka.transaction import OVERHEAD_BYTES, GroupTransactions
 from grete.systems.partitioner import Partitioner, kafka_partitioner
 from grete.systems.records import unpack
 
@@ -122,26 +123,21 @@ class KafkaSystem(System):
         """
         found = self._topics.get(stream)
         self._check_same(stream, found.id)
-        partitions = [TopicPartition(stream, p) for p in range(found.partitions)]
         with self._asking(stream):
-            oldest = self._connection.known_offsets(
-                dict.fromkeys(partitions, OffsetSpec.earliest()), is_stable=True
-            )
-            upcoming = self._connection.ends(partitions, is_stable=True)
-        return _by_partition(oldest, upcoming)
+            held = self._connection.held(stream, range(found.partitions))
+        return {partition: partition_offsets(*offsets) for partition, offsets in held.items()}
 
     def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
         """See SystemAdmin. Nobody answers for a partition without a leader."""
         found = self._topics.get(stream)
         self._check_same(stream, found.id)
-        partitions = [TopicPartition(stream, p) for p in range(found.partitions) if p not in found.leaderless]
-        oldest = self._list(stream, dict.fromkeys(partitions, OffsetSpec.earliest()))
-        known = [where for where in partitions if oldest[where] >= 0]
-        upcoming = self._list(stream, dict.fromkeys(known, OffsetSpec.latest()))
-        held = _by_partition(oldest, {where: end for where, end in upcoming.items() if end >= 0})
-        if len(held) < len(partitions):
-            self._connection.learn_leaders()  # for the next look
-        return {partition: held.get(partition) for partition in range(found.partitions)}
+        led = [partition for partition in range(found.partitions) if partition not in found.leaderless]
+        with self._asking(stream):
+            held = self._connection.reachable(stream, led)
+        return {
+            partition: partition_offsets(*held[partition]) if partition in held else None
+            for partition in range(found.partitions)
+        }
 
     def _check_same(self, stream: str, uid: str) -> None:
         with self._lock:
@@ -152,21 +148,8 @@ class KafkaSystem(System):
                 f"that were read belong to the old one. Stop the job and run it again: it says how to go on"
             )
 
-    def _list(self, stream: str, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
-        if not wanted:
-            return {}
-        with self._asking(stream):
-            return self._connection.list_offsets(wanted, is_stable=True)
-
-    @contextmanager
-    def _asking(self, stream: str) -> Iterator[None]:
-        try:
-            yield
-        except KafkaException as error:
-            kind = StreamUnreachable if is_temporary(reason_of(error)) else StreamError
-            raise kind(
-                f"asking for offsets of {stream} in system {self.name!r}: {describe(reason_of(error))}"
-            ) from error
+    def _asking(self, stream: str) -> AbstractContextManager[None]:
+        return stream_errors(f"asking for offsets of {stream} in system {self.name!r}")
 
     def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
         """See SystemAdmin. The next record may be later, but none is before."""
@@ -180,9 +163,8 @@ class KafkaSystem(System):
         """See SystemAdmin. The broker's index answers."""
         if ssp.partition >= self.partition_count(ssp.stream):
             raise StreamNotFound(f"{ssp.system_stream} has no partition {ssp.partition}")
-        where = TopicPartition(ssp.stream, ssp.partition)
         with self._asking(ssp.stream):
-            return str(self._connection.offset_at(where, timestamp_ms))
+            return str(self._connection.offset_at(ssp.stream, ssp.partition, timestamp_ms))
 
     def create_stream(self, spec: StreamSpec) -> None:
         """See SystemAdmin."""
@@ -249,8 +231,7 @@ class KafkaSystem(System):
         """
         until = int(self.offsets(stream)[partition].upcoming) if end is None else end
         with self._lock:
-            for batch in self._ranges.read(stream, partition, start, until):
-                yield int(batch.column(3)[0].as_py()), batch
+            yield from batches(self._ranges.read(stream, partition, start, until))
 
     def changes(
         self, stream: str, partition: int, start: int, end: int, *, copied_ms: int = 0
@@ -390,19 +371,19 @@ class KafkaSystem(System):
     def _commit(
         self, writer: GroupTransactions, group: CommitGroup, deadline_s: float
     ) -> dict[tuple[str, int], int]:
-        batches = [(one.stream, one.partition, unpack(one.data)) for one in group.segments]
-        for batch in batches:
+        written = [(one.stream, one.partition, unpack(one.data)) for one in group.segments]
+        for batch in written:
             self._topics.get(batch[0])
             writer.check_sizes(*batch)
         if group.checkpoint_entries:
             self.checkpoint_log(group.checkpoint_log)
-        writer.fits([stream for stream, _, _ in batches])
+        writer.fits([stream for stream, _, _ in written])
         if not writer.is_open:
             writer.open(deadline_s)
         writer.begin()
         try:
-            for batch in batches:
-                writer.send(*batch)
+            for batch in written:
+                writer.send_batch(*batch)
             ends = dict(writer.settle(deadline_s))
             writer.send_entries(group.checkpoint_log, group.checkpoint_entries, self._clock.wall_ms())
             writer.settle(deadline_s)
@@ -453,8 +434,10 @@ class KafkaSystem(System):
     def _limit(self, stream: str) -> int:
         return int(self._topics.config(stream)["max.message.bytes"])
 
-    def _producer(self, id_: str) -> Producer:
-        return transaction_producer(self._connection, id_, self._transaction_timeout_s)
+    def _producer(self, id_: str) -> TransactionalProducer:
+        return TransactionalProducer(
+            lambda: transaction_producer(self._connection, id_, self._transaction_timeout_s), self._clock
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,18 +446,3 @@ class _Facts:
 
     largest: Callable[[str], int]
     partitions: Callable[[], Sequence[tuple[str, int]]]
-
-
-def _by_partition(
-    oldest: Mapping[TopicPartition, int], upcoming: Mapping[TopicPartition, int]
-) -> dict[int, PartitionOffsets]:
-    return {
-        where.partition: _partition_offsets(oldest[where], max(end, oldest[where]))
-        for where, end in upcoming.items()
-    }
-
-
-def _partition_offsets(oldest: int, upcoming: int) -> PartitionOffsets:
-    if oldest >= upcoming:
-        return PartitionOffsets(None, None, str(upcoming))
-    return PartitionOffsets(str(oldest), str(upcoming - 1), str(upcoming))

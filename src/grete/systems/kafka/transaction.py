@@ -13,42 +13,17 @@ from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from grete.clock import Clock
-from grete.kafka.client import KafkaConnection
-from grete.kafka.producer import NotWritten, not_written
+from grete.kafka.client import KafkaConnection, Partition
+from grete.kafka.producer import BATCH_BYTES, ReadableProducer, transaction_producer
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry, Fence
 from grete.systems.kafka.fence import FenceReader
-from grete.systems.kafka.readable import Partition, ReadableProducer
 from grete.systems.transactions import RecordTooLarge
 
 OVERHEAD_BYTES = 128
 """What a record's batch takes beside key and value, and a little."""
-_BATCH_BYTES = 512 * 1024
-_LARGEST_MESSAGE = 1_000_000_000
-_NOTHING = b"grete-nothing"
-
-
-def transaction_producer(
-    connection: KafkaConnection, id_: str, transaction_timeout_s: float, batch_bytes: int = _BATCH_BYTES
-) -> Producer:
-    """A producer of a transactional id, for many records at once."""
-    return connection.new_producer(
-        f"making the producer {id_}",
-        id_,
-        {
-            "transaction.timeout.ms": round(transaction_timeout_s * 1000),
-            "batch.size": batch_bytes,
-            "batch.num.messages": 100_000,
-            "message.max.bytes": _LARGEST_MESSAGE,  # the topic decides
-            "queue.buffering.max.messages": 0,
-            "queue.buffering.max.kbytes": 2_147_483_647,
-            "enable.sparse.connections": False,  # else opening waits half a second, or 50 ms, for a connection
-        },
-        tunable={"linger.ms": 20},
-    )
 
 
 class TopicFacts(Protocol):
@@ -62,10 +37,7 @@ class TopicFacts(Protocol):
 
 
 class GroupTransactions(ReadableProducer):
-    """The transactions of one slot. Used by one thread.
-
-    An id that was opened aborts what may be left of it: for the reason see `grete.keyed_log.kafka_writer`.
-    """
+    """The transactions of one slot. Used by one thread."""
 
     def __init__(
         self,
@@ -83,7 +55,7 @@ class GroupTransactions(ReadableProducer):
             clock,
             transaction_timeout_s,
         )
-        self._batch_bytes = _BATCH_BYTES
+        self._batch_bytes = BATCH_BYTES
         self._fence = fence
         self._reader = reader
         self._topics = topics
@@ -99,33 +71,14 @@ class GroupTransactions(ReadableProducer):
         super().open(deadline_s)
         try:
             self._reader.check(self._fence.epoch)
-            self._end_what_is_left(deadline_s)
+            self.end_what_is_open(self._connection, self._topics.partitions(), deadline_s)
         except BaseException:
             self.drop()
             raise
 
-    def _end_what_is_left(self, deadline_s: float) -> None:
-        """Abort a transaction over every partition where one is open, by whomever: of others it ends nothing."""
-        partitions = [TopicPartition(*where) for where in self._topics.partitions()]
-        try:
-            stable = self._connection.ends(partitions, is_stable=True)
-            ends = self._connection.ends(partitions, is_stable=False)
-            stuck = [where for where in partitions if stable[where] < ends[where]]
-            if not stuck:
-                return
-            self.producer.begin_transaction()
-            for where in stuck:
-                self.producer.produce(where.topic, b"", _NOTHING, where.partition)
-        except KafkaException as error:
-            raise not_written(error) from error
-        self.flush(deadline_s)
-        self.abort(deadline_s)
-        if not self.is_open:
-            raise NotWritten("a transaction could not be aborted")
-
     def fits(self, streams: Sequence[str]) -> None:
         """Let batches be as small as the topics want; an open producer with larger ones is given up."""
-        wanted = min([_BATCH_BYTES, *(self._topics.largest(stream) for stream in streams)])
+        wanted = min([BATCH_BYTES, *(self._topics.largest(stream) for stream in streams)])
         if wanted < self._batch_bytes:
             self._batch_bytes = wanted
             self.drop()
@@ -150,22 +103,10 @@ class GroupTransactions(ReadableProducer):
                 pc.index(sizes, largest).as_py(),
             )
 
-    def send(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
-        """Hand over records of one partition, in order. 2 µs each.
-
-        Raises:
-            NotWritten: refused; the transaction is to be aborted.
-        """
-        produce, last = self.producer.produce, records.num_rows - 1
+    def send_batch(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
+        """See Transactions."""
         keys, values, times = (records.column(i).to_pylist() for i in range(3))
-        try:
-            for row, (key, value, time_ms) in enumerate(zip(keys, values, times, strict=True)):
-                if row < last:
-                    produce(stream, value, key, partition, None, time_ms)
-                else:
-                    produce(stream, value, key, partition, self._take, time_ms)
-        except KafkaException as error:
-            raise not_written(error) from error
+        self.send(stream, partition, (keys, values, times))
 
     def send_entries(self, topic: str, entries: Sequence[Entry], now_ms: int) -> None:
         """Hand over records of a keyed log, under the fence. They may stand apart, so each is an append of its own.
@@ -175,16 +116,5 @@ class GroupTransactions(ReadableProducer):
         """
         origin = kafka_header.Origin(self._fence.epoch, uuid.uuid4().hex, self._fence.scope)
         header = kafka_header.with_remaining(0, kafka_header.encode(origin))
-        try:
-            for entry in entries:
-                self.producer.produce(
-                    topic,
-                    key=entry.key,
-                    value=entry.value,
-                    partition=0,
-                    timestamp=now_ms,
-                    headers=[(kafka_header.NAME, header)],
-                    on_delivery=self._take,
-                )
-        except KafkaException as error:
-            raise not_written(error) from error
+        for entry in entries:
+            self.send_with_header(topic, entry.key, entry.value, now_ms, (kafka_header.NAME, header))

@@ -245,9 +245,9 @@ class ShareTransactions(ShareCommits):
 
     def _send(self, transactions: Transactions, result: Processed) -> None:
         for stream, partition, records in result.outputs:
-            transactions.send(stream, partition, records)
+            transactions.send_batch(stream, partition, records)
         for change in result.changes:
-            transactions.send(change.stream, change.partition, change.records)
+            transactions.send_batch(change.stream, change.partition, change.records)
 
     def _positioned(self, result: Processed, ends: Mapping[tuple[str, int], int]) -> TaskReport:
         """The report with where the changelogs end now; the stores' files keep the changes up to there."""

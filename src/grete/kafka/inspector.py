@@ -5,20 +5,15 @@ For `grete doctor` and `grete migrate`. `KafkaKeyedLog` makes its topic when it 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from confluent_kafka import KafkaError, TopicCollection
-from confluent_kafka.admin import ConfigResource, ResourceType
-
 from grete.clock import Clock
-from grete.errors import IllegalStateError
-from grete.kafka.client import KafkaClients, KafkaException, done, reason_of, translated
+from grete.kafka.errors import done, reason_of, translated
+from grete.kafka.library import ConfigResource, KafkaError, KafkaException, ResourceType, TopicCollection
+from grete.kafka.log_clients import KafkaClients
 from grete.kafka.settings import coordinator_log_settings
-from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
-from grete.keyed_log.kafka_reader import LogReader
 
 _TIMEOUT_S = 10.0
 _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -118,56 +113,6 @@ class KafkaInspector:
         with translated(f"opening the transactional id {transactional_id}"):
             producer.init_transactions(_TIMEOUT_S)
 
-    def log(self, name: str) -> ExistingLog:
-        """A log in a topic that is there, to be read. The caller closes it."""
-        return ExistingLog(KafkaClients(name, self._settings, self._clock), self._clock)
-
-
-class ExistingLog(KeyedLog):
-    """A log that may only be read."""
-
-    def __init__(self, clients: KafkaClients, clock: Clock) -> None:
-        self._name = clients.topic
-        self._reader = LogReader(clients, clock)
-
-    def read(self, after: int = -1) -> Iterator[Record]:
-        """See KeyedLog."""
-        return self._reader.records(after, self.end())
-
-    def end(self) -> int:
-        """See KeyedLog."""
-        return self._reader.last_offset()
-
-    def newest(self) -> Record | None:
-        """The last record, None in an empty log."""
-        end = self.end()
-        return next(itertools.islice(self._reader.records(end - 1, end), 1), None) if end >= 0 else None
-
-    def wait(self, after: int, timeout_s: float) -> bool:
-        """See KeyedLog."""
-        return self._reader.wait(after, timeout_s)
-
-    def close(self) -> None:
-        """See KeyedLog."""
-        self._reader.close()
-
-    def _refuse(self) -> IllegalStateError:
-        return IllegalStateError(f"the log in topic {self._name} was opened to be read only")
-
-    def append(
-        self, entries: Sequence[Entry], *, fence: Fence | None = None, append_id: str | None = None
-    ) -> int:
-        """Not to be called."""
-        raise self._refuse()
-
-    def resolve(self, append_id: str) -> int | None:
-        """Not to be called."""
-        raise self._refuse()
-
-    def raise_fence(self, fence: Fence) -> None:
-        """Not to be called."""
-        raise self._refuse()
-
-    def compact(self) -> int:
-        """Not to be called."""
-        raise self._refuse()
+    def clients(self, name: str) -> KafkaClients:
+        """Clients for the topic of a log that is there."""
+        return KafkaClients(name, self._settings, self._clock)

@@ -5,10 +5,10 @@ It takes no room in the log, and the group coordinator answers for it in one req
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, KafkaException
-
 from grete.clock import Clock
-from grete.kafka.client import KafkaClients, describe, is_final, reason_of
+from grete.kafka.errors import describe, is_final, reason_of
+from grete.kafka.library import Consumer, KafkaException
+from grete.kafka.log_clients import KafkaClients
 from grete.kafka.producer import NotWritten, TransactionalProducer, not_written
 
 _REQUEST_S = 5.0
@@ -52,7 +52,7 @@ class ScopeEpoch:
         """Write the epoch in the writer's transaction.
 
         Raises:
-            KafkaException: refused, or no answer.
+            NotWritten: refused, or no answer.
         """
         metadata = self._consumer().consumer_group_metadata()
         while True:
@@ -62,7 +62,7 @@ class ScopeEpoch:
                 )
             except KafkaException as error:
                 if not reason_of(error).retriable() or clock.monotonic_s() >= deadline_s:
-                    raise
+                    raise not_written(error) from error
             else:
                 return
 

@@ -1,8 +1,4 @@
-"""Topics as streams: how they are made, described and grown, and what the configuration says of each.
-
-Replication factors, changelog settings and their precedence are Samza's (KafkaConfig); a changelog is compacted and
-keeps its youngest changes from compaction for `min.compaction.lag.ms`, so that stores can be brought back to them.
-"""
+"""Topics: how they are created, described and grown."""
 
 from __future__ import annotations
 
@@ -10,33 +6,23 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType
-
 from grete.clock import Clock
-from grete.config.key import COUNT
-from grete.config.key_tables.streams import STORE_CHANGELOG_REPLICATION
-from grete.config.settings import Settings
-from grete.config.values import read_as
 from grete.errors import StreamError, StreamNotFound, StreamUnreachable
-from grete.kafka.client import (
-    KafkaConnection,
-    delete_topic,
-    describe,
-    done,
-    is_temporary,
-    reason_of,
+from grete.kafka.client import KafkaConnection
+from grete.kafka.errors import NOT_THERE, describe, done, is_temporary, reason_of
+from grete.kafka.library import (
+    ConfigResource,
+    KafkaError,
+    KafkaException,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+    TopicCollection,
 )
-from grete.model.ids import SystemStream
-from grete.model.streams import StreamSpec
 
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_ID)
 _NAME_REFUSED = (KafkaError.TOPIC_EXCEPTION, KafkaError._INVALID_ARG)
 _RETRY_S = 0.05
-_CHANGELOG_SEGMENT_BYTES = 536_870_912
-_MESSAGE_BYTES = "1000012"
-_DAY_MS = 24 * 3600 * 1000
-_TOPIC_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes", "max.message.bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,63 +44,6 @@ class TopicSettings:
     copies: int
     copies_key: str
     config: Mapping[str, str] = field(default_factory=dict)
-
-
-class StreamSettings:
-    """What a job's configuration says of the streams of one Kafka system."""
-
-    def __init__(self, config: Mapping[str, str], system: str) -> None:
-        self._settings = Settings.of(config)
-        self._system = system
-
-    def of(self, spec: StreamSpec) -> TopicSettings:
-        """How the stream is made.
-
-        Raises:
-            ConfigError: a replication factor that is no number.
-        """
-        store = self._store_behind(spec.stream)
-        if store is not None:
-            return self._changelog(store)
-        stream = self._settings.stream(SystemStream(self._system, spec.stream))
-        found = {name: stream.text(name) for name in _TOPIC_SETTINGS}
-        config = {name: value for name, value in found.items() if value is not None}
-        if spec.compacted:
-            config["cleanup.policy"] = "compact"
-        key = f"systems.{self._system}.default.stream.replication.factor"
-        copies = stream.text("replication.factor")
-        return TopicSettings(read_as(COUNT, key, copies or "3"), key, config)
-
-    def may_be_deleted_by_age(self, stream: str) -> bool:
-        """Whether the configuration itself wants a changelog's records deleted by age."""
-        store = self._store_behind(stream)
-        return store is not None and "delete" in self._changelog(store).config["cleanup.policy"]
-
-    def _store_behind(self, stream: str) -> str | None:
-        settings, job = self._settings, self._settings.job.written_id
-        names = (
-            name for name in settings.store_names if settings.store(name).changelog_stream(job) == stream
-        )
-        return next(names, None)
-
-    def _changelog(self, store: str) -> TopicSettings:
-        settings, of_system = self._settings.store(store), f"systems.{self._system}.default.stream."
-        copies = settings.changelog_property(
-            "replication.factor",
-            STORE_CHANGELOG_REPLICATION.named("default"),
-            f"{of_system}replication.factor",
-        )
-        largest = settings.changelog_property("max.message.bytes", f"{of_system}max.message.bytes")
-        config = {
-            "cleanup.policy": "compact",
-            "segment.bytes": str(_CHANGELOG_SEGMENT_BYTES),
-            "max.message.bytes": _MESSAGE_BYTES if largest is None else largest,
-            "delete.retention.ms": settings.changelog_property("delete.retention.ms") or str(_DAY_MS),
-            "min.compaction.lag.ms": str(settings.compaction_lag_ms),
-            **settings.kafka_properties,
-        }
-        key = STORE_CHANGELOG_REPLICATION.named(store)
-        return TopicSettings(read_as(COUNT, key, "3" if copies is None else copies), key, config)
 
 
 class RememberedTopics:
@@ -291,3 +220,17 @@ class Topics:
     def _failed(self, doing: str, error: KafkaException) -> StreamError:
         kind = StreamUnreachable if is_temporary(reason_of(error)) else StreamError
         return kind(f"{doing} in system {self._system!r}: {describe(reason_of(error))}")
+
+
+def delete_topic(connection: KafkaConnection, name: str) -> None:
+    """Remove a topic; one that is not there is fine.
+
+    Raises:
+        KafkaException: refused, or no answer.
+    """
+    wait_s = connection.timeout_s
+    try:
+        done(connection.admin.delete_topics([name], request_timeout=wait_s)[name], wait_s + 1)
+    except KafkaException as error:
+        if reason_of(error).code() not in NOT_THERE:
+            raise

@@ -11,14 +11,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import OffsetSpec
-
 from grete.clock import Clock
 from grete.errors import OffsetOutOfRange, OffsetsRemoved, StreamError, StreamNotFound, StreamUnreachable
-from grete.kafka.client import KafkaConnection, describe, is_temporary, reason_of
-from grete.systems.records import SPARSE_SCHEMA
+from grete.kafka.client import KafkaConnection, Partition
+from grete.kafka.errors import describe, is_temporary, reason_of
+from grete.kafka.library import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 _CHUNK = 10_000
 """Records at once: 1 µs each to fetch, and as many message objects in memory."""
@@ -42,8 +39,6 @@ _TUNABLE = {
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _UNKNOWN = (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
-Partition = tuple[str, int]
-
 
 @dataclass(slots=True)
 class _Seat:
@@ -62,8 +57,8 @@ class RangeReader:
         self._clock = clock
         self._seats: OrderedDict[Partition, _Seat] = OrderedDict()
 
-    def read(self, stream: str, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The records with start <= offset < end, in order, as batches of SPARSE_SCHEMA; their offsets may have gaps.
+    def read(self, stream: str, partition: int, start: int, end: int) -> Iterator[list[Message]]:
+        """The records with start <= offset < end, in order, in chunks; their offsets may have gaps.
 
         Raises:
             OffsetsRemoved: `start` is below the oldest offset; names what is lost.
@@ -112,7 +107,7 @@ class RangeReader:
 
     def _take(
         self, seat: _Seat, messages: list[Message], key: Partition, end: int
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[list[Message]]:
         """Records below `end` as a batch; the others stay in the seat."""
         last = messages[-1]
         if last.error() is not None or (last.offset() or 0) >= end or any(m.error() for m in messages):
@@ -120,7 +115,7 @@ class RangeReader:
         elif messages:
             seat.position = (last.offset() or 0) + 1
         if messages:
-            yield _columns(messages)
+            yield messages
 
     def _sort_out(self, seat: _Seat, messages: list[Message], key: Partition, end: int) -> list[Message]:
         taken = []
@@ -170,27 +165,14 @@ class RangeReader:
         Raises:
             StreamError: no answer.
         """
-        where = TopicPartition(*key)
         try:
-            oldest = self._connection.known_offsets({where: OffsetSpec.earliest()}, is_stable=True)[where]
-            upcoming = self._connection.ends([where], is_stable=True)[where]
+            return self._connection.held(key[0], [key[1]])[key[1]]
         except KafkaException as error:
             raise StreamUnreachable(
                 f"asking for the ends of {key[0]}: {describe(reason_of(error))}"
             ) from error
-        return oldest, upcoming
 
     def close(self) -> None:
         """Close the consumers."""
         while self._seats:
             self._seats.popitem()[1].consumer.close()
-
-
-def _columns(messages: list[Message]) -> pa.RecordBatch:
-    columns = [
-        pa.array([message.key() for message in messages], type=pa.binary()),
-        pa.array([message.value() for message in messages], type=pa.binary()),
-        pa.array([message.timestamp()[1] for message in messages], type=pa.int64()),
-        pa.array([message.offset() for message in messages], type=pa.int64()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=SPARSE_SCHEMA)
