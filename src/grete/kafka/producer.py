@@ -277,9 +277,9 @@ class ReadableProducer(TransactionalProducer):
         try:
             for row, (key, value, time_ms) in enumerate(zip(*columns, strict=True)):
                 if row < last:
-                    produce(topic, value, key, partition, timestamp=time_ms)
+                    produce(topic, value, key, partition, None, None, time_ms)  # by place: 0.2 µs less
                 else:
-                    produce(topic, value, key, partition, self._take, timestamp=time_ms)
+                    produce(topic, value, key, partition, self._take, None, time_ms)
         except KafkaException as error:
             raise not_written(error) from error
 
