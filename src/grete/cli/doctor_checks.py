@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grete.cli.doctor_connector import connector
-from grete.cli.doctor_finding import Finding as Finding
+from grete.cli.doctor_finding import Finding
 from grete.cli.doctor_kafka import kafka_findings
 from grete.errors import ConfigError, GreteError, StreamError
 from grete.model.ids import SystemStream

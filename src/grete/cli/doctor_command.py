@@ -6,7 +6,7 @@ import argparse
 import logging
 from dataclasses import asdict
 
-from grete.cli.doctor_checks import MACHINE, Finding, job_findings
+from grete.cli.doctor_finding import Finding
 from grete.cli.options import add_job_options, given_config, opened_job
 from grete.cli.output import cell, print_json
 
@@ -19,6 +19,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run every check; exit 1 when one fails."""
+    from grete.cli.doctor_checks import MACHINE, job_findings
+
     logging.getLogger("grete").addHandler(
         logging.NullHandler()
     )  # findings say what clients would say as well

@@ -15,7 +15,8 @@ from pathlib import Path
 from grete.checkpoint.latest_offsets import LatestOffsets
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock
-from grete.config.rules.validate import diff, validate
+from grete.config.rules.changes import diff
+from grete.config.rules.validate import validate
 from grete.config.settings import Settings
 from grete.coordinator import events, fencing
 from grete.coordinator.events import (

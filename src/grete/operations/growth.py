@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.config.key_tables.job import SSP_EXPANSION
-from grete.config.rules.changes import is_stateful
 from grete.config.settings import Settings
 from grete.grouping.expansion import refused_count
 from grete.metadata.assignments import TaskAssignments
@@ -47,7 +46,7 @@ def _problem(handle: JobHandle, stream: SystemStream, partitions: int) -> str | 
             "Spark's state of a DataFrame pipeline cannot follow its keys: the next start is refused unless "
             "job.lineage.state=discard"
         )
-    if not is_stateful(settings.raw):
+    if not settings.is_stateful:
         return None
     if not settings.job.is_expansion_enabled:
         return f"{SSP_EXPANSION.name}=false: keys that move to new partitions leave their state behind"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
-from grete.config.rules.validate import refused_changes
+from grete.config.rules.changes import refused_changes
 from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
 from grete.container.standby import StandbyRun

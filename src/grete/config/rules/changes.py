@@ -85,11 +85,6 @@ def _only_system(config: Mapping[str, str]) -> str | None:
     return systems[0] if len(systems) == 1 else None
 
 
-def is_stateful(config: Mapping[str, str]) -> bool:
-    """Whether the job has stores."""
-    return bool(Settings.of(config).store_names)
-
-
 def refused_changes(
     old: Mapping[str, str], new: Mapping[str, str], *, stateful: bool | None = None
 ) -> list[str]:
@@ -105,7 +100,7 @@ def set_once_changes(
     `stateful` says whether the job has state; without it, a job with stores in the old configuration has. A whole
     store, system or stream may come and go; the embedded system is always there.
     """
-    if not old or not (is_stateful(old) if stateful is None else stateful):
+    if not old or not (Settings.of(old).is_stateful if stateful is None else stateful):
         return []
     return [
         change

@@ -18,9 +18,6 @@ from grete.config.key_tables.task import POISON_POLICY
 from grete.config.keys import find_key
 from grete.config.redact import Redactor, redact_value
 from grete.config.rewriters import rewriter_names
-from grete.config.rules.changes import diff as diff
-from grete.config.rules.changes import is_stateful as is_stateful
-from grete.config.rules.changes import refused_changes as refused_changes
 from grete.config.rules.consumer_group import consumer_group_problems
 from grete.config.rules.diagnostics import diagnostics_problems
 from grete.config.rules.eventhubs import eventhubs_problems
