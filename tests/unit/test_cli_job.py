@@ -1,102 +1,30 @@
-"""Looking at a job and changing its configuration from the command line. No Spark: the job's stream is enough."""
+"""Looking at a job, its streams and its history from the command line. No Spark: the job's stream is enough."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.unit.finished_job import JOB, ZERO, Output, config, config_file, opened
 
 from grete.checkpoint.names import checkpoint_log_name
-from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.cli.main import main
 from grete.clock import SystemClock
-from grete.config.rules.validate import validate
 from grete.coordination.base import Holder
-from grete.errors import Fenced
-from grete.keyed_log.base import Entry
-from grete.launch.base import ContainerStart
-from grete.launch.process import ProcessLauncher
 from grete.metadata.assignments import TaskAssignments
-from grete.metadata.config_in_force import ConfigInForce
-from grete.metadata.container_requests import read_container_requests
 from grete.metadata.history import History
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import (
     STATE,
     JobState,
-    StopRequest,
-    read_drain_request,
-    read_stop_request,
     write_state,
 )
-from grete.metadata.launches import LaunchRecord, write_launch
-from grete.model.fence import container_epoch, container_fence, job_scope
-from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
-from grete.model.messages import SET_CHANGELOG, SET_TASK_CONTAINER, SET_TASK_PARTITION
-from grete.model.streams import StreamSpec
-from grete.operations import JobHandle, open_job
-from grete.operations.configuration import roll_back_config, set_config
-from grete.systems.local.system import LocalSystem, Message
-
-JOB, ZERO = JobId("orders"), ContainerId("0")
-CONFIG = {
-    "job.name": "orders",
-    "job.coordinator.system": "local",
-    "task.class": "orders:Orders",
-    "task.inputs": "local.in",
-    "stores.totals.factory": "grete.store.sqlite",
-    "shop.password": "hunter2hunter2",
-    "shop.token": "${env:SHOP_TOKEN}",
-}
-GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
-
-
-@contextmanager
-def opened() -> Iterator[JobHandle]:
-    with open_job(JOB, must_exist=False) as handle:
-        yield handle
-
-
-@pytest.fixture
-def job(home: Path, system: LocalSystem) -> Path:
-    """A job of two tasks in one container that has finished; one record of seven is not processed yet."""
-    system.create_stream(StreamSpec("in", 2))
-    system.append("in", (Message(b"k", b"v", 1, partition=i % 2) for i in range(7)))
-    tasks = [TaskName("Partition 0"), TaskName("Partition 1")]
-    commits = {
-        task: TaskCommit({SystemStreamPartition("local", "in", partition): "2"}, "lineage", 4)
-        for partition, task in enumerate(tasks)
-    }
-    system.checkpoint_log(checkpoint_log_name(JOB)).append(commit_entries(commits, grouper=GROUPER))
-    with opened() as handle:
-        claim_stream(handle.coordinator_log._file, JOB)  # type: ignore[attr-defined] # as `grete run` does
-        handle.stream.write_config(CONFIG, run_id="run-1", reason="first")
-        handle.stream.put(SET_TASK_CONTAINER, dict.fromkeys(tasks, "0"))
-        handle.stream.put(SET_CHANGELOG, {task: str(i) for i, task in enumerate(tasks)})
-        History(handle.stream).append("deployment", run_id="run-1", reason="first")
-        write_state(handle.stream, JobState("finished", "run-1", 1, "http://127.0.0.1:1", "token"))
-    return home
-
-
-def config_file(job: Path, **changes: str) -> str:
-    path = job / "orders.properties"
-    path.write_text("".join(f"{key}={value}\n" for key, value in {**CONFIG, **changes}.items()))
-    return str(path)
-
-
-def config() -> dict[str, str]:
-    with opened() as handle:
-        return handle.config()
-
-
-Output = pytest.CaptureFixture[str]
+from grete.model.fence import job_scope
+from grete.model.ids import JobId, TaskName
+from grete.model.messages import SET_TASK_CONTAINER, SET_TASK_PARTITION
+from grete.operations import JobHandle
 
 
 def test_status_says_how_a_job_ended_and_how_many_records_are_behind(job: Path, capsys: Output) -> None:
@@ -235,247 +163,6 @@ def test_checkpoints_as_json_carry_lineage_and_batch(job: Path, capsys: Output) 
     }
 
 
-def test_config_get_masks_secrets_but_shows_references_to_them(job: Path, capsys: Output) -> None:
-    assert main(["config", "get"]) == 0
-    shown = capsys.readouterr().out
-    assert "shop.password=********" in shown
-    assert "shop.token=${env:SHOP_TOKEN}" in shown
-    assert "hunter2" not in shown
-    assert main(["config", "get", "shop.password", "--show-secrets"]) == 0
-    assert capsys.readouterr().out == "hunter2hunter2\n"
-
-
-def test_config_get_of_a_key_that_is_not_set_says_its_default(job: Path, capsys: Output) -> None:
-    assert main(["config", "get", "job.id"]) == 2
-    assert capsys.readouterr().err == "grete: job.id is not set; its default is '1'\n"
-
-
-def test_config_set_changes_keys_together_and_says_what_that_touches(job: Path, capsys: Output) -> None:
-    assert main(["config", "set", "job.container.count=2", "shop.name=a=b", "--reason", "more"]) == 0
-    assert "job.container.count: (not set) -> 2  (restart-query)" in capsys.readouterr().out
-    assert (config()["job.container.count"], config()["shop.name"]) == ("2", "a=b")
-    assert main(["config", "history", "-o", "json"]) == 0
-    generations = json.loads(capsys.readouterr().out)
-    assert [g["reason"] for g in generations] == ["first", "more"]
-    assert len(generations[-1]["changes"]) == 2
-
-
-def test_what_a_change_touches_is_the_changes_own_matter_and_not_its_keys(job: Path, capsys: Output) -> None:
-    """A default that is written out and a key that grete only knows of change nothing that runs."""
-    written_out = f"job.systemstreampartition.grouper.factory={GROUPER}"
-    assert (
-        main(["config", "set", written_out, "cluster-manager.container.memory.mb=2048", "task.window.ms=7"])
-        == 0
-    )
-    touches = {line.split(":")[0]: line.rsplit("(")[-1] for line in _changed(capsys)}
-    assert touches == {
-        "job.systemstreampartition.grouper.factory": "live)",
-        "cluster-manager.container.memory.mb": "live)",
-        "task.window.ms": "restart-query)",
-    }
-
-
-def _changed(capsys: Output) -> list[str]:
-    return [line for line in capsys.readouterr().out.splitlines() if "->" in line]
-
-
-def test_two_who_set_different_keys_at_the_same_moment_both_get_what_they_set(
-    job: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened() as one, opened() as other:
-
-        def validate_while_the_other_writes(new: dict[str, str]) -> None:
-            monkeypatch.setattr("grete.operations.configuration.validate", validate)
-            set_config(other, {"task.window.ms": "70"}, reason="theirs")
-
-        monkeypatch.setattr("grete.operations.configuration.validate", validate_while_the_other_writes)
-        set_config(one, {"task.commit.ms": "5000", "shop.token": None}, reason="ours")
-    assert config()["task.window.ms"] == "70"
-    assert config()["task.commit.ms"] == "5000"
-    assert "shop.token" not in config()
-
-
-def test_config_unset_removes_keys(job: Path) -> None:
-    assert main(["config", "unset", "shop.token", "shop.password"]) == 0
-    assert "shop.token" not in config()
-    assert "shop.password" not in config()
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (("job.container.cuont", "2"), "did you mean job.container.count?"),
-        (("job.container.count", "two"), "whole number"),
-        (("stores.totals.factory", "other"), "factory"),
-        ((" ", "2"), "blank"),
-    ],
-)
-def test_a_change_that_is_wrong_is_refused_with_the_reason(
-    job: Path, capsys: Output, words: tuple[str, str], reason: str
-) -> None:
-    before = config()
-    assert main(["config", "set", *words]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("grete: ")
-    assert reason in error
-    assert config() == before
-
-
-def test_what_another_program_changed_of_the_state_is_taken_back_without_force(
-    job: Path, capsys: Output
-) -> None:
-    """What counts is the configuration that the job has run with, not the one that stands in the stream."""
-    moved = "stores.totals.changelog"
-    with opened() as handle:
-        TaskAssignments(handle.stream).write(ConfigInForce(handle.stream).records(CONFIG))
-        handle.stream.write_config({**CONFIG, moved: "local.other"}, run_id="run-1", reason="by hand")
-    assert main(["config", "set", moved, "local.third"]) == 2
-    assert "can not change from unset to 'local.third'" in capsys.readouterr().err
-    assert main(["config", "set", "task.commit.ms", "5000"]) == 0
-    assert main(["config", "unset", moved]) == 0
-    assert moved not in config()
-    with opened() as handle:
-        assert ConfigInForce(handle.stream).refusals(handle.config()) == []
-
-
-def test_a_change_to_what_is_set_already_is_no_generation(job: Path, capsys: Output) -> None:
-    assert main(["config", "set", "task.commit.ms", "5000"]) == 0
-    for _ in range(2):
-        assert main(["config", "set", "task.commit.ms", "5000"]) == 0
-        assert main(["config", "unset", "no.key.of.mine"]) == 0
-    with opened() as handle:
-        assert len(handle.config_generations()) == 2
-    assert main(["config", "rollback"]) == 0
-    assert "task.commit.ms" not in config()
-
-
-def test_a_rollback_passes_over_generations_that_changed_nothing(job: Path) -> None:
-    with opened() as handle:
-        set_config(handle, {"task.commit.ms": "5000"}, reason="")
-        handle.stream.write_config(handle.config(), run_id="run-2")  # the same file was submitted again
-        roll_back_config(handle, None)
-        assert handle.config() == CONFIG
-
-
-def test_a_rollback_passes_over_what_is_not_valid(job: Path) -> None:
-    with opened() as handle:
-        set_config(handle, {"task.commit.ms": "5000"}, reason="")
-        handle.stream.write_config({**handle.config(), "job.container.count": "0"}, run_id="run-2")
-        handle.stream.write_config({**handle.config(), "job.container.count": "1"}, run_id="run-3")
-        roll_back_config(handle, None)
-        assert handle.config() == {**CONFIG, "task.commit.ms": "5000"}
-
-
-def test_a_rollback_that_has_nothing_to_go_back_to_is_refused(job: Path, capsys: Output) -> None:
-    assert main(["config", "rollback"]) == 2
-    assert "there is nothing to roll back" in capsys.readouterr().err
-    with opened() as handle:
-        (only,) = handle.config_generations()
-    assert main(["config", "rollback", "--to", str(only.number)]) == 2
-    assert f"the configuration is that of generation {only.number}" in capsys.readouterr().err
-
-
-def by_another_program(handle: JobHandle, key: str, value: str, *, at_ms: int, version: int = 1) -> None:
-    """As Samza's CoordinatorStreamWriter writes it."""
-    written = {
-        "host": "10.0.0.9",
-        "source": "samza-tool",
-        "values": {"value": value},
-        "username": "samza",
-        "timestamp": at_ms,
-    }
-    name = json.dumps([version, "set-config", key]).encode()
-    handle.coordinator_log.append([Entry(name, json.dumps(written).encode())])
-
-
-def test_each_change_of_another_program_stands_in_its_own_name(job: Path, capsys: Output) -> None:
-    with opened() as handle:
-        by_another_program(handle, "cluster-manager.container.retry.count", "77", at_ms=1_000_000)
-        by_another_program(handle, "cluster-manager.container.retry.window.ms", "78", at_ms=1_000_001)
-        by_another_program(handle, "my.other", "1", at_ms=2_000_000)
-        by_another_program(handle, "my.of.version.two", "1", at_ms=2_000_001, version=2)
-        set_config(handle, {"my.mine": "1"}, reason="mine only")
-    assert main(["config", "history", "-o", "json"]) == 0
-    _, retries, other, mine = json.loads(capsys.readouterr().out)
-    assert (retries["who"], retries["source"]) == ("samza@10.0.0.9", "samza-tool")
-    assert [change["key"].rpartition(".")[2] for change in retries["changes"]] == ["count", "ms"]
-    assert [change["key"] for change in other["changes"]] == ["my.other"]
-    assert (mine["reason"], [change["key"] for change in mine["changes"]]) == ("mine only", ["my.mine"])
-    assert main(["config", "rollback", "--to", str(retries["number"])]) == 0
-    left = {key for key in config() if key not in CONFIG}
-    assert left == {"cluster-manager.container.retry.count", "cluster-manager.container.retry.window.ms"}
-
-
-@pytest.fixture
-def orphan(job: Path, system: LocalSystem) -> Iterator[ProcessLauncher]:
-    """The launcher of a process that goes on as container 0 of a job whose coordinator died."""
-    epoch = container_epoch(1, 1)
-    with opened() as handle:
-        command = [sys.executable, "-c", "import time; time.sleep(600)"]
-        launcher = ProcessLauncher(command, handle.state_directory / "logs")
-        launcher.start(ContainerStart(ZERO, epoch, {"GRETE_CONTAINER_EPOCH": str(epoch)}))
-        write_state(handle.stream, JobState("running", "run-1", 1))
-        record = LaunchRecord(epoch, 1, launcher.handle(ZERO), "", "", "", epoch)
-        write_launch(handle.stream, ZERO, record)
-    system.raise_fence([container_fence(JOB, ZERO, epoch)])
-    yield launcher
-    launcher.close()
-
-
-def test_what_a_dead_coordinator_has_left_is_shown_fenced_off_and_stopped(
-    orphan: ProcessLauncher, system: LocalSystem, capsys: Output
-) -> None:
-    assert main(["status"]) == 0
-    assert "died, 1 container on its own" in capsys.readouterr().out
-    assert main(["drain"]) == 1
-    assert "grete run --job orders --until-drained" in capsys.readouterr().err
-    assert main(["stop", "--reason", "cleaning up"]) == 0
-    assert [ended.exit_code for ended in orphan.exits()] == [-signal.SIGTERM]
-    with pytest.raises(Fenced):
-        system.raise_fence([container_fence(JOB, ZERO, container_epoch(1, 1))])
-    with opened() as handle:
-        assert handle.launches() == {}
-        ended = handle.state()
-        assert ended is not None
-        assert (ended.state, ended.message) == ("stopped", "cleaning up")
-        assert handle.holder() is None
-
-
-@pytest.fixture
-def silent(job: Path) -> Iterator[None]:
-    """A coordinator that is alive to whoever looks at its process, and renews its leadership no more."""
-    with opened() as handle:
-        set_config(handle, {"job.coordinator.lease.ttl.ms": "1000"}, reason="test")
-    with opened() as leader:
-        leader._coordination.campaign(job_scope(JOB), epoch_floor=1)
-        yield
-
-
-def test_what_a_silent_coordinator_has_left_is_stopped_in_its_place(
-    orphan: ProcessLauncher, silent: None, capsys: Output
-) -> None:
-    assert main(["drain"]) == 1
-    assert "grete run --job orders --until-drained" in capsys.readouterr().err
-    assert main(["stop", "--reason", "cleaning up"]) == 0
-    assert [ended.exit_code for ended in orphan.exits()] == [-signal.SIGTERM]
-    assert capsys.readouterr().out == "orders: stopped\n"
-
-
-def test_stop_of_a_job_whose_silent_coordinator_has_left_nothing_says_who_that_is(
-    silent: None, capsys: Output
-) -> None:
-    assert main(["stop"]) == 1
-    assert f"is not running: process {os.getpid()}" in capsys.readouterr().err
-
-
-def test_one_container_that_a_dead_coordinator_has_left_is_stopped(
-    orphan: ProcessLauncher, capsys: Output
-) -> None:
-    assert main(["container", "stop", "0"]) == 0
-    assert [ended.exit_code for ended in orphan.exits()] == [-signal.SIGTERM]
-    assert "fenced off and ended" in capsys.readouterr().out
-
-
 def test_a_container_that_was_given_up_or_stopped_is_shown_so_and_not_as_running(
     job: Path, capsys: Output
 ) -> None:
@@ -492,25 +179,6 @@ def test_a_container_that_was_given_up_or_stopped_is_shown_so_and_not_as_running
         assert handle.rests() == {ZERO: "stopped by an operator"}
         history.append("container-requested", container="0", what="start")
         assert handle.rests() == {}
-
-
-def test_force_writes_what_is_not_known(job: Path) -> None:
-    assert main(["config", "set", "job.container.cuont", "2", "--force"]) == 0
-    assert config()["job.container.cuont"] == "2"
-
-
-def test_a_secret_written_out_is_written_with_a_warning(job: Path, capsys: Output) -> None:
-    assert main(["config", "set", "other.password", "correct-horse"]) == 0
-    shown = capsys.readouterr()
-    assert "${env:NAME}" in shown.err
-    assert "correct-horse" not in shown.err + shown.out
-
-
-def test_config_diff_shows_what_submitting_a_file_would_change(job: Path, capsys: Output) -> None:
-    file = config_file(job, **{"job.container.count": "2"})
-    assert main(["config", "diff", file, "-o", "json"]) == 0
-    (change,) = json.loads(capsys.readouterr().out)
-    assert (change["key"], change["old"], change["new"]) == ("job.container.count", None, "2")
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
@@ -590,36 +258,6 @@ def test_stream_tail_shows_the_last_records(job: Path, capsys: Output) -> None:
 def test_history_shows_events_in_order(job: Path, capsys: Output) -> None:
     assert main(["history"]) == 0
     assert "deployment          run_id=run-1  reason=first" in capsys.readouterr().out
-
-
-def test_who_is_asked_is_whoever_leads_though_it_has_not_said_so_yet(job: Path) -> None:
-    """While a coordinator starts the recorded state, if there is any, is still that of the run before."""
-    zero = ContainerId("0")
-    with opened() as leader, opened() as handle:
-        leadership = leader._coordination.campaign(job_scope(JOB), epoch_floor=1)
-        handle.request_stop(5, "enough")
-        handle.request_drain("enough")
-        handle.request_container(zero, "restart", 5, "odd")
-        stop, drain = read_stop_request(handle.stream), read_drain_request(handle.stream)
-        [restart] = read_container_requests(handle.stream)
-    assert stop is not None
-    assert drain is not None
-    assert {stop.epoch, drain.epoch, restart.epoch} == {leadership.epoch}
-
-
-def test_a_job_that_has_just_been_submitted_for_the_first_time_can_be_stopped(
-    home: Path, system: LocalSystem
-) -> None:
-    with opened() as leader, opened() as handle:
-        leader.stream.write_config(CONFIG, run_id="run-1", reason="first")
-        leadership = leader._coordination.campaign(job_scope(JOB))
-        handle.request_stop(5, "enough")
-        assert read_stop_request(handle.stream) == StopRequest(leadership.epoch, 5, "enough")
-
-
-def test_stop_of_a_job_that_does_not_run_fails(job: Path, capsys: Output) -> None:
-    assert main(["stop", "--deadline", "1"]) == 1
-    assert "is not running" in capsys.readouterr().err
 
 
 def test_doctor_finds_what_a_configuration_lacks(job: Path, capsys: Output) -> None:
