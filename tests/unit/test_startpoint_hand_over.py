@@ -11,13 +11,14 @@ from grete.errors import Fenced, LogError
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.namespaced_store import NamespacedStore
 from grete.metadata.startpoint_hand_over import TOLD_FOR_S, AppliedTimes, StartpointHandOver
 from grete.metadata.startpoint_state import read_state_requests, state_entry
 from grete.metadata.startpoints import (
     EXPIRES_MS,
     FAN_OUT_NAMESPACE,
     NAMESPACE,
-    StartpointManager,
+    decoded_fan_outs,
     startpoint_entry,
     startpoint_key,
 )
@@ -213,7 +214,7 @@ def test_the_choice_of_state_comes_along_and_goes_with_its_startpoint(job: Job) 
 def test_samza_reads_the_fan_out_that_is_handed_over(job: Job) -> None:
     job.ask(A, None, job.oldest())
     job.pending()
-    assert StartpointManager(job.log).fan_out_for(T0) == {A: job.oldest()}
+    assert decoded_fan_outs(NamespacedStore(job.log, FAN_OUT_NAMESPACE).all()) == {T0: {A: job.oldest()}}
 
 
 def test_a_coordinator_that_was_succeeded_hands_nothing_over(job: Job) -> None:

@@ -1,14 +1,12 @@
 """Keyed logs in a SQLite file: several named logs, many processes, one hash chain per log.
 
-What a hash chain can not show, a log that is whole and ends early, the file's mark does (`grete.sqlite_file`). A
-reader that remembers a `LogHead` notices as well when the log went back or is another one.
+A hash chain cannot show that a whole log ends early; the file's mark does (`grete.sqlite_file`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import apsw
 
@@ -32,15 +30,6 @@ from grete.keyed_log.sqlite_rows import append_in as append_in
 from grete.sqlite_file import SqliteFile, check_fences
 
 _POLL_S = (0.002, 0.1)
-
-
-@dataclass(frozen=True, slots=True)
-class LogHead:
-    """Where a log ended when a reader looked: enough to notice later that it went back or was replaced."""
-
-    lineage: str
-    offset: int
-    chain: bytes
 
 
 class SqliteKeyedLog(KeyedLog):
@@ -129,37 +118,9 @@ class SqliteKeyedLog(KeyedLog):
 
     def end(self) -> int:
         """See KeyedLog."""
-        return self.head().offset
-
-    def head(self) -> LogHead:
-        """Lineage, end and the chain's value there, for readers to remember."""
         self._check_open()
         with self._file.reading() as connection:
-            end = end_of(connection, self._log)
-        return LogHead(self._log.lineage, end.offset, end.chain)
-
-    def check_continues(self, head: LogHead) -> None:
-        """Whether this is still the log that a reader saw (RELIABILITY rule 11, fault 23).
-
-        Raises:
-            LogCorrupted: it went back, was made anew, or took another course since.
-        """
-        self._check_open()
-        with self._file.reading() as connection:
-            end = end_of(connection, self._log)
-            there = position_at(connection, self._log, head.offset)
-        folded = (
-            there.offset != head.offset
-        )  # compacted into a stub that ends later: its chain is not comparable
-        if (
-            self._log.lineage != head.lineage
-            or end.offset < head.offset
-            or (not folded and there.chain != head.chain)
-        ):
-            raise LogCorrupted(
-                f"{self._file.path}: log {self._name!r} ends at {end.offset} and is not a continuation of what was "
-                f"read up to offset {head.offset}: the file was restored from an old copy or made anew"
-            )
+            return end_of(connection, self._log).offset
 
     def wait(self, after: int, timeout_s: float) -> bool:
         """See KeyedLog. Polls, from every 2 ms to every 100 ms."""

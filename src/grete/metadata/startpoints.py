@@ -108,11 +108,6 @@ class StartpointManager:
             self._log.append(entries, fence=self._fence)
         return fan_outs
 
-    def fan_out_for(self, task: TaskName) -> dict[SystemStreamPartition, Startpoint]:
-        """A task's startpoints that are not used yet."""
-        data = self._fan_outs.get(task)
-        return {} if data is None else startpoint_json.decode_fan_out(data)[1]
-
     def remove_fan_out(self, task: TaskName, ssps: Iterable[SystemStreamPartition]) -> None:
         """Some SSPs of a task have used their startpoints."""
         data = self._fan_outs.get(task)

@@ -13,8 +13,6 @@ TaskName = NewType("TaskName", str)
 ContainerId = NewType("ContainerId", str)
 """Samza's processor id. A string since Samza 0.13; readers also accept integers (section F, 11)."""
 
-RunId = NewType("RunId", str)
-"""One submit of a job: every config generation is stamped with it."""
 
 _LAST_PARTITION = 2**31 - 1  # a Java int
 
