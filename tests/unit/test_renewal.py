@@ -18,11 +18,14 @@ class Coordination(MemoryCoordination):
         super().__init__(clock, ttl_s=TTL_S)
         self.renewals = 0
         self.is_down = False
+        self.returns_what_it_had = False
 
     def renew(self, leadership: Leadership) -> Leadership | None:
         self.renewals += 1
         if self.is_down:
             raise LogError("the store does not answer")
+        if self.returns_what_it_had:
+            return leadership
         return super().renew(leadership)
 
 
@@ -68,6 +71,15 @@ def test_a_store_that_does_not_answer_proves_nothing_once_the_time_is_over() -> 
         renewal.prove()
     coordination.is_down = False
     renewal.prove()
+
+
+def test_a_renewal_that_lengthens_nothing_is_tried_again_soon() -> None:
+    renewal, coordination, clock = made()
+    coordination.returns_what_it_had = True
+    clock.advance(1)
+    assert not renewal.tick()
+    coordination.returns_what_it_had = False
+    assert renewal.tick()
 
 
 def test_a_loop_that_hangs_does_not_keep_its_leadership() -> None:

@@ -91,17 +91,22 @@ class Renewal:
                 self._leadership = renewed
 
     def tick(self) -> bool:
-        """One renewal, if the loop is alive; whether it went well."""
+        """One renewal, if the loop is alive; False when it is to be tried again soon.
+
+        A store that does not answer may return the leadership as it was (`KafkaCoordination.renew`). When the broker
+        that answers for the election was killed, two attempts within a lease of 10 s did not meet its successor.
+        """
         hangs_s = self._clock.monotonic_s() - self._alive_s
         if hangs_s > self._patience_s:
             _log.error("the coordinator's loop hangs since %.0f s: not renewing its leadership", hangs_s)
             return True
+        before_s = self._leadership.valid_until_s
         try:
             self._renew()
         except GreteError as error:
             _log.warning("the leadership was not renewed: %s", error)
             return False
-        return True
+        return self._is_lost or self._leadership.valid_until_s > before_s
 
     def _run(self) -> None:
         wait_s = self._every_s
