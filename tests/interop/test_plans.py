@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 
-from grete.config.settings import Settings
+from grete.config.settings.tasks import TaskSettings
 from grete.coordinator import job_model
 from grete.grouping import expansion, task_names
 from grete.grouping.ssp import Groups
@@ -67,8 +67,11 @@ def test_no_plan_of_twenty_thousand_differs(capsys: pytest.CaptureFixture[str]) 
 # --- bugs that were, or could be: each has to be found ---
 
 
-def _inputs_and_broadcast_streams(config: Mapping[str, str]) -> list[SystemStream]:
-    return Settings.of(config).task.all_inputs
+_INPUTS = vars(TaskSettings)["inputs"].func
+
+
+def _inputs_and_broadcast_streams(settings: TaskSettings) -> tuple[SystemStream, ...]:
+    return (*_INPUTS(settings), *(ssp.system_stream for ssp in settings.broadcast_inputs))
 
 
 def _no_broadcast_partition_counts(ssps: Iterable[SystemStreamPartition]) -> dict[SystemStream, int]:
@@ -97,8 +100,8 @@ def _in_numeric_order(tasks: Sequence[TaskName], ids: Sequence[str]) -> task_nam
 
 
 _GROUP_BY_IDS = task_names.group_by_container_ids
-PLANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
-    "broadcast streams make tasks": (job_model, "task_inputs", _inputs_and_broadcast_streams),
+PLANTS: dict[str, tuple[object, str, object]] = {
+    "broadcast streams make tasks": (TaskSettings, "inputs", property(_inputs_and_broadcast_streams)),
     "broadcast partitions do not count": (expansion, "_partition_counts", _no_broadcast_partition_counts),
     "keys are not followed": (job_model, "keep_keys_with_their_state", _keys_stay_nowhere),
     "changelog partitions are given again": (
