@@ -9,6 +9,7 @@ not disturb the holder. The value outlives terms, so epochs grow; losing the top
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import socket
@@ -29,6 +30,7 @@ from grete.keyed_log.kafka_register import KafkaRegister
 _LEGAL = re.compile(r"[^A-Za-z0-9._-]")
 _CALLS_IN_TTL = 6
 TOPIC_PREFIX = "__grete_leadership_"
+_log = logging.getLogger("grete.coordinator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +137,11 @@ class KafkaCoordination(Coordination):
 
         try:
             self._register(leadership.scope).change(decide, self._timeout_s)
-        except LogCorrupted:
+        except LogCorrupted as error:
+            _log.warning("the leadership of %s is lost: %s", leadership.scope, error)
             return None
-        except LogError:
+        except LogError as error:
+            _log.info("the leadership of %s was not renewed: %s", leadership.scope, error)
             return leadership if self._clock.monotonic_s() < leadership.valid_until_s else None
         return replace(leadership, valid_until_s=self._patience.until_s(asked_s)) if is_ours[0] else None
 

@@ -111,4 +111,9 @@ class Renewal:
     def _run(self) -> None:
         wait_s = self._every_s
         while not self._closed.wait(wait_s) and not self._is_lost:
-            wait_s = self._every_s if self.tick() else self._every_s / _RETRY
+            began_s = self._clock.monotonic_s()
+            is_done = self.tick()
+            took_s = (
+                self._clock.monotonic_s() - began_s
+            )  # a busy broker needs seconds, which the lease counts, too
+            wait_s = max(self._every_s - took_s, 0) if is_done else self._every_s / _RETRY
