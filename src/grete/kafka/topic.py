@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from typing import Any
 
 from grete.clock import Clock
 from grete.errors import LogError, LogNotFound, LogUnreachable, UnsafeStorage
@@ -22,15 +21,14 @@ from grete.kafka.library import (
     KafkaException,
     NewTopic,
     ResourceType,
-    TopicCollection,
 )
 from grete.kafka.log_clients import KafkaClients
+from grete.kafka.topics import GONE, topic_config, topic_info
 
 _log = logging.getLogger(__name__)
 _RETRY_S = 0.5
 _ID_RETENTION_MS = 600_000
 """Compaction leaves what is younger: an append that is in doubt is resolved or tried again within minutes."""
-_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_ID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +114,18 @@ def find(clients: KafkaClients) -> Topic | None:
         UnsafeStorage: it cannot keep a log.
         KafkaException: no answer, or not yet.
     """
-    wanted = TopicCollection([clients.topic])
     try:
-        found = clients.answer(
-            lambda wait_s: clients.admin.describe_topics(wanted, request_timeout=wait_s)[clients.topic]
-        )
-        config = topic_config(clients)  # answered by another node, which may hear of a new topic later
+        found = topic_info(clients, clients.topic)
+        config = topic_config(
+            clients, clients.topic
+        )  # answered by another node, which may hear of a new topic later
     except KafkaException as error:
-        if reason_of(error).code() in _GONE:
+        if reason_of(error).code() in GONE:
             return None
         raise
-    if len(found.partitions) != 1:
+    if found.partitions != 1:
         raise UnsafeStorage(
-            f"topic {clients.topic} has {len(found.partitions)} partitions: a log has one order, so it needs exactly "
+            f"topic {clients.topic} has {found.partitions} partitions: a log has one order, so it needs exactly "
             "one partition. Partitions cannot be taken away; copy what it holds into a new topic with one"
         )
     policy = config["cleanup.policy"]
@@ -138,7 +135,7 @@ def find(clients: KafkaClients) -> Topic | None:
             f"age. Set it to compact alone: kafka-configs --alter --entity-type topics --entity-name {clients.topic} "
             "--add-config cleanup.policy=compact"
         )
-    return Topic(str(found.topic_id), int(config["max.message.bytes"]))
+    return Topic(found.id, int(config["max.message.bytes"]))
 
 
 def find_again(clients: KafkaClients, known: Topic) -> Topic | None:
@@ -147,28 +144,6 @@ def find_again(clients: KafkaClients, known: Topic) -> Topic | None:
         return find(clients)
     except KafkaException:
         return known
-
-
-def _resource(clients: KafkaClients) -> ConfigResource:
-    return ConfigResource(ResourceType.TOPIC, clients.topic)
-
-
-def topic_config(clients: KafkaClients, *, own_only: bool = False) -> dict[str, str]:
-    """The topic's configuration in force, or (`own_only`) what was set for this topic itself.
-
-    Raises:
-        KafkaException: no answer.
-    """
-    resource = _resource(clients)
-    entries: dict[str, Any] = clients.answer(
-        lambda wait_s: clients.admin.describe_configs([resource], request_timeout=wait_s)[resource]
-    )
-    dynamic_of_topic = 1
-    return {
-        name: entry.value
-        for name, entry in entries.items()
-        if not own_only or int(entry.source) == dynamic_of_topic
-    }
 
 
 def alter_config(clients: KafkaClients, changes: dict[str, str | None]) -> None:

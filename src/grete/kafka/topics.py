@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from grete.clock import Clock
 from grete.errors import StreamError, StreamNotFound, StreamUnreachable
@@ -20,7 +21,8 @@ from grete.kafka.library import (
     TopicCollection,
 )
 
-_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_ID)
+GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_ID)
+"""No such topic."""
 _NAME_REFUSED = (KafkaError.TOPIC_EXCEPTION, KafkaError._INVALID_ARG)
 _RETRY_S = 0.05
 
@@ -109,17 +111,12 @@ class Topics:
         Raises:
             StreamError: no answer in time, or the name is none.
         """
-        wanted, admin = TopicCollection([name]), self._connection.admin
         try:
-            found = self._connection.answer(
-                lambda wait_s: admin.describe_topics(wanted, request_timeout=wait_s)[name]
-            )
+            return topic_info(self._connection, name)
         except KafkaException as error:
-            if reason_of(error).code() in (*_GONE, *_NAME_REFUSED):
+            if reason_of(error).code() in (*GONE, *_NAME_REFUSED):
                 return None
             raise self._failed(f"describing {name}", error) from error
-        leaderless = frozenset(each.id for each in found.partitions if each.leader is None)
-        return TopicInfo(str(found.topic_id), len(found.partitions), leaderless)
 
     def get(self, name: str) -> TopicInfo:
         """The topic.
@@ -143,16 +140,12 @@ class Topics:
             StreamNotFound: no such topic.
             StreamError: no answer, or not allowed.
         """
-        resource, admin = ConfigResource(ResourceType.TOPIC, name), self._connection.admin
         try:
-            entries = self._connection.answer(
-                lambda wait_s: admin.describe_configs([resource], request_timeout=wait_s)[resource]
-            )
+            return topic_config(self._connection, name)
         except KafkaException as error:
-            if reason_of(error).code() in _GONE:
+            if reason_of(error).code() in GONE:
                 self.get(name)
             raise self._failed(f"reading the configuration of {name}", error) from error
-        return {key: entry.value for key, entry in entries.items()}
 
     def create(self, name: str, partitions: int, settings: TopicSettings) -> bool:
         """Make the topic; False when it is there already. Either way, brokers know of it on return.
@@ -220,6 +213,38 @@ class Topics:
     def _failed(self, doing: str, error: KafkaException) -> StreamError:
         kind = StreamUnreachable if is_temporary(reason_of(error)) else StreamError
         return kind(f"{doing} in system {self._system!r}: {describe(reason_of(error))}")
+
+
+def topic_info(connection: KafkaConnection, name: str) -> TopicInfo:
+    """The topic as the brokers describe it.
+
+    Raises:
+        KafkaException: no such topic, no answer, or the name is none.
+    """
+    wanted = TopicCollection([name])
+    found = connection.answer(
+        lambda wait_s: connection.admin.describe_topics(wanted, request_timeout=wait_s)[name]
+    )
+    leaderless = frozenset(each.id for each in found.partitions if each.leader is None)
+    return TopicInfo(str(found.topic_id), len(found.partitions), leaderless)
+
+
+def topic_config(connection: KafkaConnection, name: str, *, own_only: bool = False) -> dict[str, str]:
+    """The topic's configuration in force, or (`own_only`) what was set for this topic itself.
+
+    Raises:
+        KafkaException: no such topic, no answer, or not allowed.
+    """
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    entries: dict[str, Any] = connection.answer(
+        lambda wait_s: connection.admin.describe_configs([resource], request_timeout=wait_s)[resource]
+    )
+    dynamic_of_topic = 1
+    return {
+        key: entry.value
+        for key, entry in entries.items()
+        if not own_only or int(entry.source) == dynamic_of_topic
+    }
 
 
 def delete_topic(connection: KafkaConnection, name: str) -> None:

@@ -13,7 +13,8 @@ from grete.clock import Clock, Deadline
 from grete.errors import LogError
 from grete.kafka.errors import translated
 from grete.kafka.log_clients import KafkaClients
-from grete.kafka.topic import alter_config, topic_config
+from grete.kafka.topic import alter_config
+from grete.kafka.topics import topic_config
 from grete.keyed_log.kafka_reader import LogReader
 from grete.keyed_log.kafka_writer import KafkaWriter, NotWritten
 
@@ -32,7 +33,7 @@ def compact_now(clients: KafkaClients, reader: LogReader, writer: KafkaWriter, c
     if not shadowed:
         return 0
     with translated(f"reading the configuration of topic {clients.topic}"):
-        own = topic_config(clients, own_only=True)
+        own = topic_config(clients, clients.topic, own_only=True)
     alter_config(clients, dict(_AT_ONCE))
     try:
         _await_gone(clients, reader, writer, clock, shadowed)
