@@ -33,15 +33,15 @@ from tests.harness.plugin import (
     pytest_xdist_make_scheduler,
 )
 from tests.harness.servers import shared
+from tests.support.certificates import make_authority
+from tests.support.secure_kafka import BrokerLogin, SecureCluster
+from tests.support.tcp_proxy import TcpProxy
 
 from grete.clock import SystemClock
 from grete.errors import StreamNotFound
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
-from grete.testing.certificates import make_authority
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.kafka_login import BrokerLogin
-from grete.testing.tcp_proxy import TcpProxy
 from grete.testing.waiting import patient, reaches
 
 __all__ = [  # pytest's hooks, which it finds here
@@ -119,7 +119,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
     """One broker that asks who comes, for the whole run, started by the first test that asks for it.
 
     `ann` gets in by PLAIN and `bob` by SCRAM; the third user is as on Event Hubs, where nobody has transactions.
@@ -129,7 +129,7 @@ def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClus
         yield cluster
 
 
-def _asking_broker(directory: Path, **how: bool) -> KafkaCluster:
+def _asking_broker(directory: Path, **how: bool) -> SecureCluster:
     hub = "Endpoint=sb://flights.servicebus.windows.net/;SharedAccessKeyName=all;SharedAccessKey=aGlkZGVuIGluIHNpZ2h0"
     login = BrokerLogin(
         make_authority(directory / "authority"),
@@ -137,7 +137,7 @@ def _asking_broker(directory: Path, **how: bool) -> KafkaCluster:
         scram_users={"bob": "the-builder"},
         transactional_users=("ann", "bob"),
     )
-    return KafkaCluster(directory / "broker", login=login, **how)
+    return SecureCluster(directory / "broker", login, **how)
 
 
 def allow_records(cluster: KafkaCluster, user: str) -> None:

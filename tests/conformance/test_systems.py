@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.secure_kafka import SecureCluster
 
 from grete.clock import SystemClock
 from grete.keyed_log.base import KeyedLog
@@ -137,13 +138,12 @@ class HubsAndTheirTools(EventHubsSystem):
 class EventHubs(Kafka):
     name = "hubs"
 
-    def __init__(self, cluster: KafkaCluster, stack: ExitStack, home: Path) -> None:
+    def __init__(self, cluster: SecureCluster, stack: ExitStack, home: Path) -> None:
         self._cluster = cluster
         self._home = home
         super().__init__(cluster.bootstrap, stack)
 
     def _open(self) -> HubsAndTheirTools:
-        assert self._cluster.login is not None
         password = self._cluster.login.users["$ConnectionString"]
         config = {
             "systems.hubs.samza.factory": "eventhubs",
@@ -167,6 +167,6 @@ class TestEventHubsSystem(SystemAdminConformance):
     """Its commits are no transactions, so that part of the contract is not promised."""
 
     @pytest.fixture
-    def back_end(self, secure_kafka: KafkaCluster, tmp_path: Path) -> Iterator[EventHubs]:
+    def back_end(self, secure_kafka: SecureCluster, tmp_path: Path) -> Iterator[EventHubs]:
         with ExitStack() as stack:
             yield EventHubs(secure_kafka, stack, tmp_path)

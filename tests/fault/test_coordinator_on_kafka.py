@@ -18,6 +18,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.support.tcp_proxy import TcpProxy
 
 from grete.cli.main import main
 from grete.clock import SystemClock
@@ -29,7 +30,6 @@ from grete.model.streams import StreamSpec
 from grete.operations import open_job
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.tcp_proxy import TcpProxy
 from grete.testing.waiting import eventually, patient
 
 pytestmark = pytest.mark.fault

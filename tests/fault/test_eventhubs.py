@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.secure_kafka import SecureCluster
 
 from grete.clock import SystemClock
 from grete.errors import ConfigError, Fenced, LoginRefused, OffsetOutOfRange, StreamError, StreamNotFound
@@ -22,14 +23,13 @@ from grete.systems.eventhubs.hash import partition_of_key
 from grete.systems.eventhubs.system import EventHubsSystem
 from grete.systems.factory import open_system
 from grete.systems.records import pack
-from grete.testing.kafka_broker import KafkaCluster
 
 pytestmark = pytest.mark.fault
 FENCE = Fence("container/j-1/0", 3)
 Open = Callable[..., EventHubsSystem]
 
 
-def make_hub(secure: KafkaCluster, partitions: int = 2, **config: str) -> str:
+def make_hub(secure: SecureCluster, partitions: int = 2, **config: str) -> str:
     """With the broker's tools, as hubs are made with Azure's."""
     name = f"hub-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": secure.bootstrap})
@@ -40,7 +40,7 @@ def make_hub(secure: KafkaCluster, partitions: int = 2, **config: str) -> str:
 
 
 def fill(
-    secure: KafkaCluster, hub: str, *values: bytes, partition: int = 0, timestamp_ms: int = 1_000
+    secure: SecureCluster, hub: str, *values: bytes, partition: int = 0, timestamp_ms: int = 1_000
 ) -> None:
     producer = Producer({"bootstrap.servers": secure.bootstrap})
     for value in values:
@@ -48,9 +48,8 @@ def fill(
     assert producer.flush(30) == 0
 
 
-def configuration(secure: KafkaCluster, hub: str) -> dict[str, str]:
+def configuration(secure: SecureCluster, hub: str) -> dict[str, str]:
     """Samza's keys, and where the endpoint is in place of Azure's."""
-    assert secure.login is not None
     return {
         "job.name": "j",
         "systems.hubs.samza.factory": "org.apache.samza.system.eventhub.EventHubSystemFactory",
@@ -68,7 +67,7 @@ def configuration(secure: KafkaCluster, hub: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def open_hubs(secure_kafka: KafkaCluster, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+def open_hubs(secure_kafka: SecureCluster, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     monkeypatch.setenv("FLIGHTS_KEY", "aGlkZGVuIGluIHNpZ2h0")
     with ExitStack() as stack:
 
@@ -92,7 +91,7 @@ def values_of(system: EventHubsSystem, stream: str, partition: int = 0) -> list[
 
 
 def test_a_hub_is_read_by_samzas_keys_through_its_kafka_endpoint(
-    secure_kafka: KafkaCluster, open_hubs: Open
+    secure_kafka: SecureCluster, open_hubs: Open
 ) -> None:
     hub = make_hub(secure_kafka)
     fill(secure_kafka, hub, b"1", b"2", timestamp_ms=1_000)
@@ -110,7 +109,7 @@ def test_a_hub_is_read_by_samzas_keys_through_its_kafka_endpoint(
 
 
 def test_outputs_go_to_hubs_and_everything_else_to_the_other_system(
-    secure_kafka: KafkaCluster, open_hubs: Open
+    secure_kafka: SecureCluster, open_hubs: Open
 ) -> None:
     hubs = open_hubs(make_hub(secure_kafka))
     hubs.ensure_stream(StreamSpec("j-1-s-changelog", 1, compacted=True))
@@ -127,7 +126,7 @@ def test_outputs_go_to_hubs_and_everything_else_to_the_other_system(
 
 
 def test_records_are_appended_by_hand_where_their_keys_belong(
-    secure_kafka: KafkaCluster, open_hubs: Open
+    secure_kafka: SecureCluster, open_hubs: Open
 ) -> None:
     hubs = open_hubs(make_hub(secure_kafka, 8))
     keys = [b"a", b"b", b"c"]
@@ -141,7 +140,7 @@ def test_records_are_appended_by_hand_where_their_keys_belong(
 
 
 def test_when_the_second_step_fails_records_on_hubs_are_there_and_are_sent_again(
-    secure_kafka: KafkaCluster, open_hubs: Open
+    secure_kafka: SecureCluster, open_hubs: Open
 ) -> None:
     hubs = open_hubs(make_hub(secure_kafka))
     segments = [segment("flights", 0, b"a"), segment("j-1-s-changelog", 0, b"change")]
@@ -156,7 +155,7 @@ def test_when_the_second_step_fails_records_on_hubs_are_there_and_are_sent_again
     assert [record.value for record in hubs.checkpoint_log("checkpoints").read()] == [b"done"]
 
 
-def test_who_was_succeeded_sends_nothing_more(secure_kafka: KafkaCluster, open_hubs: Open) -> None:
+def test_who_was_succeeded_sends_nothing_more(secure_kafka: SecureCluster, open_hubs: Open) -> None:
     hub = make_hub(secure_kafka)
     old, new = open_hubs(hub), open_hubs(hub)
     new.raise_fence([Fence(FENCE.scope, FENCE.epoch + 1)])
@@ -166,7 +165,7 @@ def test_who_was_succeeded_sends_nothing_more(secure_kafka: KafkaCluster, open_h
 
 
 def test_hubs_and_their_partitions_are_made_with_azures_tools(
-    secure_kafka: KafkaCluster, open_hubs: Open
+    secure_kafka: SecureCluster, open_hubs: Open
 ) -> None:
     hubs = open_hubs(make_hub(secure_kafka))
     hubs.create_stream(StreamSpec("flights", 2))
@@ -181,9 +180,8 @@ def test_hubs_and_their_partitions_are_made_with_azures_tools(
         hubs.ensure_stream(StreamSpec("flights", 2, compacted=True))
 
 
-def test_there_are_no_transactions_where_these_tests_run(secure_kafka: KafkaCluster, home: Path) -> None:
+def test_there_are_no_transactions_where_these_tests_run(secure_kafka: SecureCluster, home: Path) -> None:
     """The broker refuses the user's transactional ids, so what passes here needs none on hubs."""
-    assert secure_kafka.login is not None
     login = {
         "bootstrap.servers": secure_kafka.secure_bootstrap,
         "security.protocol": "SASL_SSL",
@@ -197,7 +195,7 @@ def test_there_are_no_transactions_where_these_tests_run(secure_kafka: KafkaClus
 
 
 def test_a_wrong_key_is_told_with_samzas_key_for_it(
-    secure_kafka: KafkaCluster, open_hubs: Open, monkeypatch: pytest.MonkeyPatch
+    secure_kafka: SecureCluster, open_hubs: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLIGHTS_KEY", "not-the-key")
     hubs = open_hubs("hub")
@@ -207,7 +205,7 @@ def test_a_wrong_key_is_told_with_samzas_key_for_it(
 
 
 def test_what_is_larger_than_the_service_takes_is_refused_and_not_dropped(
-    secure_kafka: KafkaCluster, open_hubs: Open
+    secure_kafka: SecureCluster, open_hubs: Open
 ) -> None:
     limited = {"systems.hubs.eventhubs.skipMessagesLargerThanBytes": "10"}
     for changes, hub in (
@@ -221,7 +219,7 @@ def test_what_is_larger_than_the_service_takes_is_refused_and_not_dropped(
 
 
 def test_keys_are_left_out_when_the_configuration_says_so(
-    secure_kafka: KafkaCluster, open_hubs: Open
+    secure_kafka: SecureCluster, open_hubs: Open
 ) -> None:
     hubs = open_hubs(make_hub(secure_kafka), **{"systems.hubs.eventhubs.send.key": "false"})
     hubs.commit(CommitGroup([FENCE], [segment("flights", 0, b"a")], "checkpoints", []))
@@ -229,7 +227,7 @@ def test_keys_are_left_out_when_the_configuration_says_so(
     assert batch.column(0).to_pylist() == [None]
 
 
-def test_records_that_the_service_has_let_go_are_named(secure_kafka: KafkaCluster, open_hubs: Open) -> None:
+def test_records_that_the_service_has_let_go_are_named(secure_kafka: SecureCluster, open_hubs: Open) -> None:
     hub = make_hub(secure_kafka)
     fill(secure_kafka, hub, b"1", b"2", b"3")
     hubs = open_hubs(hub)
@@ -241,7 +239,7 @@ def test_records_that_the_service_has_let_go_are_named(secure_kafka: KafkaCluste
 
 
 def test_a_system_without_another_one_beside_it_keeps_no_checkpoints(
-    secure_kafka: KafkaCluster, open_hubs: Open
+    secure_kafka: SecureCluster, open_hubs: Open
 ) -> None:
     hubs = open_hubs(make_hub(secure_kafka), **{"task.checkpoint.system": "hubs"})
     with pytest.raises(ConfigError, match="name a Kafka system or local"):

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.consumer_group import group_lag
+from tests.support.consumer_group import group_lag
+from tests.support.secure_kafka import SecureCluster
 
 from grete.clock import SystemClock
 from grete.config.load import load
@@ -22,7 +23,6 @@ from grete.model.ids import JobId
 from grete.operations import open_job
 from grete.systems.base import System
 from grete.systems.factory import open_system
-from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import patient
 
 pytestmark = pytest.mark.fault
@@ -44,8 +44,7 @@ class Counter(grete.StreamTask):
 class HubJob:
     """The counter on hubs of its own, and the system beside them."""
 
-    def __init__(self, secure: KafkaCluster, home: Path, beside: str) -> None:
-        assert secure.login is not None
+    def __init__(self, secure: SecureCluster, home: Path, beside: str) -> None:
         self._secure, self.home, self.beside = secure, home, beside
         self.job = JobId(f"hubs-{uuid.uuid4().hex[:8]}")
         self.hubs = {name: f"{self.job.name}-{name}" for name in ("flights", "counted")}
@@ -135,7 +134,7 @@ def _records(system: System, stream: str) -> Iterator[tuple[bytes, bytes]]:
 
 @pytest.mark.parametrize("beside", ["local", "kafka"])
 def test_a_job_on_hubs_keeps_state_and_checkpoints_beside_them(
-    secure_kafka: KafkaCluster, home: Path, beside: str
+    secure_kafka: SecureCluster, home: Path, beside: str
 ) -> None:
     job = HubJob(secure_kafka, home, beside)
     job.fill("a", "bb", "a")

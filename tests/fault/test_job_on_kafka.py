@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.consumer_group import group_lag
 from tests.fault.job_on_kafka import PATIENT, job_on
+from tests.support.consumer_group import group_lag
 
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually

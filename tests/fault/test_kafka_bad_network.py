@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from tests.fault.job_on_kafka import job_on
+from tests.support.tcp_proxy import TcpProxy
 
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.tcp_proxy import TcpProxy
 
 pytestmark = [pytest.mark.fault, pytest.mark.nightly, pytest.mark.timeout(240)]
 

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from tests.support.tcp_proxy import TcpProxy
 
 from grete.coordination.base import Leadership, campaign_patiently
 from grete.coordination.kafka import KafkaCoordination, topic_name
@@ -15,7 +16,6 @@ from grete.errors import HeldByOther
 from grete.kafka.settings import KafkaLogSettings
 from grete.testing.clock import ManualClock
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.fault
 TTL_S = 12.0

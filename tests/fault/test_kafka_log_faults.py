@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from tests.support.tcp_proxy import TcpProxy
 
 from grete.clock import SystemClock
 from grete.errors import Fenced, InDoubt, LogCorrupted, LogError, LogUnreachable, UnsafeStorage
@@ -26,7 +27,6 @@ from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.kafka import KafkaKeyedLog
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.tcp_proxy import TcpProxy
 from grete.testing.waiting import patient
 
 pytestmark = pytest.mark.fault

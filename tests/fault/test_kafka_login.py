@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.certificates import make_authority
+from tests.support.secure_kafka import SecureCluster
 
 from grete.clock import SystemClock
 from grete.coordination.kafka import KafkaCoordination
@@ -16,21 +18,13 @@ from grete.errors import ConfigError, Fenced, LogError, LoginRefused
 from grete.kafka.settings import coordinator_log_settings
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.kafka import KafkaKeyedLog
-from grete.testing.certificates import make_authority
-from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.kafka_login import BrokerLogin
 
 pytestmark = pytest.mark.fault
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 
-def login_of(secure: KafkaCluster) -> BrokerLogin:
-    assert secure.login is not None
-    return secure.login
-
-
-def config_of(secure: KafkaCluster, **more: str) -> dict[str, str]:
+def config_of(secure: SecureCluster, **more: str) -> dict[str, str]:
     """A Samza configuration whose secrets are references, as user ann."""
     consumer = {
         "bootstrap.servers": secure.secure_bootstrap,
@@ -38,7 +32,7 @@ def config_of(secure: KafkaCluster, **more: str) -> dict[str, str]:
         "sasl.mechanism": "PLAIN",
         "sasl.jaas.config": f'{PLAIN} username="ann" password="${{env:ANNS_PASSWORD}}";',
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(login_of(secure).authority.ca_pem),
+        "ssl.truststore.location": str(secure.login.authority.ca_pem),
         **{name.replace("_", "."): value for name, value in more.items()},
     }
     return {
@@ -48,8 +42,8 @@ def config_of(secure: KafkaCluster, **more: str) -> dict[str, str]:
 
 
 @pytest.fixture(autouse=True)
-def _password(secure_kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANNS_PASSWORD", login_of(secure_kafka).users["ann"])
+def _password(secure_kafka: SecureCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANNS_PASSWORD", secure_kafka.login.users["ann"])
 
 
 def open_log(config: Mapping[str, str]) -> KafkaKeyedLog:
@@ -58,18 +52,18 @@ def open_log(config: Mapping[str, str]) -> KafkaKeyedLog:
     )
 
 
-def as_bob(secure: KafkaCluster) -> dict[str, str]:
+def as_bob(secure: SecureCluster) -> dict[str, str]:
     return config_of(
         secure,
         sasl_mechanism="SCRAM-SHA-256",
-        sasl_jaas_config=f'{SCRAM} username="bob" password="{login_of(secure).scram_users["bob"]}";',
+        sasl_jaas_config=f'{SCRAM} username="bob" password="{secure.login.scram_users["bob"]}";',
     )
 
 
-def with_the_certificate_itself(secure: KafkaCluster) -> dict[str, str]:
+def with_the_certificate_itself(secure: SecureCluster) -> dict[str, str]:
     config = config_of(
         secure,
-        ssl_truststore_certificates=f"${{file:{login_of(secure).authority.ca_pem}}}",
+        ssl_truststore_certificates=f"${{file:{secure.login.authority.ca_pem}}}",
         ssl_truststore_type="PEM",
     )
     del config["systems.kafka.consumer.ssl.truststore.location"]
@@ -78,7 +72,7 @@ def with_the_certificate_itself(secure: KafkaCluster) -> dict[str, str]:
 
 @pytest.mark.parametrize("config", [config_of, as_bob, with_the_certificate_itself])
 def test_a_log_behind_sasl_ssl_keeps_and_fences_as_any_other(
-    secure_kafka: KafkaCluster, config: object
+    secure_kafka: SecureCluster, config: object
 ) -> None:
     with closing(open_log(config(secure_kafka))) as log:
         log.append([Entry(b"k", b"v")], fence=Fence("scope", 2))
@@ -87,7 +81,7 @@ def test_a_log_behind_sasl_ssl_keeps_and_fences_as_any_other(
             log.append([Entry(b"k", b"late")], fence=Fence("scope", 1))
 
 
-def test_leaders_are_elected_behind_sasl_ssl(secure_kafka: KafkaCluster) -> None:
+def test_leaders_are_elected_behind_sasl_ssl(secure_kafka: SecureCluster) -> None:
     settings = coordinator_log_settings(config_of(secure_kafka), "kafka")
     with closing(
         KafkaCoordination(settings, SystemClock(), topic_prefix=f"__{uuid.uuid4().hex[:8]}_")
@@ -101,7 +95,7 @@ def test_leaders_are_elected_behind_sasl_ssl(secure_kafka: KafkaCluster) -> None
 
 
 def test_a_wrong_password_is_told_with_the_key_that_holds_it(
-    secure_kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+    secure_kafka: SecureCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is told although the log waits thirty seconds for brokers that are away: nobody waits for this one."""
     monkeypatch.setenv("ANNS_PASSWORD", "not-the-password")
@@ -113,14 +107,14 @@ def test_a_wrong_password_is_told_with_the_key_that_holds_it(
     assert "not-the-password" not in text
 
 
-def test_a_mechanism_that_the_brokers_lack_is_told_with_those_they_have(secure_kafka: KafkaCluster) -> None:
+def test_a_mechanism_that_the_brokers_lack_is_told_with_those_they_have(secure_kafka: SecureCluster) -> None:
     config = config_of(secure_kafka, sasl_mechanism="SCRAM-SHA-512")
     with pytest.raises(LoginRefused, match=r"PLAIN,SCRAM-SHA-256.*systems\.kafka\.consumer\.sasl\.mechanism"):
         open_log(config)
 
 
 def test_brokers_of_an_authority_that_is_not_trusted_are_refused(
-    secure_kafka: KafkaCluster, tmp_path: Path
+    secure_kafka: SecureCluster, tmp_path: Path
 ) -> None:
     other = make_authority(tmp_path)
     config = config_of(secure_kafka, ssl_truststore_location=str(other.ca_pem))
@@ -128,7 +122,7 @@ def test_brokers_of_an_authority_that_is_not_trusted_are_refused(
         open_log(config)
 
 
-def test_a_certificate_for_other_names_is_refused(secure_kafka: KafkaCluster) -> None:
+def test_a_certificate_for_other_names_is_refused(secure_kafka: SecureCluster) -> None:
     config = config_of(
         secure_kafka, bootstrap_servers=secure_kafka.secure_bootstrap.replace("127.0.0.1", "localhost")
     )
@@ -137,7 +131,7 @@ def test_a_certificate_for_other_names_is_refused(secure_kafka: KafkaCluster) ->
 
 
 def test_a_certificate_that_cannot_be_read_is_told_before_any_broker_is_asked(
-    secure_kafka: KafkaCluster,
+    secure_kafka: SecureCluster,
 ) -> None:
     config = config_of(secure_kafka, ssl_truststore_location="/nowhere/ca.pem")
     with pytest.raises(ConfigError, match=r"systems\.kafka\.consumer\.ssl\.truststore\.location"):
@@ -145,7 +139,7 @@ def test_a_certificate_that_cannot_be_read_is_told_before_any_broker_is_asked(
 
 
 def test_brokers_that_speak_another_protocol_are_told_from_brokers_that_are_away(
-    secure_kafka: KafkaCluster,
+    secure_kafka: SecureCluster,
 ) -> None:
     """Only when the time is up: a connection that ends in the handshake may be a broker that goes."""
     config = config_of(secure_kafka, bootstrap_servers=secure_kafka.bootstrap)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.support.secure_kafka import SecureCluster
 
 from grete.cli.main import main
 from grete.clock import SystemClock
@@ -18,7 +19,6 @@ from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
 from grete.operations import open_job
 from grete.systems.local.system import LocalSystem, Message
-from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 
 pytestmark = pytest.mark.fault
@@ -42,8 +42,7 @@ class Echo(grete.StreamTask):
 """
 
 
-def configuration(secure: KafkaCluster, application: Path, password: Path, name: str) -> str:
-    assert secure.login is not None
+def configuration(secure: SecureCluster, application: Path, password: Path, name: str) -> str:
     return f"""
 job.name={name}
 job.application.path={application}
@@ -64,12 +63,11 @@ systems.kafka.producer.ssl.truststore.location={secure.login.authority.ca_pem}
 
 
 def test_a_password_behind_a_reference_occurs_nowhere(
-    secure_kafka: KafkaCluster,
+    secure_kafka: SecureCluster,
     home: Path,
     tmp_path_factory: pytest.TempPathFactory,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert secure_kafka.login is not None
     password = tmp_path_factory.mktemp("secrets") / "password"
     password.write_text(secure_kafka.login.users["ann"])
     assert CANARY in password.read_text()

@@ -7,17 +7,17 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from grete.testing.kafka_broker import KafkaCluster
 
+Cluster = TypeVar("Cluster", bound=KafkaCluster)
 FOLDER = "GRETE_TEST_SERVERS"
 """Where the servers of the run keep their files. The run ends them."""
 
 
 @contextmanager
-def shared(
-    name: str, make: Callable[..., KafkaCluster], own_directory: Callable[[], Path]
-) -> Iterator[KafkaCluster]:
+def shared(name: str, make: Callable[..., Cluster], own_directory: Callable[[], Path]) -> Iterator[Cluster]:
     """The run's cluster of this name, started by whoever comes first.
 
     `make(directory, outlives_us=...)` gives a cluster that is not started. In a run it lives until the run ends,

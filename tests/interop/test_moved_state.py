@@ -19,10 +19,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.samza_job import SamzaJob
 
 from grete.cli.main import main
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.real_samza import SamzaJob, samza_config
+from grete.testing.real_samza import samza_config
 from grete.testing.waiting import eventually, patient, reaches
 
 USERS, PARTITIONS = 7, 2

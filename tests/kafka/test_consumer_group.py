@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.consumer_group import group_lag, group_offsets, joined
+from tests.support.consumer_group import group_lag, group_offsets, joined
 
 from grete.cli.main import main
 from grete.clock import SystemClock

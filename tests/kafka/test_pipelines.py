@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.consumer_group import group_lag
+from tests.support.consumer_group import group_lag
+from tests.support.secure_kafka import SecureCluster
 
 from grete.checkpoint.committed_reader import CommittedReader
 from grete.checkpoint.names import checkpoint_log_name
@@ -22,7 +23,6 @@ from grete.checkpoint.task_commit import read_commits
 from grete.clock import SystemClock
 from grete.keyed_log.kafka import open_checkpoint_log
 from grete.model.ids import JobId, SystemStreamPartition
-from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -127,22 +127,20 @@ def counts(messages: list[Message]) -> dict[str, list[int]]:
 
 
 @pytest.fixture
-def topics(secure_kafka: KafkaCluster) -> Topics:
+def topics(secure_kafka: SecureCluster) -> Topics:
     return Topics(secure_kafka.bootstrap)
 
 
 @pytest.fixture
-def password(secure_kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> str:
-    assert secure_kafka.login is not None
+def password(secure_kafka: SecureCluster, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("GRETE_ANNS_PASSWORD", secure_kafka.login.users["ann"])
     return secure_kafka.login.users["ann"]
 
 
 @pytest.fixture
 def job(
-    secure_kafka: KafkaCluster, topics: Topics, tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
+    secure_kafka: SecureCluster, topics: Topics, tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
 ) -> Any:
-    assert secure_kafka.login is not None
     (tmp_path / "events").mkdir()
     properties = PROPERTIES.format(
         topic=topics.name,
@@ -154,7 +152,7 @@ def job(
 
 
 @pytest.fixture
-def log(secure_kafka: KafkaCluster) -> Iterator[Any]:
+def log(secure_kafka: SecureCluster) -> Iterator[Any]:
     config = {
         "systems.kafka.consumer.bootstrap.servers": secure_kafka.bootstrap,
         "task.checkpoint.replication.factor": "1",

@@ -1,8 +1,7 @@
 """Kafka brokers on loopback for tests: one node or three, of jars that `make services` has fetched.
 
 KRaft, each node broker and controller at once, 256 MB of heap, ports that were free. Every node has a second
-listener, `PROXIED`, that tells clients to come to `proxied_port`: put a `grete.testing.tcp_proxy` there. With a
-`grete.testing.kafka_login` there is a third, SASL_SSL.
+listener, `PROXIED`, that tells clients to come to `proxied_port`, where a proxy may listen.
 
     python -m grete.testing.kafka_broker start DIRECTORY [--nodes 3]     prints the bootstrap servers
     python -m grete.testing.kafka_broker stop DIRECTORY
@@ -27,7 +26,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.errors import GreteError
-from grete.testing.kafka_login import BrokerLogin
 from grete.testing.waiting import patient
 
 VERSION = "4.3.1"
@@ -118,7 +116,8 @@ class KafkaNode:
     listener_port: int
     proxied_port: int
     controller_port: int
-    secure_port: int = 0
+    further_port: int = 0
+    """For a listener that a cluster has besides."""
 
     @property
     def pid_file(self) -> Path:
@@ -144,18 +143,13 @@ class KafkaCluster:
         *,
         nodes: int = 1,
         settings: Mapping[str, str] | None = None,
-        login: BrokerLogin | None = None,
         outlives_us: bool = False,
     ) -> None:
-        """With a `login` there is a SASL_SSL listener besides.
-
-        Unless `outlives_us`, the brokers are killed when the thread that started them ends, however it ends.
-        """
+        """Unless `outlives_us`, the brokers are killed when the thread that started them ends, however it ends."""
         ports = _recorded_ports(directory, 5 * nodes) or free_ports(5 * nodes)
         self._ports = ports
         self._directory = directory
         self._settings = dict(settings or {})
-        self.login = login
         self._outlives_us = outlives_us
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.nodes = tuple(
@@ -167,12 +161,6 @@ class KafkaCluster:
     def bootstrap(self) -> str:
         """`bootstrap.servers` of clients."""
         return ",".join(f"127.0.0.1:{node.direct_port}" for node in self.nodes)
-
-    @property
-    def secure_bootstrap(self) -> str:
-        """`bootstrap.servers` of clients that come in through SASL_SSL."""
-        assert self.login is not None, "there is such a listener only with a login"
-        return ",".join(f"127.0.0.1:{node.secure_port}" for node in self.nodes)
 
     @property
     def is_running(self) -> bool:
@@ -218,11 +206,15 @@ class KafkaCluster:
         properties.write_text("".join(f"{k}={v}\n" for k, v in self._properties(node).items()))
         if (node.directory / "log" / "meta.properties").exists():
             return
-        command = self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(properties))
-        command += [] if self.login is None else self.login.format_options()
+        words = ("-t", _CLUSTER, "-c", str(properties), *self._format_options())
+        command = self._java("kafka.tools.StorageTool", "format", *words)
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own words
         if done.returncode != 0:
             raise BrokerFailed(f"formatting {node.directory} failed: {done.stdout}{done.stderr}")
+
+    def _format_options(self) -> Sequence[str]:
+        """What nodes learn when they are formatted; for clusters that ask who comes."""
+        return ()
 
     def _properties(self, node: KafkaNode) -> dict[str, str]:
         count = len(self.nodes)
@@ -231,9 +223,7 @@ class KafkaCluster:
         at = "127.0.0.1"
         told = {"PLAINTEXT": node.direct_port, "PROXIED": node.proxied_port}
         heard = {"PLAINTEXT": node.direct_port, "PROXIED": node.listener_port}
-        secure = {} if self.login is None else {"SASL_SSL": node.secure_port}
-        own = {} if self.login is None else self.login.properties()
-        protocols = {"CONTROLLER": "PLAINTEXT", **dict.fromkeys(told, "PLAINTEXT"), "SASL_SSL": "SASL_SSL"}
+        protocols = dict.fromkeys(("CONTROLLER", *told), "PLAINTEXT")
 
         def listeners(ports: Mapping[str, int]) -> str:
             return ",".join(f"{name}://{at}:{port}" for name, port in ports.items())
@@ -244,8 +234,8 @@ class KafkaCluster:
             "controller.quorum.voters": ",".join(
                 f"{each.number}@{at}:{each.controller_port}" for each in self.nodes
             ),
-            "listeners": listeners({**heard, **secure, "CONTROLLER": node.controller_port}),
-            "advertised.listeners": listeners({**told, **secure}),
+            "listeners": listeners({**heard, "CONTROLLER": node.controller_port}),
+            "advertised.listeners": listeners(told),
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": ",".join(f"{k}:{v}" for k, v in protocols.items()),
@@ -258,7 +248,6 @@ class KafkaCluster:
             "share.coordinator.state.topic.replication.factor": copies,
             "share.coordinator.state.topic.min.isr": in_sync,
             **_SETTINGS,
-            **own,
             **self._settings,
         }
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from grete.errors import GreteError
 from grete.testing.waiting import patient
 
 GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
-_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
 class SamzaFailed(GreteError):
@@ -25,11 +23,6 @@ def jars_directory() -> Path:
     """Where `make services` puts the jars: `GRETE_SAMZA_JARS`, else a folder of the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     return Path(os.environ.get("GRETE_SAMZA_JARS", cache / "grete" / "samza-1.8.0"))
-
-
-def runner_jars_directory() -> Path:
-    """Where `make services` puts the jars of jobs in real containers: `GRETE_RUNNER_JARS`, else beside the others."""
-    return Path(os.environ.get("GRETE_RUNNER_JARS", jars_directory().with_name("samza-runner-1.8.0")))
 
 
 def samza_config(bootstrap: str, job: str) -> dict[str, str]:
@@ -60,7 +53,7 @@ def java_command(program: str, *arguments: str, jvm: Sequence[str] = ()) -> list
     """
     jars = jars_directory()
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    return [_java(jars), *_JVM, *jvm, quiet, "-cp", f"{jars}/classes:{jars}/*", program, *arguments]
+    return [java(jars), *JVM, *jvm, quiet, "-cp", f"{jars}/classes:{jars}/*", program, *arguments]
 
 
 def run_samza(
@@ -71,7 +64,7 @@ def run_samza(
     Raises:
         SamzaFailed: no jars, no Java, or the program failed.
     """
-    properties = _written(config, directory / f"{command}.properties")
+    properties = write_properties(config, directory / f"{command}.properties")
     program = java_command("grete.interop.Samza", command, str(properties), jvm=jvm)
     done = subprocess.run(  # noqa: S603 - our own words
         program, capture_output=True, text=True, timeout=patient(300), check=False
@@ -81,69 +74,19 @@ def run_samza(
     return [tuple(line.split("\t")) for line in done.stdout.splitlines()]
 
 
-def _java(jars: Path) -> str:
+def java(jars: Path) -> str:
+    """The `java` that runs what is in `jars`.
+
+    Raises:
+        SamzaFailed: no jars, or no Java.
+    """
     java = shutil.which("java")
     if java is None or not (jars / "classes").exists():
         raise SamzaFailed(f"no java on the PATH, or no Samza in {jars}: run make services")
     return java
 
 
-def _written(config: Mapping[str, str], path: Path) -> Path:
+def write_properties(config: Mapping[str, str], path: Path) -> Path:
+    """Write a file as Java reads it; returns `path`."""
     path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
     return path
-
-
-class SamzaJob:
-    """A job in a real container of Samza's (`grete.interop.Views`), in a process of its own, until it is ended.
-
-    Use it in a `with`, which kills it when it still runs. What it logs is in `log`.
-    """
-
-    def __init__(self, config: Mapping[str, str], directory: Path, *, jvm: Sequence[str] = _JVM) -> None:
-        """Start it; it is ready when its first output comes.
-
-        Raises:
-            SamzaFailed: no jars or no Java.
-        """
-        jars = runner_jars_directory()
-        java = _java(jars)
-        directory.mkdir(parents=True, exist_ok=True)
-        properties = _written(config, directory / "samza.properties")
-        self.log = directory / "samza.log"
-        program = ["-cp", f"{jars}/classes:{jars}/*", "grete.interop.Views", str(properties)]
-        with self.log.open("w") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own words
-                [java, *jvm, *program], stdout=log, stderr=subprocess.STDOUT, cwd=directory
-            )
-
-    def kill(self) -> None:
-        """End it as a crash does."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """Ask it to stop, and wait until it has: Samza closes its tasks and commits nothing."""
-        self._end(signal.SIGTERM)
-
-    def check(self) -> None:
-        """Whether it still runs.
-
-        Raises:
-            SamzaFailed: it has ended by itself; with the end of its log.
-        """
-        if self._process.poll() is not None:
-            raise SamzaFailed(f"the job has ended: {self.log.read_text()[-4_000:]}")
-
-    def _end(self, how: signal.Signals) -> None:
-        self.check()
-        self._process.send_signal(how)
-        self._process.wait(patient(60))
-
-    def __enter__(self) -> SamzaJob:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait(patient(60))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grete.errors import GreteError
 
-_PASSWORD = "loopback"  # noqa: S105 - of a key that exists for the length of a test
+_PASSWORD = "loopback"
 _KEY = ("-keyalg", "EC", "-groupname", "secp256r1", "-validity", "2")
 
 
@@ -69,6 +69,6 @@ def _keytool(made: Authority, *words: str) -> None:
         "-storepass",
         made.password,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own words
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CertificatesFailed(f"keytool {words[0]} failed: {done.stdout}{done.stderr}")

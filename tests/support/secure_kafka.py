@@ -1,11 +1,14 @@
-"""A SASL_SSL listener for the brokers of `grete.testing.kafka_broker`: users, passwords, a certificate."""
+"""Brokers of `grete.testing.kafka_broker` with a SASL_SSL listener: users, passwords, a certificate."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from grete.testing.certificates import Authority
+from tests.support.certificates import Authority
+
+from grete.testing.kafka_broker import KafkaCluster, KafkaNode
 
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -51,6 +54,33 @@ class BrokerLogin:
             for name, password in self.scram_users.items()
             for word in ("--add-scram", f"SCRAM-SHA-256=[name={name},password={password}]")
         ]
+
+
+class SecureCluster(KafkaCluster):
+    """A node with a third listener, SASL_SSL, for those whom `login` lets in."""
+
+    def __init__(self, directory: Path, login: BrokerLogin, *, outlives_us: bool = False) -> None:
+        super().__init__(directory, outlives_us=outlives_us)
+        self.login = login
+
+    @property
+    def secure_bootstrap(self) -> str:
+        """`bootstrap.servers` of clients that come in through SASL_SSL."""
+        return ",".join(f"127.0.0.1:{node.further_port}" for node in self.nodes)
+
+    def _format_options(self) -> Sequence[str]:
+        return self.login.format_options()
+
+    def _properties(self, node: KafkaNode) -> dict[str, str]:
+        known = super()._properties(node)
+        listener = f",SASL_SSL://127.0.0.1:{node.further_port}"
+        return {
+            **known,
+            **self.login.properties(),
+            "listeners": known["listeners"] + listener,
+            "advertised.listeners": known["advertised.listeners"] + listener,
+            "listener.security.protocol.map": known["listener.security.protocol.map"] + ",SASL_SSL:SASL_SSL",
+        }
 
 
 def _quoted(text: str) -> str:
