@@ -49,7 +49,7 @@ class RunOptions:
     take_over: bool = False
     reason: str = ""
     dev: bool = False
-    container_command: Sequence[str] = (sys.executable, "-m", "grete.spark.container")
+    container_command: Sequence[str] = (sys.executable, "-P", "-m", "grete.spark.container")
 
 
 class Submission:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grete.cli.options import warn
@@ -38,12 +39,14 @@ def change_config(
 ) -> Changed:
     """Set keys (None unsets) as one generation; warns of what looks wrong since.
 
-    Returns the changes, and the configuration before and after.
+    Paths that are relative are so to the working folder, and are written absolute. Returns the changes, and the
+    configuration before and after.
 
     Raises:
         ConfigError: a key is blank or unknown, the result would be invalid, or a set-once key of a stateful job would
             change. `force` allows all but a blank key.
     """
+    from grete.config.paths import absolute_path
     from grete.config.rules.warnings import warnings_of
     from grete.operations.configuration import set_config
 
@@ -52,7 +55,10 @@ def change_config(
         raise ConfigError(*problems)
     if not force:
         _refuse_unknown(key for key, value in changes.items() if value is not None)
-    old = handle.config()
+    old, folder = handle.config(), Path.cwd()
+    changes = {
+        key: None if value is None else absolute_path(key, value, folder) for key, value in changes.items()
+    }
     try:
         done = set_config(handle, changes, reason=reason, force=force)
     except ConfigError as error:

@@ -13,13 +13,14 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from grete.config.derived import with_derived_keys
+from grete.config.key_tables.job import APPLICATION_PATH
+from grete.config.paths import absolute_paths
 from grete.config.properties import parse_properties
 from grete.config.structured import parse_toml, parse_yaml
 from grete.errors import ConfigError
 
 MAX_BYTES = 256 * 1024 * 1024
 """Samza sets no bound (S1-22); this one only keeps a wrong path, such as a data file, from filling the memory."""
-_RELATIVE_PATH_KEYS = ("job.application.path",)
 _READERS = {
     ".properties": parse_properties,
     ".yaml": parse_yaml,
@@ -45,8 +46,7 @@ def config_path(text: str) -> Path:
 def load_file(path: Path) -> dict[str, str]:
     """One file, by its ending: .properties, .yaml/.yml, .toml.
 
-    Paths that are relative are made absolute against the file's own directory, so that the job can be started from
-    anywhere and from the coordinator stream alone.
+    The application's folder, which belongs to the file like the modules in it, is relative to the file's own folder.
 
     Raises:
         ConfigError: not there, not readable, not of its format; names file and line.
@@ -57,9 +57,8 @@ def load_file(path: Path) -> dict[str, str]:
             f"cannot read the configuration {path}: its name must end in {', '.join(_READERS)}, to tell the format"
         )
     config = reader(_text(path, _bytes(path)), origin=str(path))
-    for key in _RELATIVE_PATH_KEYS:
-        if key in config:
-            config[key] = str((path.resolve().parent / config[key]).resolve())
+    if APPLICATION_PATH.name in config:
+        config[APPLICATION_PATH.name] = str((path.resolve().parent / config[APPLICATION_PATH.name]).resolve())
     return config
 
 
@@ -105,10 +104,12 @@ def parse_overrides(items: Iterable[str]) -> dict[str, str]:
 def load(paths: Iterable[str], overrides: Mapping[str, str]) -> dict[str, str]:
     """All files, in order, then the overrides; completed (`grete.config.derived`).
 
+    Paths are absolute, those that are relative from the working folder (but see `load_file`).
+
     Raises:
         ConfigError: see `load_file`.
     """
     config: dict[str, str] = {}
     for path in paths:
         config |= load_file(config_path(path))
-    return with_derived_keys(config | dict(overrides))
+    return with_derived_keys(absolute_paths(config | dict(overrides), Path.cwd()))

@@ -12,22 +12,25 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from grete.config.paths import absolute_paths
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import is_loopback
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control, Ended
 from grete.container.course import Course, Fetch, Locate, Step, Wait, Work
 from grete.container.heartbeat import HeartbeatSender, Reactions
-from grete.errors import GreteError, WireError
+from grete.errors import ConfigError, GreteError, WireError
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import read_state
 from grete.metadata.locality import LocalityManager
 from grete.model.ending import ContainerEnd, ExitCode, exit_code, failure_of
 from grete.model.ids import JobId
+from grete.private_files import private_directory
 from grete.tasks.commit.base import BatchOutcome
 from grete.wire.container_protocol import ContainerEnvironment
 
@@ -46,7 +49,8 @@ class ContainerMainLoop:
         self._work = work
         given = ContainerEnvironment.of(environment)
         self._id, self._epoch, self._home = given.container_id, given.epoch, given.home
-        self._coordinator_config = given.coordinator_system()
+        self._launched_in = Path.cwd()  # the coordinator's folder, which the container leaves (`enter`)
+        self._coordinator_config = absolute_paths(given.coordinator_system(), self._launched_in)
         self._stop = stop
         self._control = Control(stop)
         self._control.on_at_work = lambda: self._sender.report(state="running")
@@ -106,7 +110,9 @@ class ContainerMainLoop:
         return None
 
     def _fetch(self) -> Assignment:
-        assignment = parse_assignment(self._sender.client.get(f"/api/v1/containers/{self._id}"))
+        document = self._sender.client.get(f"/api/v1/containers/{self._id}")
+        assignment = parse_assignment(document)
+        assignment = replace(assignment, config=absolute_paths(assignment.config, self._launched_in))
         self._job = assignment.job
         self._folder = assignment.state_directory(self._home).parent.resolve()
         self._sender.orphan_s = Settings.of(assignment.config).coordinator.orphan_s
@@ -160,6 +166,25 @@ class ContainerMainLoop:
         if token_file.resolve().parent != self._folder:
             raise WireError(f"its token is not in {self._folder}")
         return JobCoordinatorClient(url, token_file)
+
+
+def enter(assignment: Assignment, home: Path) -> None:
+    """Work in the job's own folder: that of the application's modules, wherever the coordinator was started.
+
+    Without one, or where it is an archive, it is `work` beside the containers' folders.
+
+    Raises:
+        ConfigError: the application's folder is not there, or may not be entered.
+    """
+    named = Settings.of(assignment.config).job.application_path
+    folder = Path(named) if named else None
+    if folder is None or folder.is_file():
+        folder = assignment.state_directory(home).parent / "work"
+        private_directory(folder)
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise ConfigError(f"containers work in the folder of job.application.path: {error}") from error
 
 
 def _end_process() -> None:

@@ -28,6 +28,12 @@ _PASSED_ON = (
     *("JAVA_HOME", "SPARK_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
 )
 _PASSED_ON_PREFIXES = ("GRETE_", "PYSPARK_", "SPARK_", "PYTHON")
+_PATHS = (
+    *("PATH", "PYTHONPATH", "TMPDIR", "JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR"),
+    *("YARN_CONF_DIR", "GRETE_SPARK_KAFKA_JARS"),
+)
+_COMMANDS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+"""Paths only where they have a slash, as in a shell."""
 _LOG_KEPT_BYTES = 32 * 1024 * 1024
 _KILLED = -9
 
@@ -187,13 +193,22 @@ class ProcessLauncher(Launcher):
 
 
 def _environment(inherited: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """A minimal environment (S2-57): nothing of ours that a container has no business with."""
+    """A minimal environment (S2-57): nothing of ours that a container has no business with.
+
+    Paths are absolute, since the container works in another folder than this process.
+    """
     kept = {
-        name: value
+        name: _absolute(name, value)
         for name, value in inherited.items()
         if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
     }
     return {**kept, **own}
+
+
+def _absolute(name: str, value: str) -> str:
+    if value and (name in _PATHS or (name in _COMMANDS and os.sep in value)):
+        return os.pathsep.join(map(os.path.abspath, value.split(os.pathsep)))
+    return value
 
 
 def _without_word(code: int) -> str:

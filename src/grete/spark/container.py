@@ -16,7 +16,7 @@ from pathlib import Path
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
-from grete.container.main_loop import ContainerMainLoop, OnBatch
+from grete.container.main_loop import ContainerMainLoop, OnBatch, enter
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.errors import MissingExtra
@@ -35,6 +35,8 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> Cont
     home, own_process = given.home, not given.is_thread
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
+        if own_process:
+            enter(assignment, home)
         name = container_name(assignment.container_id)
         with observed(Settings.of(assignment.config), assignment.job, name, home, own_process=own_process):
             return _work(assignment, home, control, on_batch)

@@ -26,7 +26,7 @@ from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
-from grete.container.main_loop import ContainerMainLoop, OnBatch
+from grete.container.main_loop import ContainerMainLoop, OnBatch, enter
 from grete.container.offset_publisher import open_publisher
 from grete.container.specs import single_system
 from grete.container.standby import follow
@@ -42,7 +42,7 @@ from grete.testing.job_container import BlockedEnds, ContainerUnderTest
 from grete.text_logs import log_to_stderr
 
 _IDLE_S = 0.05
-COMMAND = (sys.executable, "-m", "grete.testing.sparkless")
+COMMAND = (sys.executable, "-P", "-m", "grete.testing.sparkless")
 """The container's command, for `RunOptions.container_command`."""
 
 
@@ -51,6 +51,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
     home = grete_home(environment)
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
+        enter(assignment, home)
         with observed(
             Settings.of(assignment.config), assignment.job, container_name(assignment.container_id), home
         ):

@@ -14,6 +14,7 @@ from grete.config.key import (
     INTEGER,
     LIST,
     NATURAL,
+    PATH,
     PORT,
     TEXT,
     ChangeClass,
@@ -96,14 +97,16 @@ CONTAINER_COUNT = Key(
 )
 APPLICATION_PATH = Key(
     "job.application.path",
-    TEXT,
+    PATH,
     None,
     _CONTAINER,
-    "Folder of the application's Python modules; relative to the configuration file that names it.",
+    "Folder of the application's Python modules; relative to the configuration file that names it. Containers work "
+    "in it: relative paths that the application opens begin here. Without it they work in `work` in the job's folder "
+    "below `job.state.dir`.",
 )
 STATE_DIR = Key(
     "job.state.dir",
-    TEXT,
+    PATH,
     "${GRETE_HOME}/jobs",
     _CONTAINER,
     "Folder for lineages, store files, logs and the HTTP token.",
@@ -250,7 +253,7 @@ STANDBY = Key(
 )
 STANDBY_DIR = Key(
     "job.standbytasks.state.dir",
-    TEXT,
+    PATH,
     None,
     _CONTAINER,
     "Folder of those copies: on another disk, so that they survive the first one.",

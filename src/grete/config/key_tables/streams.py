@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grete.config import aliases
 from grete.config.choices import OffsetDefault, PartitionerChoice
-from grete.config.key import BOOLEAN, COUNT, INTEGER, MILLISECONDS, TEXT, ChangeClass, Key, one_of
+from grete.config.key import BOOLEAN, COUNT, INTEGER, MILLISECONDS, PATH, TEXT, ChangeClass, Key, one_of
 
 _CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
 _QUERY = ChangeClass.RESTART_QUERY
@@ -20,10 +20,10 @@ SYSTEM_FACTORY = Key(
     "The kind of system; `local` is the embedded one.",
     aliases=aliases.SYSTEMS,
 )
-SYSTEM_PATH = Key("systems.%s.path", TEXT, "${GRETE_HOME}/local", _SET_ONCE, "The embedded system's folder.")
+SYSTEM_PATH = Key("systems.%s.path", PATH, "${GRETE_HOME}/local", _SET_ONCE, "The embedded system's folder.")
 CONNECTOR_JARS = Key(
     "systems.%s.connector.jars",
-    TEXT,
+    PATH,
     None,
     _CONTAINER,
     "A folder with the jars of Spark's Kafka connector, of Spark's version, for machines that cannot fetch them.",

@@ -14,6 +14,7 @@ from grete.config.key import (
     LIST,
     MILLISECONDS,
     NATURAL,
+    PATH,
     TEXT,
     ChangeClass,
     Key,
@@ -163,7 +164,7 @@ CHECKPOINT_MESSAGE = Key(
 )
 CHECKPOINT_PATH = Key(
     f"{_CP}.path",
-    TEXT,
+    PATH,
     None,
     _CONTAINER,
     "The folder of checkpoints in files; it must exist. Needed by `grete.checkpoint.file-system`, without effect for "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grete.config import aliases
-from grete.config.key import ChangeClass, Key
+from grete.config.key import PATH, ChangeClass, Key
 from grete.config.key_tables import coordinator, streams
 from grete.config.keys import find_key
 from grete.config.redact import is_secret_key, redact_value
@@ -66,6 +67,8 @@ def effective(known: Key[object], key: str, config: Mapping[str, str]) -> str | 
         return None
     if known.type.choices and known.type.problem(value) is None:
         return str(known.type.read(value))
+    if known.type is PATH:
+        return os.path.abspath(value)  # as it was written before such keys were made absolute
     return aliases.canonical(known.aliases, value) if known.aliases else value
 
 

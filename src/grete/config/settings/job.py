@@ -93,8 +93,8 @@ class JobSettings(Section):
         return SystemStream.parse(name)
 
     def state_folder(self, home: Path) -> Path:
-        """The folder that holds one for each job."""
-        return Path(self.raw.get(keys.STATE_DIR.name, str(home / "jobs")))
+        """The folder that holds one for each job, absolute."""
+        return Path(self.raw.get(keys.STATE_DIR.name, str(home / "jobs"))).absolute()
 
     def state_directory(self, job: JobId, home: Path) -> Path:
         """The folder of a job's lineages, store files, logs and tokens."""
@@ -103,7 +103,7 @@ class JobSettings(Section):
     def standby_folder(self, home: Path) -> Path:
         """As `state_folder`, of standby containers."""
         named = self.raw.get(keys.STANDBY_DIR.name)
-        return Path(named) if named else self.state_folder(home)
+        return Path(named).absolute() if named else self.state_folder(home)
 
     def standby_directory(self, job: JobId, home: Path) -> Path:
         """The folder of a job's copies of store files."""
