@@ -86,12 +86,31 @@ def test_what_decides_over_state_is_set_once(change: dict[str, str]) -> None:
     assert len(refused_changes(STATEFUL, {**STATEFUL, **change})) == 1
 
 
-def test_a_job_without_state_may_change_everything() -> None:
+def test_a_job_without_state_may_change_what_leaves_its_checkpoints_where_they_are() -> None:
     stateless = {"job.name": "j", "task.inputs": "local.in"}
     changed = {**stateless, GROUPER: "GroupBySystemStreamPartitionFactory"}
+    assert refused_changes(stateless, {**stateless, "task.checkpoint.system": "local"}) == []
     assert refused_changes(stateless, changed) == []
     assert len(refused_changes(stateless, changed, stateful=True)) == 1
     assert refused_changes({}, changed, stateful=True) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"systems.local.path": "/a"}, {"systems.local.path": "/b"}),
+        ({}, {"systems.local.path": "/b"}),
+        ({"systems.s.samza.factory": "kafka"}, {"systems.s.samza.factory": "local"}),
+        ({"task.checkpoint.system": "one"}, {"task.checkpoint.system": "other"}),
+    ],
+)
+def test_a_job_without_state_may_not_leave_its_checkpoints_behind(
+    old: dict[str, str], new: dict[str, str]
+) -> None:
+    stateless = {"job.name": "j", "task.inputs": "local.in"}
+    (refusal,) = refused_changes({**stateless, **old}, {**stateless, **new})
+    assert next(iter(new)) in refusal
+    assert "job.id" in refusal
 
 
 def test_a_store_may_come_and_go_as_a_whole() -> None:

@@ -13,7 +13,7 @@ from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.coordination.memory import MemoryCoordination
-from grete.errors import Fenced, HeldByOther, JobError
+from grete.errors import Fenced, HeldByOther, JobError, StreamNotFound
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -105,6 +105,30 @@ def test_what_is_a_jobs_own_has_a_name_of_its_own(home: Path) -> None:
 
 def test_a_job_whose_id_holds_no_dash_is_called_as_ever() -> None:
     assert (OTHER.key, JobId("my.job", "2").key) == ("x-y-1", "my.job-2")
+
+
+@pytest.mark.parametrize("more", [{}, {"stores__counts__factory": "grete.store.sqlite"}])
+def test_a_job_does_not_begin_anew_in_another_coordinator_stream(
+    home: Path, tmp_path: Path, more: dict[str, str]
+) -> None:
+    submitted(home, OTHER, **more)
+    path = file_of(home, OTHER, systems__local__path=str(tmp_path / "elsewhere"), **more)
+    with pytest.raises(JobError, match=r"was submitted with its coordinator stream elsewhere .* job delete"):
+        run_job(RunOptions(config_paths=[path]))
+    with open_job(OTHER) as handle:
+        assert "systems.local.path" not in handle.config()
+
+
+def test_a_job_that_is_moved_to_other_inputs_may_begin_anew_there(home: Path, tmp_path: Path) -> None:
+    submitted(home, OTHER)
+    elsewhere = {
+        "systems__other__path": str(tmp_path / "elsewhere"),
+        "systems__other__samza__factory": "local",
+    }
+    moved = {"job__coordinator__system": "other", "task__inputs": "other.in"}
+    path = file_of(home, OTHER, **elsewhere, **moved)
+    with pytest.raises(StreamNotFound, match="'in'"):
+        run_job(RunOptions(config_paths=[path]))
 
 
 @pytest.mark.parametrize(("other", "store"), [(OTHER, "counts"), (JobId("x", "y"), "1-counts")])

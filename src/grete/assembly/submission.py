@@ -113,6 +113,8 @@ class Submission:
         found = self.stream.config()
         owner = ConfigInForce(self.stream).owner(self.job)
         if config:
+            if not found:
+                self._refuse_moved(Settings.of(config))
             self._claim(config, owner)
         elif not found:
             raise self._not_there()
@@ -126,6 +128,30 @@ class Submission:
         self._stack.callback(self.coordination.close)
         self.old_names = OldNames(self.job, self.stream, self._home)
         self.old_names.check(self.coordination)
+
+    def _refuse_moved(self, asked: Settings) -> None:
+        """A coordinator stream that knows nothing of the job must not take the place of one that does.
+
+        Checkpoints, changelogs and tasks would be compared with nothing, and the other one may still be led.
+        """
+        before = where_submitted(self.job, self._home)
+        if before == asked.coordinator.for_containers:
+            return
+        try:
+            log = open_coordinator_log(
+                before, stream_name(self.job), self._home, self._clock, must_exist=True
+            )
+        except LogNotFound:
+            return
+        with closing(log):
+            known = Settings.of(CoordinatorStream(log, self._clock, source="job-runner").config())
+        if set(known.task.all_inputs) & set(asked.task.all_inputs):
+            raise JobError(
+                f"job {self.job.shown} was submitted with its coordinator stream elsewhere (in system "
+                f"{known.coordinator.system!r}), and would begin anew in another one, without what it knows of "
+                f"tasks, state and history. Set job.coordinator.system and the keys of its system back; or delete it "
+                f"first (grete job delete --job {self.job.shown}), or give the job a new job.id"
+            )
 
     def _claim(self, config: Mapping[str, str], owner: JobId) -> None:
         """Make sure that the stream is no other job's, and that this home finds it again."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from grete.config.key_tables.job import SSP_GROUPER
+from grete.config.key_tables.task import BROADCAST
 from grete.config.settings import Settings
 from grete.coordinator.replaced_inputs import AskedStarts, Commits
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -78,7 +79,7 @@ def _problem(
     return (
         f"{'; '.join(named)}{more}: a checkpoint is a task's, so the new one would not go on there but begin at its "
         f"offset default, and records would be left out or processed again. Another {SSP_GROUPER.name} does this: "
-        f"set it back to what it was (`grete config history` shows it). To start over with the other one, say so for "
-        f"one run with {', '.join(resets)} and "
-        f"samza.offset.default=oldest or upcoming, or give the job a new job.id"
+        f"set it back to what it was (`grete config history` shows it); another {BROADCAST.name} may, too. To "
+        f"start over, say so for one run with {', '.join(resets)} and samza.offset.default=oldest or "
+        f"upcoming, or give the job a new job.id"
     )

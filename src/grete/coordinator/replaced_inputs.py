@@ -1,12 +1,14 @@
-"""Inputs that were deleted and recreated: the job's checkpoints are offsets of a stream that is no more.
+"""Inputs that are not what checkpoints say: deleted and recreated, or read under another name of their system.
 
 Where the new stream holds fewer records an offset is out of range and shows; where it holds more, the job would go on
-in the middle of it and it would be unknown what it left out. So a stream's id is remembered with the job model.
+in the middle of it and it would be unknown what it left out. So a stream's id is remembered with the job model. It
+also shows a stream that a system of another name has, of which there are no checkpoints by that name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.settings import Settings
@@ -31,16 +33,18 @@ def replaced_inputs(
     read_commits: Callable[[], Commits],
     now_ms: int,
 ) -> Iterator[str]:
-    """A problem, with the way out, for each input that is not the stream which the checkpoints are of.
+    """A problem, with the way out, for each input that is not the stream, or has not the name, of the checkpoints.
 
     It is none when the job reads the new one from where an operator said: `samza.reset.offset`, or a startpoint for
     every SSP that has a checkpoint.
     """
     known = read_input_uids(stream)
     changed = [one for one, uid in sorted(uids.items()) if uid and known.get(one, uid) != uid]
-    if not changed:
+    renamed = dict(_renamed(known, uids))
+    if not changed and not renamed:
         return
     commits = read_commits()
+    yield from _left_behind(stream, renamed, settings, commits, now_ms)
     for one in changed:
         of_one = settings.stream(one)
         stale = [] if of_one.is_reset else list(_without_startpoint(stream, one, commits, now_ms))
@@ -51,6 +55,39 @@ def replaced_inputs(
                 f"out. Say where to go on, with the job stopped: grete checkpoint rewind --job NAME "
                 f"{' '.join(f'--ssp {ssp}' for ssp in stale[:20])} --to oldest --execute (or --to upcoming), or set "
                 f"{of_one.key('samza.reset.offset')}=true for one run"
+            )
+
+
+def _renamed(
+    known: Mapping[SystemStream, str], uids: Mapping[SystemStream, str]
+) -> Iterator[tuple[SystemStream, SystemStream]]:
+    """Each input that the job has read as a stream of another system, and that one."""
+    for now, uid in uids.items():
+        same = {one for one, other in {**known, **uids}.items() if uid and other == uid} - {now}
+        if len({one.stream for one in same} | {now.stream}) == 1:  # a service without ids has one for all
+            yield from ((now, was) for was in same if was not in uids)
+
+
+def _left_behind(
+    stream: CoordinatorStream,
+    renamed: Mapping[SystemStream, SystemStream],
+    settings: Settings,
+    commits: Commits,
+    now_ms: int,
+) -> Iterator[str]:
+    asked = AskedStarts(stream, now_ms)
+    read = {ssp: task for task, commit in commits.items() for ssp in commit.offsets}
+    for now, was in sorted(renamed.items()):
+        if settings.stream(now).is_reset or any(ssp.system_stream == now for ssp in read):
+            continue
+        left = [ssp for ssp in sorted(read) if ssp.system_stream == was]
+        if any(not asked.cover(replace(ssp, system=now.system), [read[ssp]]) for ssp in left):
+            yield (
+                f"{now} is the stream that the job has read as {was}, and its checkpoints are by that name: it would "
+                f"not go on there but begin at its offset default, and records would be left out or processed again. "
+                f"Keep the system's name (systems.{was.system}.*). To start over, say so for one run with "
+                f"{settings.stream(now).key('samza.reset.offset')}=true and samza.offset.default=oldest or upcoming, "
+                f"or give the job a new job.id"
             )
 
 

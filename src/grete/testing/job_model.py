@@ -9,10 +9,11 @@ from grete.container.assignment import AssignedTask, Assignment
 from grete.coordinator.assignment_records import assignment_records
 from grete.coordinator.job_model import Remembered, calculate
 from grete.coordinator.renamed_tasks import renamed_tasks
-from grete.coordinator.replaced_inputs import Commits
-from grete.errors import ConfigError
+from grete.coordinator.replaced_inputs import Commits, replaced_inputs
+from grete.errors import ConfigError, JobError
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
 from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.input_streams import input_records
 from grete.metadata.locality import LocalityManager
 from grete.model.ids import JobId, SystemStream, TaskName
 from grete.model.job import JobModel, TaskMode
@@ -34,6 +35,7 @@ def write_job_model(
 
     Raises:
         ConfigError: the configuration and the partitions give no model, or not one that keeps the checkpoints.
+        JobError: an input is not the one that the checkpoints are of.
         StreamNotFound: an input is not there.
     """
     config = stream.config()
@@ -48,17 +50,21 @@ def write_job_model(
         LocalityManager(stream).read_locality(),
     )
     calculated = calculate(settings, partitions, remembered)
+    inputs = {s: system.partition_count(s.stream) for s in settings.task.all_inputs}
+    uids = {s: system.stream_uid(s.stream) for s in inputs}
+    problems = list(replaced_inputs(stream, uids, settings, read_commits, now_ms))
+    if problems:
+        raise JobError("\n".join(problems))
     problems = list(renamed_tasks(stream, calculated.model, remembered.active_ssps, read_commits, now_ms))
     if problems:
         raise ConfigError(*problems)
     mapping.write(calculated.changelog)
-    assignments.write(assignment_records(calculated.model, remembered))
+    assignments.write([*assignment_records(calculated.model, remembered), *input_records(uids)])
     width = max(calculated.changelog.values(), default=-1) + 1
     for store in settings.store_names:
         system.ensure_stream(
             StreamSpec(settings.store(store).changelog_stream(job_of(config)), width, compacted=True)
         )
-    inputs = {s: system.partition_count(s.stream) for s in settings.task.all_inputs}
     create_outputs(settings, settings.task.commit_system, system, inputs)
     return calculated.model
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from grete.config import aliases
 from grete.config.key import PATH, ChangeClass, Key
 from grete.config.key_tables import coordinator, streams
+from grete.config.key_tables.task import CHECKPOINT_SYSTEM
 from grete.config.keys import find_key
 from grete.config.redact import is_secret_key, redact_value
 from grete.config.settings import Settings
@@ -98,18 +99,28 @@ def refused_changes(
 def set_once_changes(
     old: Mapping[str, str], new: Mapping[str, str], *, stateful: bool | None = None
 ) -> list[Change]:
-    """Changes of set-once keys on a stateful job (S1-23).
+    """Changes of set-once keys on a stateful job (S1-23); on a stateless one of those that say where checkpoints are.
 
     `stateful` says whether the job has state; without it, a job with stores in the old configuration has. A whole
     store, system or stream may come and go; the embedded system is always there.
     """
-    if not old or not (Settings.of(old).is_stateful if stateful is None else stateful):
+    if not old:
         return []
+    everything = Settings.of(old).is_stateful if stateful is None else stateful
     return [
         change
         for change in diff(old, new)
-        if change.change_class is ChangeClass.SET_ONCE and not _is_whole(change.key, old, new)
+        if change.change_class is ChangeClass.SET_ONCE
+        and not _is_whole(change.key, old, new)
+        and (everything or _moves_checkpoints(change))
     ]
+
+
+def _moves_checkpoints(change: Change) -> bool:
+    """Whether a stateless job would not find its checkpoints; another grouper is judged by them."""
+    if change.key == CHECKPOINT_SYSTEM.name:
+        return bool(change.old and change.new)  # one alone is the default that is written out
+    return find_key(change.key) in (streams.SYSTEM_FACTORY, streams.SYSTEM_PATH)
 
 
 def set_once_part(config: Mapping[str, str]) -> dict[str, str]:
@@ -144,6 +155,7 @@ def refusal(change: Change) -> str:
         for value in (change.old, change.new)
     )
     return (
-        f"{change.key} can not change from {was} to {becomes}: the job has state, and this key decides which state "
-        f"belongs to which task, or where it is. Set it back, or give the job a new job.id to start without state"
+        f"{change.key} can not change from {was} to {becomes}: the job has state or checkpoints, and this key "
+        f"decides which belong to which task, or where they are. Set it back, or give the job a new job.id to "
+        f"start without"
     )
