@@ -21,7 +21,7 @@ def submit(home: Path, text: str, *, found: dict[str, str] | None = None) -> dic
         submission = Submission(RunOptions(config_paths=[str(file)]), home, SystemClock(), stack)
         submission.open()
         leadership = submission.campaign(None)
-        submission.write_config(submission.stream, submission.asked(submission.stream), lambda config: None)
+        submission.asked().write(submission.stream, lambda config: None)
         if found:
             submission.stream.put("set-config", found)
         submission.stream.catch_up()

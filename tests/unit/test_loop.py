@@ -11,8 +11,9 @@ from grete.assembly.stop_signals import StopSignals
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import RetryPolicy
 from grete.coordination.memory import MemoryCoordination
-from grete.coordinator.events import ModelChanged, ReloadRequested, Run
+from grete.coordinator.events import Event, ModelChanged, ReloadRequested, Run, Tick
 from grete.coordinator.heartbeat_registry import ContainerSlot, HeartbeatRegistry
+from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import ContainerSpec, Phase, State
@@ -24,7 +25,6 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.model.ids import ContainerId, JobId
 from grete.model.job import ContainerModel, JobModel
 from grete.testing.clock import ManualClock
-from grete.testing.simulator.coordinator import SteppedLoop
 from grete.wire.container_protocol import Heartbeat
 
 JOB = JobId("orders")
@@ -124,13 +124,15 @@ class Coordinator:
         leadership = coordination.campaign("job/orders")
         self.log, self.containers = Log(clock), Containers()
         stream = CoordinatorStream(self.log, clock, source="test")
-        self.loop = SteppedLoop(
+        self._posted: list[Event] = []
+        self.loop = CoordinatorLoop(
             renewal=Renewal(coordination, leadership, clock, every_s=5, patience_s=600),
             launcher=self.containers,
             stream=stream,
             clock=clock,
             state=State(RetryPolicy()),
             job=Job(),
+            post=self._posted.append,
         )
         self.registry = self.loop.registry = Registry()
         self.view = View(JOB, stream, MetadataMetrics(), "run", leadership.epoch, clock)
@@ -148,7 +150,12 @@ class Coordinator:
     def ends(self, code: int) -> None:
         """The container ends."""
         self.containers.end(code)
-        self.loop.turn()
+        self.turn()
+
+    def turn(self) -> None:
+        """Everything that has been posted is handled."""
+        posted, self._posted[:] = [*self._posted] or [Tick()], []
+        self.loop.turn(posted)
 
 
 @pytest.fixture
@@ -172,7 +179,7 @@ def test_a_container_that_cannot_be_started_has_failed_and_is_started_again(coor
     coordinator.ends(1)
     for _ in range(5):
         coordinator.clock.advance(30)
-        coordinator.loop.turn()
+        coordinator.turn()
     assert coordinator.containers.refusals == []
     assert coordinator.loop.state.phase is Phase.RUNNING
     assert len(coordinator.containers.started) == 2
@@ -182,7 +189,7 @@ def test_a_container_that_cannot_be_started_has_failed_and_is_started_again(coor
 def test_a_container_that_runs_what_it_was_told_last_and_ends_has_done_it(coordinator: Coordinator) -> None:
     coordinator.loop.handle(ReloadRequested((ZERO,)))
     coordinator.hears(serial=2)
-    coordinator.loop.turn()
+    coordinator.turn()
     coordinator.ends(0)
     assert coordinator.loop.state.phase is Phase.FINISHED
 
@@ -194,7 +201,7 @@ def test_a_heartbeat_that_comes_while_something_else_is_about_to_be_told_does_no
     coordinator.log.meanwhile = lambda: coordinator.hears(serial=1)
     coordinator.loop.handle(ReloadRequested((ZERO,)))
     coordinator.log.meanwhile = nothing
-    coordinator.loop.turn()
+    coordinator.turn()
     coordinator.ends(0)
     assert coordinator.loop.state.phase is Phase.RUNNING
     assert len(coordinator.containers.started) == 2
@@ -218,12 +225,11 @@ def test_a_signal_that_came_before_there_was_a_loop_stops_the_job_and_the_next_o
     coordinator: Coordinator, signals: StopSignals
 ) -> None:
     signal.raise_signal(signal.SIGTERM)
-    coordinator.loop.signalled = lambda: signals.requests(30)
-    coordinator.loop.turn()
+    coordinator.loop.turn([*signals.requests(30), Tick()])
     assert coordinator.loop.state.phase is Phase.STOPPING
     assert coordinator.containers.asked == ["stop"]
-    coordinator.loop.turn()
+    coordinator.loop.turn([*signals.requests(30), Tick()])
     assert coordinator.containers.asked == ["stop"]
     signal.raise_signal(signal.SIGINT)
-    coordinator.loop.turn()
+    coordinator.loop.turn([*signals.requests(30), Tick()])
     assert coordinator.containers.asked == ["stop", "kill"]

@@ -14,9 +14,9 @@ from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.config.key_tables.job import SSP_GROUPER
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import RetryPolicy
-from grete.coordinator.coordinated import Surroundings
+from grete.coordinator.attempt import Attempt
+from grete.coordinator.coordinated import CoordinatedJob
 from grete.coordinator.events import ContainerRequested, Event, ModelChanged, StopRequested
-from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.plan import Planner
 from grete.coordinator.state import ContainerSpec, State
 from grete.coordinator.view import View
@@ -34,7 +34,6 @@ from grete.model.messages import SET_CONFIG
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.testing.clock import ManualClock
-from grete.testing.simulator.coordinator import SimulatedJob
 
 JOB = JobId("orders")
 CONFIG = {
@@ -86,26 +85,25 @@ class Watched:
     ) -> None:
         """`asked` was asked for between the election, under epoch 2, and here."""
         self.clock = ManualClock()
-        self.reasons: list[dict[str, str]] = []
         self.stream = CoordinatorStream(MemoryKeyedLog(self.clock), self.clock, source="test")
         self.stream.write_config(config, run_id="run", reason="")
-        self.view = View(JOB, self.stream, MetadataMetrics(), "run", 2, self.clock)
+        attempt = Attempt(self.stream, "run", 2, {})
+        self.view = View(JOB, self.stream, attempt.metrics, "run", 2, self.clock)
         planner = Planner(JOB, home, self.stream, self.clock, stack)
         asked(self.stream)
         self.brokers = Brokers(home / "local", self.clock)
         stack.callback(self.brokers.close)
         planner.systems["local"] = self.brokers
-        self._job = SimulatedJob(
+        self._job = CoordinatedJob(
             JOB,
             self.stream,
             planner,
             self.view,
-            Surroundings(home, "http://127.0.0.1", home / "token"),
-            2,
+            attempt,
+            home,
             self.clock,
-            on_change=lambda plan, why: self.reasons.append(dict(why)),
-            on_problem=lambda problem: None,
             post=lambda event: None,
+            watch=lambda monitors: None,
         )
         self._job.begin(planner.plan(Settings.of(config)))
         self._job.serve(1)
@@ -327,7 +325,7 @@ def test_what_an_operator_forced_is_followed_and_is_in_force_then(job: Watched, 
 def test_a_change_that_is_followed_names_its_keys_who_made_it_and_why(job: Watched) -> None:
     job.stream.change_config({"task.commit.ms": "5000"}, run_id="run", reason="too slow")
     assert len(job.told()) == 1
-    (why,) = job.reasons
+    why = History(job.stream).rows()[-1].details
     assert (why["keys"], why["reason"]) == ("task.commit.ms", "too slow")
     assert why["who"].endswith("(test)")
 

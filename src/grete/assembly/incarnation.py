@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import socket
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
-from grete.assembly.failure import failure
 from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions, Submission
 from grete.clock import SystemClock
@@ -17,30 +18,44 @@ from grete.config.choices import HttpAuthentication, LauncherChoice
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import CoordinatorSettings
 from grete.coordination.base import Leadership
-from grete.coordinator.coordinated import CoordinatedJob, Surroundings
-from grete.coordinator.loop import CoordinatorLoop
-from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
-from grete.coordinator.plan import Plan, Planner
+from grete.coordinator.attempt import Address
+from grete.coordinator.coordinator import (
+    Asked,
+    Begin,
+    Coordinator,
+    Serve,
+    Served,
+    Step,
+    Surroundings,
+    Wait,
+)
+from grete.coordinator.events import Event, Tick
+from grete.coordinator.monitors.watch import Monitors
+from grete.coordinator.plan import Planner
 from grete.coordinator.renewal import Renewal
-from grete.coordinator.state import Phase, State
+from grete.coordinator.state import Phase
 from grete.coordinator.view import View
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import JOB_COORDINATOR
 from grete.environment import grete_home
-from grete.errors import GreteError, LeadershipLost
+from grete.errors import ConfigError, GreteError, JobError, LeadershipLost, ProcessingError
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
 from grete.launch.base import Launcher
 from grete.launch.process import ProcessLauncher
 from grete.launch.thread import ThreadLauncher
-from grete.metadata.change_authors import changed_since_the_last_start, described
-from grete.metadata.history import History, unchanged_attempts
-from grete.metadata.job_state import JobState, read_state, write_state
+from grete.metadata.history import History
+from grete.metadata.job_state import JobState, read_state
 from grete.model.fence import job_scope
 from grete.model.ids import JobId
 from grete.server.serve import HttpServer, TokenFiles, bind, bind_beside, write_tokens
 
 _log = logging.getLogger("grete.coordinator")
+_POLL_S = 0.1
+_INBOX = 10_000
+_ERRORS: dict[str, type[GreteError]] = {
+    str(error.exit_code): error for error in (ConfigError, ProcessingError)
+}
 _LOOP_PATIENCE_S = 120.0
 """A model of 100,000 tasks takes some ten seconds to calculate and write; a loop that takes this long hangs."""
 
@@ -68,6 +83,7 @@ class Incarnation:
         self._after = after
         self._first_epoch = first_epoch
         self._home = grete_home()
+        self._inbox: queue.Queue[Event] = queue.Queue(_INBOX)
         self._clock = SystemClock()
         self._submission = Submission(options, self._home, self._clock, stack)
         self.led: Leadership | None = None
@@ -90,20 +106,73 @@ class Incarnation:
         self._stream = submission.stream  # read once: a million records take ten seconds on Kafka
         self._stream.write_under(Fence(job_scope(job), leadership.epoch))
         ended = self._has_ended()
-        if ended is not None:
-            return ended
-        planner = Planner(job, self._home, self._stream, self._clock, self._stack)
-        asked = submission.asked(self._stream)
-        self._bound = self._bind(asked.coordinator)
-        submission.old_names.note_new()
-        settings, run_id = submission.write_config(self._stream, asked, planner.check)
+        if ended is None:
+            asked = submission.asked()
+            self._bound = self._bind(asked.settings.coordinator)
+            submission.old_names.note_new()
+            self._planner = Planner(job, self._home, self._stream, self._clock, self._stack)
+            ended = self._take_steps(self._coordinator(asked).steps())
+        return self._result(ended)
+
+    def _coordinator(self, asked: Asked) -> Coordinator:
+        return Coordinator(
+            self.job,
+            asked,
+            self._stream,
+            self._planner,
+            self._renewal,
+            self._clock,
+            Surroundings(self._home, os.environ, self._inbox.put, Monitors.start),
+            until_drained=self._options.until_drained,
+            first_epoch=self._first_epoch,
+        )
+
+    def _take_steps(self, steps: Generator[Step, Any, JobState]) -> JobState:
+        with closing(steps):
+            try:
+                step = next(steps)
+                while True:
+                    step = steps.send(self._take(step))
+            except StopIteration as end:
+                ended: JobState = end.value
+                return ended
+
+    def _take(self, step: Step) -> Served | list[Event] | None:
+        match step:
+            case Begin(settings):
+                self._begin(settings)
+            case Serve(settings, view):
+                return self._serve(settings, view)
+            case Wait():
+                return self._arrived()
+        return None
+
+    def _begin(self, settings: Settings) -> None:
+        self._settings = settings
         self.can_be_followed = settings.job.launcher is not LauncherChoice.THREAD
-        self._observer = self._stack.enter_context(observed(settings, job, JOB_COORDINATOR, self._home))
-        failpoint("coordinator.bootstrapped")
-        submission.old_names.take(settings, planner.commit_system(settings))
-        plan = planner.plan(settings)
-        metadata = self._check_metadata(plan, run_id)
-        return self._coordinate(planner, plan, metadata, leadership, run_id)
+        self._observer = self._stack.enter_context(observed(settings, self.job, JOB_COORDINATOR, self._home))
+        self._submission.old_names.take(settings, self._planner.commit_system(settings))
+
+    def _serve(self, settings: Settings, view: View) -> Served:
+        state_dir = settings.job.state_directory(self.job, self._home)
+        files = TokenFiles.of(state_dir)
+        needs_read = settings.coordinator.http_authentication is HttpAuthentication.TOKEN
+        server = HttpServer(view, self._bound, write_tokens(files, needs_read=needs_read))
+        server.start()
+        self._stack.callback(server.close)
+        if self._on_view is not None:
+            self._on_view(view)
+        self._signals.listen()
+        address = Address(server.url, files.container, files.read)
+        return Served(address, self._launcher(settings, state_dir), self._observer.event)
+
+    def _arrived(self) -> list[Event]:
+        """What has come. The first SIGTERM or SIGINT stops at a batch boundary, the second kills."""
+        signalled = list(self._signals.requests(self._settings.coordinator.shutdown_s))
+        try:
+            return [*signalled, self._inbox.get(timeout=_POLL_S)]
+        except queue.Empty:
+            return [*signalled, Tick()]
 
     def _bind(self, settings: CoordinatorSettings) -> socket.socket:
         """Take the address that the configuration asks for, before anything of it is written (fault 36)."""
@@ -134,8 +203,8 @@ class Incarnation:
         except GreteError as error:
             _log.info("the leadership was not released and expires by itself: %s", error)
 
-    def _has_ended(self) -> int | None:
-        """The result of the incarnation before, if it ended the job and could not return it (fault 52).
+    def _has_ended(self) -> JobState | None:
+        """The end of the incarnation before, if it ended the job and could not return it (fault 52).
 
         Raises:
             LeadershipLost: another coordinator has led the job since: what became of it is not ours to change.
@@ -146,117 +215,7 @@ class Incarnation:
         if state.epoch > self._after.epoch:
             self.led = None
             raise LeadershipLost(f"epoch {self._after.epoch} of {self._after.scope} was taken over")
-        if state.state == Phase.RUNNING.value:
-            return None
-        if state.state == Phase.FAILED.value:
-            raise failure(state.message or "a container was given up", History(self._stream).rows())
-        return 0
-
-    # --- coordinate ---
-
-    def _check_metadata(self, plan: Plan, run_id: str) -> JobCoordinatorMetadataManager:
-        cluster_type = "YARN" if "CONTAINER_ID" in os.environ else "NON_YARN"
-        manager = JobCoordinatorMetadataManager(self._stream, cluster_type)
-        new, previous = manager.generate(plan.model, plan.config, _environment(run_id)), manager.read()
-        changed = manager.check_for_changes(new, previous)
-        metrics = manager.metrics
-        event = "attempt"
-        if changed:
-            event = "deployment" if metrics.newDeployment else "change"
-            manager.write(new)
-        why = described(self._stream, changed_since_the_last_start(self._stream))
-        if self._options.reason:
-            why["reason"] = self._options.reason
-        history = History(self._stream)
-        history.append(
-            event,
-            run_id=run_id,
-            epoch_id=new.epoch_id,
-            config_id=new.config_id,
-            job_model_id=new.job_model_id,
-            **why,
-        )
-        metrics.applicationAttemptCount = unchanged_attempts(history.rows())
-        failpoint("coordinator.metadata-written")
-        return manager
-
-    def _coordinate(
-        self,
-        planner: Planner,
-        plan: Plan,
-        metadata: JobCoordinatorMetadataManager,
-        leadership: Leadership,
-        run_id: str,
-    ) -> int:
-        settings = plan.settings
-        state_dir = settings.job.state_directory(self.job, self._home)
-        files = TokenFiles.of(state_dir)
-        tokens = write_tokens(
-            files, needs_read=settings.coordinator.http_authentication is HttpAuthentication.TOKEN
-        )
-        view = View(self.job, self._stream, metadata.metrics, run_id, leadership.epoch)
-        view.until_drained = self._options.until_drained
-        view.checkpoint_log = planner.commit_system(settings).checkpoint_log
-        server = HttpServer(view, self._bound, tokens)
-        server.start()
-        self._stack.callback(server.close)
-        failpoint("coordinator.serving")
-
-        def show(problem: str) -> None:
-            stands, epoch, url = view.standing(), leadership.epoch, server.url
-            message = "; ".join(filter(None, (problem, stands.message)))
-            tokens = str(files.container), str(files.read)
-            running = JobState("running", run_id, epoch, url, tokens[0], message, tokens[1], stands.word)
-            write_state(self._stream, running)
-
-        job = CoordinatedJob(
-            self.job,
-            self._stream,
-            planner,
-            view,
-            Surroundings(self._home, server.url, files.container),
-            leadership.epoch,
-            self._clock,
-            on_change=lambda changed, why: self._note_change(changed, metadata, run_id, why),
-            on_problem=show,
-            post=lambda event: loop.post(event),
-            first_epoch=self._first_epoch,
-        )
-        self._stack.callback(job.close)
-        first = job.begin(plan)
-        launcher = self._launcher(settings, state_dir)
-        loop = CoordinatorLoop(
-            renewal=self._renewal,
-            launcher=launcher,
-            stream=self._stream,
-            clock=self._clock,
-            state=State(settings.coordinator.retry_policy),
-            job=job,
-        )
-        view.loop = loop
-        loop.on_record = self._observer.event
-        if self._on_view is not None:
-            self._on_view(view)
-        self._stop_on_signals(loop, settings.coordinator.shutdown_s)
-        show("")
-        try:
-            final = loop.run(first)
-        except BaseException:
-            launcher.abandon()  # whatever has ended us: containers go on, and the next coordinator adopts them
-            raise
-        launcher.close()
-        return self._finish(final, run_id, leadership, server.url)
-
-    def _note_change(
-        self, plan: Plan, metadata: JobCoordinatorMetadataManager, run_id: str, why: Mapping[str, str]
-    ) -> None:
-        """A running job has another model or configuration: say so, as for a new attempt (S0-20)."""
-        new, previous = metadata.generate(plan.model, plan.config, _environment(run_id)), metadata.read()
-        if new != previous:
-            metadata.check_for_changes(new, previous)
-            metadata.write(new)
-        ids = {"config_id": new.config_id, "job_model_id": new.job_model_id}
-        History(self._stream).append("reconfigured", run_id=run_id, **ids, **why)
+        return None if state.state == Phase.RUNNING.value else state
 
     def _launcher(self, settings: Settings, state_dir: Path) -> Launcher:
         if settings.job.launcher is LauncherChoice.THREAD:
@@ -269,28 +228,18 @@ class Incarnation:
             return ThreadLauncher(run_container)
         return ProcessLauncher(list(self._options.container_command), state_dir / "logs")
 
-    def _stop_on_signals(self, loop: CoordinatorLoop, deadline_s: float) -> None:
-        """The first SIGTERM or SIGINT stops at a batch boundary, the second kills."""
-        loop.signalled = lambda: self._signals.requests(deadline_s)
-        self._signals.listen()
+    def _result(self, ended: JobState) -> int:
+        """0, or the error of the container that failed the job, and so its exit code.
 
-    def _finish(self, final: State, run_id: str, leadership: Leadership, url: str) -> int:
-        """Write the terminal state under our epoch; the leadership is released after that, not before (fault 52)."""
-        failpoint("coordinator.finishing")
-        write_state(
-            self._stream, JobState(final.phase.value, run_id, leadership.epoch, url, "", final.message)
-        )
-        History(self._stream, urgent=True).append(final.phase.value, message=final.message)
-        failpoint("coordinator.finished")
-        if final.phase is Phase.FAILED:
-            message = final.message or "a container was given up"
-            if self.can_be_followed:  # containers are processes, with logs of their own
-                settings = Settings.of(self._stream.config())
-                message += f". Logs: {settings.job.state_directory(self.job, self._home) / 'logs'}"
-            raise failure(message, History(self._stream).rows())
-        return 0
-
-
-def _environment(run_id: str) -> dict[str, str]:
-    """The variables that name the deployment: outside YARN the run id, unless they are set otherwise (S0-31)."""
-    return {"SAMZA_EPOCH_ID": run_id, **os.environ}
+        A code that says something of that container alone (it was killed, it was fenced) is 1, a failed job.
+        """
+        if ended.state != Phase.FAILED.value:
+            return 0
+        message = ended.message or "a container was given up"
+        if self.can_be_followed:  # containers are processes, with logs of their own
+            settings = Settings.of(self._stream.config())
+            message += f". Logs: {settings.job.state_directory(self.job, self._home) / 'logs'}"
+        # nothing is recorded of a container after the one that failed the job
+        rows = History(self._stream).rows()
+        codes = [row.details.get("exit_code", "") for row in rows if row.event == "container-exited"]
+        raise _ERRORS.get(codes[-1] if codes else "", JobError)(message)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from grete.assembly.job_names import OldNames, refuse_shared_changelogs
 from grete.clock import Clock
-from grete.config.derived import canonical_keys, dev_overrides, with_autosizing_results
+from grete.config.derived import canonical_keys, dev_overrides
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
 from grete.coordination.base import Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
+from grete.coordinator.coordinator import Asked
 from grete.errors import ConfigError, Fenced, HeldByOther, JobError, LogNotFound
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
@@ -203,13 +204,21 @@ class Submission:
             else:
                 return leadership
 
-    def asked(self, stream: CoordinatorStream) -> Settings:
+    def asked(self) -> Asked:
         """The configuration that the job is to run with: what is submitted, or the last valid one of the stream.
 
         Raises:
-            ConfigError: the stream has no valid one.
+            ConfigError: the stream has no valid one, or `--set` would change what is not submitted.
         """
-        return Settings.of(startable_config(stream) if self._submitted is None else self._submitted)
+        new_run = uuid.uuid4().hex
+        if self._submitted is not None:
+            return Asked(Settings.of(self._submitted), new_run, True, self._options.reason)
+        if self._options.overrides:
+            raise ConfigError(
+                "--set goes with --config; use `grete config set` to change a job's configuration"
+            )
+        settings = Settings.of(startable_config(self.stream))
+        return Asked(settings, self.stream.run_id() or new_run, False, self._options.reason)
 
     def _epoch_floor(self) -> int:
         """The highest epoch of the stream and the containers' fences: the election's file may be an older copy."""
@@ -219,26 +228,3 @@ class Submission:
             return floor  # brokers are not put back to an older state like a file
         with closing(open_system(settings.raw, name, self._home, self._clock)) as system:
             return max(floor, leadership_of(system.highest_epoch(container_scopes(self.job))))
-
-    def write_config(
-        self, stream: CoordinatorStream, asked: Settings, check: Callable[[Settings], None]
-    ) -> tuple[Settings, str]:
-        """Make what was `asked` the stream's configuration if it is submitted; returns what to run, and its run id.
-
-        Raises:
-            ConfigError: (`check`) the job may not change so, or the configuration makes no job model.
-        """
-        submitted, old = self._submitted, stream.config()
-        if submitted is None:
-            if self._options.overrides:
-                raise ConfigError(
-                    "--set goes with --config; use `grete config set` to change a job's configuration"
-                )
-            return asked, stream.run_id() or uuid.uuid4().hex
-        submitted = with_autosizing_results(submitted, old)
-        check(Settings.of(submitted))  # what makes no job model, or not this job's, is not written
-        run_id = uuid.uuid4().hex
-        changes = stream.write_config(submitted, run_id=run_id, reason=self._options.reason)
-        failpoint("submit.config-written")
-        _log.info("configuration written, %d keys changed, run %s", len(changes), run_id)
-        return Settings.of(stream.config()), run_id

@@ -19,6 +19,7 @@ from grete.config.rules.changes import diff
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
 from grete.coordinator import events, fencing
+from grete.coordinator.attempt import Attempt
 from grete.coordinator.events import (
     ContainerRequested,
     Event,
@@ -59,15 +60,6 @@ _AGAIN_AFTER_S = 5.0
 """At least, between attempts to follow what a store that does not answer keeps from being followed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The surroundings that containers are started with."""
-
-    home: Path
-    url: str
-    token_file: Path
-
-
 class CoordinatedJob:
     """Implements `coordinator.loop.Job`. Called by the loop's thread only, but for what monitors find.
 
@@ -82,25 +74,24 @@ class CoordinatedJob:
         stream: CoordinatorStream,
         planner: Planner,
         view: View,
-        surroundings: Surroundings,
-        epoch: int,
+        attempt: Attempt,
+        home: Path,
         clock: Clock,
-        on_change: Callable[[Plan, Mapping[str, str]], None],
-        on_problem: Callable[[str], None],
+        *,
         post: Callable[[Event], None],
+        watch: Callable[[Monitors], None],
         first_epoch: int | None = None,
     ) -> None:
         self._job = job
         self._stream = stream
         self._planner = planner
         self._view = view
-        self._surroundings = surroundings
-        self._epoch = epoch
-        self._first_epoch = epoch if first_epoch is None else first_epoch
+        self._attempt = attempt
+        self._home = home
+        self._first_epoch = attempt.epoch if first_epoch is None else first_epoch
         self._clock = clock
         self._post = post
-        self._on_change = on_change
-        self._on_problem = on_problem
+        self._start_monitors = watch
         self._plans: dict[int, Plan] = {}
         self._revision = 0
         self._settings = Settings.of({})
@@ -135,10 +126,8 @@ class CoordinatedJob:
 
     def environment(self, container: ContainerId, epoch: int) -> dict[str, str]:
         """See coordinator.loop.Job."""
-        around = self._surroundings
-        config = self._settings.coordinator.environment
-        made = ContainerEnvironment(container, epoch, around.url, around.token_file, config, around.home)
-        return made.variables()
+        at, config = self._attempt.address, self._settings.coordinator.environment
+        return ContainerEnvironment(container, epoch, at.url, at.token_file, config, self._home).variables()
 
     def fence_off(self, container: ContainerId, epoch: int) -> None:
         """See coordinator.loop.Job."""
@@ -188,10 +177,6 @@ class CoordinatedJob:
         )
         self._view.monitors = Monitors(watched, self._clock, self._on_finding)
         self._start_monitors(self._view.monitors)
-
-    def _start_monitors(self, monitors: Monitors) -> None:
-        """From a thread of their own; a world with a clock of its own lets them look when it wants."""
-        monitors.start()
 
     def close(self) -> None:
         """End the monitors."""
@@ -257,7 +242,7 @@ class CoordinatedJob:
             self._seen = replace(self._seen, requests=-1)
             return
         for request in read_container_requests(self._stream):
-            if request.epoch == self._epoch and request.id not in self._obeyed:
+            if request.epoch == self._attempt.epoch and request.id not in self._obeyed:
                 self._obeyed.add(request.id)
                 yield ContainerRequested(request.container, request.what, request.deadline_s, request.reason)
 
@@ -292,7 +277,7 @@ class CoordinatedJob:
         cause = _changed_keys(self._settings.raw, config)
         keys = [change.key for change in diff(self._settings.raw, config)]
         self._settings = plan.settings
-        self._on_change(plan, described(self._stream, keys))
+        self._attempt.change(plan, described(self._stream, keys))
         failpoint("change.replanned")
         yield PolicyChanged(plan.settings.coordinator.retry_policy)
         yield self._changed_to(plan, cause)
@@ -312,13 +297,14 @@ class CoordinatedJob:
         stands = self._view.standing()
         if stands != self._standing:
             self._standing = stands
-            self._on_problem(self._problem)
+            self._attempt.run(stands, self._problem)
 
     def _show(self, problem: str, *, is_refused: bool = True) -> None:
         if problem == self._problem:
             return
         self._problem = self._view.problem = problem
-        self._on_problem(problem)  # first: who sees the row in the history finds the problem in the status
+        # first: a reader who sees the row in the history finds the problem in the status
+        self._attempt.run(self._view.standing(), problem)
         if problem:
             _log.error("%s", problem)
             if is_refused:

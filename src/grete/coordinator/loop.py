@@ -1,9 +1,8 @@
-"""The one loop that acts: takes events, asks `decide`, executes what it says while the leadership holds."""
+"""The one place that acts: takes events, asks `decide`, executes what it says while the leadership holds."""
 
 from __future__ import annotations
 
 import logging
-import queue
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
@@ -25,11 +24,10 @@ from grete.coordinator.events import (
     Record,
     RequestStop,
     Run,
-    Tick,
 )
 from grete.coordinator.heartbeat_registry import ContainerSlot, HeartbeatRegistry
 from grete.coordinator.renewal import Renewal
-from grete.coordinator.state import FINAL, Container, ContainerSpec, State
+from grete.coordinator.state import Container, ContainerSpec, State
 from grete.errors import Fenced, GreteError
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerStart, Launcher
@@ -41,8 +39,6 @@ from grete.model.ids import ContainerId
 from grete.wire.container_protocol import Command, Directive
 
 _log = logging.getLogger("grete.coordinator")
-_POLL_S = 0.1
-_INBOX = 10_000
 
 
 class Job(Protocol):
@@ -62,7 +58,10 @@ class Job(Protocol):
 
 
 class CoordinatorLoop:
-    """Runs until the job is in a final phase or the leadership is lost."""
+    """Begun once, and turned about ten times a second, until the job is in a final phase.
+
+    `post` takes events for a later turn, from any thread. `on_record` is called with each row of the history.
+    """
 
     def __init__(
         self,
@@ -73,6 +72,8 @@ class CoordinatorLoop:
         clock: Clock,
         state: State,
         job: Job,
+        post: Callable[[Event], None],
+        on_record: Callable[[str, Mapping[str, str]], None] = lambda event, details: None,
     ) -> None:
         self._renewal = renewal
         self._launcher = launcher
@@ -81,34 +82,29 @@ class CoordinatorLoop:
         self.clock = clock
         self.state = state
         self._job = job
-        self._inbox: queue.Queue[Event] = queue.Queue(_INBOX)
         self._launches: dict[int, tuple[ContainerId, int]] = {}
         self._records: dict[ContainerId, LaunchRecord] = {}
         self._serial = 0
         self.registry = HeartbeatRegistry()
-        self.signalled: Callable[[], Iterable[Event]] = lambda: ()
-        """Requests by signals. Their handlers cannot post: they may interrupt a holder of the inbox's lock."""
-        self.on_record: Callable[[str, Mapping[str, str]], None] = lambda event, details: None
+        self.post = post
+        self._on_record = on_record
 
-    def post(self, event: Event) -> None:
-        """Put an event into the inbox; called from any thread."""
-        self._inbox.put(event)
-
-    def run(self, first: ModelChanged) -> State:
-        """Adopt what runs, make the job run the model, and react until the end.
+    def begin(self, model: ModelChanged) -> None:
+        """Adopt what runs, and make the job run the model.
 
         Raises:
             LeadershipLost, Fenced: another coordinator has taken over, and with it the containers.
         """
         self.adopt()
-        self.handle(first)
+        self.handle(model)
         self.registry.open()
-        while self.state.phase not in FINAL:
-            self.step(self._next_event())
-        return self.state
 
-    def step(self, event: Event) -> None:
-        """One turn: look at exits, at the stream and at signals, then handle the event."""
+    def turn(self, events: Iterable[Event]) -> None:
+        """Look at exits and at the stream, then handle what has come.
+
+        Raises:
+            LeadershipLost, Fenced: another coordinator has taken over, and with it the containers.
+        """
         self._renewal.beat()
         for exit_ in self._launcher.exits():
             launch = self._launches.get(exit_.epoch)
@@ -117,15 +113,8 @@ class CoordinatorLoop:
                 self.handle(ContainerExited(id_, number, exit_.exit_code, exit_.reason, exit_.place))
         for found in self._job.poll(self.state):
             self.handle(found)
-        for asked in self.signalled():
-            self.handle(asked)
-        self.handle(event)
-
-    def _next_event(self) -> Event:
-        try:
-            return self._inbox.get(timeout=_POLL_S)
-        except queue.Empty:
-            return Tick()
+        for event in events:
+            self.handle(event)
 
     # --- containers of the coordinator before ---
 
@@ -252,7 +241,7 @@ class CoordinatorLoop:
         write_launch(self._stream, container, None)
 
     def _record(self, event: str, details: dict[str, str]) -> None:
-        self.on_record(event, details)
+        self._on_record(event, details)
         _log.info("%s %s", event, details)
         try:
             self._history.append(event, **{name.replace("-", "_"): text for name, text in details.items()})

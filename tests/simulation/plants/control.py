@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from grete.coordinator import coordinator, loop, reconfigure
 from grete.coordinator import decide as deciding
-from grete.coordinator import loop, reconfigure
 from grete.coordinator.coordinated import CoordinatedJob
 from grete.coordinator.events import Kill, Launch
 from grete.coordinator.loop import CoordinatorLoop
@@ -110,8 +110,8 @@ def _killed_without_fence(replaced: Replaced) -> None:
 
 
 def _resurrected(replaced: Replaced) -> None:
-    replaced(program, "FINAL", ())
-    replaced(deciding, "FINAL", ())
+    for module in (program, coordinator, deciding):
+        replaced(module, "FINAL", ())
 
 
 def _stopped_counts_as_drained(replaced: Replaced) -> None:

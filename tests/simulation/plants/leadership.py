@@ -7,11 +7,10 @@ from typing import Any
 from grete.coordination.base import Leadership
 from grete.coordination.memory import MemoryCoordination
 from grete.coordination.patience import Patience
+from grete.coordinator.coordinator import End, Step
 from grete.coordinator.renewal import Renewal
-from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.testing.simulator.coordinator import CoordinatorProgram
 from grete.testing.simulator.plants import Plant, Replaced
-from grete.testing.simulator.scheduler import Script
 
 
 def _reuse_epoch(replaced: Replaced) -> None:
@@ -67,15 +66,15 @@ def _expired_leader_acts(replaced: Replaced) -> None:
 
 
 def _released_too_early(replaced: Replaced) -> None:
-    finish = CoordinatorProgram._finish
+    take = CoordinatorProgram._take
 
-    def early(
-        self: CoordinatorProgram, stream: CoordinatorStream, leadership: Leadership, run_id: str
-    ) -> Script:
-        self.coordination.release(leadership)
-        yield from finish(self, stream, leadership, run_id)
+    def early(self: CoordinatorProgram, step: Step) -> Any:
+        if isinstance(step, End):
+            assert self.coordination.leadership is not None
+            self.coordination.release(self.coordination.leadership)
+        return take(self, step)
 
-    replaced(CoordinatorProgram, "_finish", early)
+    replaced(CoordinatorProgram, "_take", early)
 
 
 PLANTS = {

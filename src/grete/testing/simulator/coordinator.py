@@ -1,12 +1,11 @@
 """A coordinator of the simulated world: the product's own, with a launcher of simulated processes and no HTTP.
 
-The steps of `grete run` follow each other as in `assembly.run`, with a chance for everything to go wrong in between.
+Each step of `coordinator.Coordinator` is followed by a chance for everything to go wrong before the next one.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,27 +15,33 @@ import orjson
 
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
-from grete.coordination.base import Leadership
 from grete.coordination.memory import MemoryCoordination
-from grete.coordinator.coordinated import CoordinatedJob, Surroundings
+from grete.coordinator.attempt import Address
+from grete.coordinator.coordinator import (
+    Adopt,
+    Asked,
+    Begin,
+    Coordinator,
+    Serve,
+    Served,
+    Step,
+    Surroundings,
+    Wait,
+)
 from grete.coordinator.events import Event, ModelChanged, Tick
 from grete.coordinator.loop import CoordinatorLoop
-from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
-from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.plan import Plan, Planner
 from grete.coordinator.renewal import Renewal
-from grete.coordinator.state import FINAL, ContainerSpec, State
+from grete.coordinator.state import FINAL, ContainerSpec
 from grete.coordinator.view import View
-from grete.errors import ConfigError, HeldByOther, JobError
+from grete.errors import HeldByOther, JobError
 from grete.keyed_log.base import Fence
-from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import CoordinatorStream
-from grete.metadata.history import History
-from grete.metadata.job_state import JobState, read_state, write_state
+from grete.metadata.job_state import read_state
 from grete.metadata.launches import LaunchRecord, read_launches
 from grete.model.fence import job_scope
 from grete.model.ids import ContainerId
-from grete.testing.simulator.conduct import JOB
+from grete.testing.simulator.conduct import JOB, Conduct
 from grete.testing.simulator.launcher import SimulatedLauncher
 from grete.testing.simulator.ledger import Violation
 from grete.testing.simulator.scheduler import Process, Script, Server, Sleep
@@ -52,29 +57,16 @@ _CAMPAIGN_S = 2.0
 _MONITORS_S = 6.0
 
 
-class SteppedLoop(CoordinatorLoop):
-    """The loop, given one event after the other instead of waiting for them."""
+class WatchedPlanner(Planner):
+    """Each plan is checked before it is made the job's."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        self._posted: deque[Event] = deque()
+    conduct: Conduct
 
-    def post(self, event: Event) -> None:
-        """See CoordinatorLoop."""
-        self._posted.append(event)
-
-    def turn(self) -> None:
-        """Everything that has arrived, or a tick."""
-        self.step(self._posted.popleft() if self._posted else Tick())
-        while self._posted:
-            self.handle(self._posted.popleft())
-
-
-class SimulatedJob(CoordinatedJob):
-    """The job, with monitors that look when the coordinator's second script lets them."""
-
-    def _start_monitors(self, monitors: Monitors) -> None:
-        """No thread."""
+    def plan(self, settings: Settings) -> Plan:
+        """See Planner."""
+        plan = super().plan(settings)
+        self.conduct.check_model(plan)
+        return plan
 
 
 class CoordinatorProgram(Server):
@@ -100,10 +92,11 @@ class CoordinatorProgram(Server):
         memory = MemoryCoordination(self._clock, leaderships=world.leaderships, ttl_s=TTL_S)
         self.coordination = ProcessCoordination(memory, world, self.process)
         self.launcher = SimulatedLauncher(self)
-        self.loop: SteppedLoop | None = None
         self.run_id: str | None = None
+        self._coordinator: Coordinator | None = None
+        self._posted: list[Event] = []
+        self._unchanged: dict[ContainerId, LaunchRecord] | None = None
         self._view: View | None = None
-        self._job: SimulatedJob | None = None
         world.servers[self.url] = self
         self.process.spawn(self._main(), 0.1)
 
@@ -111,6 +104,11 @@ class CoordinatorProgram(Server):
     def home(self) -> Path:
         """The host's directory."""
         return self.world.directory / self.host
+
+    @property
+    def loop(self) -> CoordinatorLoop | None:
+        """The loop, once there is one."""
+        return None if self._coordinator is None else self._coordinator.loop
 
     @property
     def served(self) -> Mapping[str, str] | None:
@@ -142,28 +140,20 @@ class CoordinatorProgram(Server):
     def _main(self) -> Script:
         leadership = yield from self._campaign()
         self.world.conduct.leads(self, leadership)
-        self.log.raise_fence(Fence(job_scope(JOB), leadership.epoch))
+        fence = Fence(job_scope(JOB), leadership.epoch)
+        self.log.raise_fence(fence)
         yield Sleep()
         renewal = Renewal(self.coordination, leadership, self._clock, every_s=TTL_S / 3, patience_s=4 * TTL_S)
         self.process.spawn(self._renewals(renewal), TTL_S / 3)
-        fence = Fence(job_scope(JOB), leadership.epoch)
         stream = CoordinatorStream(self.log, self._clock, source="job-runner", fence=fence)
-        run_id = self.run_id = self._write_config(stream)
+        asked = self._asked(stream)
         state = read_state(stream)
-        if run_id is None or (state is not None and state.run_id == run_id and state.state in FINAL):
-            self.coordination.release(leadership)
-            return
-        yield Sleep()
-        config = stream.config()
-        self.world.watch.reads_config(config, self.process.name)
-        planner = Planner(JOB, self.home, stream, self._clock, ExitStack())
-        planner.systems["local"] = self.system
-        plan = planner.plan(Settings.of(config))
-        self.world.conduct.check_model(plan)
-        yield Sleep()
-        metadata = self._check_metadata(stream, plan, run_id)
-        yield Sleep()
-        yield from self._coordinate(stream, planner, plan, metadata, leadership, renewal, run_id)
+        if asked is not None and not (
+            state is not None and state.run_id == asked.run_id and state.state in FINAL
+        ):
+            self.run_id = asked.run_id
+            yield from self._coordinate(asked, stream, renewal)
+        self.coordination.release(leadership)
 
     def _campaign(self) -> Any:
         floor = max((record.epoch or 0 for record in self.log.read()), default=0)
@@ -173,82 +163,62 @@ class CoordinatorProgram(Server):
             except HeldByOther:
                 yield Sleep(_CAMPAIGN_S)
 
-    def _write_config(self, stream: CoordinatorStream) -> str | None:
-        """Make the submitted configuration the stream's; None when there is none at all."""
-        if self.submitted is None:
-            return stream.run_id()
-        run_id, config = self.submitted
-        if stream.run_id() == run_id:
-            return run_id  # the submit died after this; whoever submitted looks before he does it again
-        problems = ConfigInForce(stream).refusals(config)
-        if problems:
-            raise ConfigError(*problems)
-        validate(config)
-        with self.world.watch.expecting(config):
-            stream.write_config(config, run_id=run_id)
-        return run_id
+    def _asked(self, stream: CoordinatorStream) -> Asked | None:
+        """What is to be run; None when there is no configuration at all."""
+        run_id = stream.run_id()
+        if self.submitted is not None and self.submitted[0] != run_id:
+            validate(self.submitted[1])
+            return Asked(Settings.of(self.submitted[1]), self.submitted[0], is_submitted=True)
+        # a submit that died after it was written: its operator looks before he does it again
+        return None if run_id is None else Asked(Settings.of(stream.config()), run_id, is_submitted=False)
 
-    def _check_metadata(
-        self, stream: CoordinatorStream, plan: Plan, run_id: str
-    ) -> JobCoordinatorMetadataManager:
-        manager = JobCoordinatorMetadataManager(stream, "NON_YARN")
-        new, previous = (
-            manager.generate(plan.model, plan.config, {"SAMZA_EPOCH_ID": run_id}),
-            manager.read(),
-        )
-        if manager.check_for_changes(new, previous):
-            manager.write(new)
-        History(stream).append("attempt", run_id=run_id)
-        return manager
-
-    def _coordinate(
-        self,
-        stream: CoordinatorStream,
-        planner: Planner,
-        plan: Plan,
-        metadata: JobCoordinatorMetadataManager,
-        leadership: Leadership,
-        renewal: Renewal,
-        run_id: str,
-    ) -> Script:
-        view = View(JOB, stream, metadata.metrics, run_id, leadership.epoch, self._clock)
-        view.checkpoint_log = self.system.checkpoint_log
-        job = self._job = SimulatedJob(
+    def _coordinate(self, asked: Asked, stream: CoordinatorStream, renewal: Renewal) -> Script:
+        planner = WatchedPlanner(JOB, self.home, stream, self._clock, ExitStack())
+        planner.conduct = self.world.conduct
+        planner.systems["local"] = self.system
+        self._coordinator = Coordinator(
             JOB,
+            asked,
             stream,
             planner,
-            view,
-            Surroundings(self.home, self.url, self.home / "token"),
-            leadership.epoch,
+            renewal,
             self._clock,
-            on_change=lambda plan, why: self.world.conduct.check_model(plan),
-            on_problem=lambda problem: None,
-            post=lambda event: loop.post(event),
+            Surroundings(self.home, {}, self._posted.append, lambda monitors: None),
         )
-        first = job.begin(plan)
-        loop = self.loop = SteppedLoop(
-            renewal=renewal,
-            launcher=self.launcher,
-            stream=stream,
-            clock=self._clock,
-            state=State(plan.settings.coordinator.retry_policy),
-            job=job,
-        )
-        view.loop = loop
-        self._view = view
-        write_state(stream, JobState("running", run_id, leadership.epoch, self.url))
+        steps = self._coordinator.steps()
+        with self.world.watch.expecting(asked.settings.raw):
+            step: Step | None = next(steps)
+        while step is not None:
+            self._look_at(step, stream)
+            yield Sleep(_POLL_S if isinstance(step, Wait) else 0.001)
+            try:
+                step = steps.send(self._take(step))
+            except StopIteration:
+                step = None
         yield Sleep()
-        unchanged = self._unchanged(stream, first)
-        loop.adopt()
-        loop.handle(first)
-        loop.registry.open()
-        self._check_adopted(unchanged)
-        self.process.spawn(self._monitors(view), _MONITORS_S)
-        while loop.state.phase not in FINAL:
-            yield Sleep(_POLL_S)
-            loop.turn()
-        yield Sleep()
-        yield from self._finish(stream, leadership, run_id)
+
+    def _look_at(self, step: Step, stream: CoordinatorStream) -> None:
+        """Check what has been done up to here, before the world goes on."""
+        match step:
+            case Begin(settings):
+                self.world.watch.reads_config(settings.raw, self.process.name)
+            case Adopt(model):
+                self._unchanged = self._find_unchanged(stream, model)
+            case Wait() if self._unchanged is not None:
+                self._check_adopted(self._unchanged)
+                self._unchanged = None
+                self.process.spawn(self._monitors(), _MONITORS_S)
+
+    def _take(self, step: Step) -> Served | Iterable[Event] | None:
+        match step:
+            case Serve(_, view):
+                self._view = view
+                return Served(Address(self.url, self.home / "token", self.home / "token"), self.launcher)
+            case Wait():
+                arrived = [*self._posted] or [Tick()]
+                self._posted.clear()
+                return arrived
+        return None
 
     def _renewals(self, renewal: Renewal) -> Script:
         while self.coordination.leadership is not None:
@@ -257,13 +227,15 @@ class CoordinatorProgram(Server):
         while True:
             yield Sleep(TTL_S)  # the loop learns of it when it acts next
 
-    def _monitors(self, view: View) -> Script:
+    def _monitors(self) -> Script:
         while True:
-            if view.monitors is not None:
-                view.monitors.tick()
+            if self._view is not None and self._view.monitors is not None:
+                self._view.monitors.tick()
             yield Sleep(_MONITORS_S)
 
-    def _unchanged(self, stream: CoordinatorStream, first: ModelChanged) -> dict[ContainerId, LaunchRecord]:
+    def _find_unchanged(
+        self, stream: CoordinatorStream, first: ModelChanged
+    ) -> dict[ContainerId, LaunchRecord]:
         """Containers that run, where they can be found, and already run what the model wants of them."""
         return {
             id_: record
@@ -288,11 +260,3 @@ class CoordinatorProgram(Server):
                 Directive(Command.RUN, record.serial),
             ):
                 raise Violation("unchanged containers are adopted", f"container {id_}: {record}, now {slot}")
-
-    def _finish(self, stream: CoordinatorStream, leadership: Leadership, run_id: str) -> Script:
-        """Write the terminal state under our epoch, then release: never the other way round (fault 52)."""
-        assert self.loop is not None
-        state = self.loop.state
-        write_state(stream, JobState(state.phase.value, run_id, leadership.epoch, "", "", state.message))
-        yield Sleep()
-        self.coordination.release(leadership)

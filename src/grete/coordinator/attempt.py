@@ -1,0 +1,93 @@
+"""One attempt of a deployment, as the coordinator stream records it: metadata, history, and the state of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager, MetadataMetrics
+from grete.coordinator.plan import Plan
+from grete.coordinator.standing import Standing
+from grete.coordinator.state import State
+from grete.failpoints import failpoint
+from grete.metadata.change_authors import changed_since_the_last_start, described
+from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.history import History, unchanged_attempts
+from grete.metadata.job_state import JobState, write_state
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a coordinator is served, and the files with the tokens of containers and of readers."""
+
+    url: str
+    token_file: Path
+    read_token_file: Path
+
+
+class Attempt:
+    """Writes what becomes of one incarnation of a coordinator. `environment` names the deployment (S0-31)."""
+
+    def __init__(
+        self, stream: CoordinatorStream, run_id: str, epoch: int, environment: Mapping[str, str]
+    ) -> None:
+        self._stream = stream
+        self.run_id = run_id
+        self.epoch = epoch
+        # outside YARN the run id, unless it is set otherwise
+        self._environment = {"SAMZA_EPOCH_ID": run_id, **environment}
+        cluster_type = "YARN" if "CONTAINER_ID" in environment else "NON_YARN"
+        self._manager = JobCoordinatorMetadataManager(stream, cluster_type)
+        self.address = Address("", Path(), Path())
+
+    @property
+    def metrics(self) -> MetadataMetrics:
+        """The counter and gauges of the attempt."""
+        return self._manager.metrics
+
+    def begin(self, plan: Plan, reason: str) -> None:
+        """Compare with the attempt before, and say whether this is a deployment, a change or an attempt (S0-20)."""
+        manager = self._manager
+        new, previous = manager.generate(plan.model, plan.config, self._environment), manager.read()
+        event = "attempt"
+        if manager.check_for_changes(new, previous):
+            event = "deployment" if manager.metrics.newDeployment else "change"
+            manager.write(new)
+        why = described(self._stream, changed_since_the_last_start(self._stream))
+        if reason:
+            why["reason"] = reason
+        ids = {"config_id": new.config_id, "job_model_id": new.job_model_id}
+        history = History(self._stream)
+        history.append(event, run_id=self.run_id, epoch_id=new.epoch_id, **ids, **why)
+        manager.metrics.applicationAttemptCount = unchanged_attempts(history.rows())
+        failpoint("coordinator.metadata-written")
+
+    def change(self, plan: Plan, why: Mapping[str, str]) -> None:
+        """A running job has another model or configuration: recorded as for a new attempt (S0-20)."""
+        manager = self._manager
+        new, previous = manager.generate(plan.model, plan.config, self._environment), manager.read()
+        if new != previous:
+            manager.check_for_changes(new, previous)
+            manager.write(new)
+        ids = {"config_id": new.config_id, "job_model_id": new.job_model_id}
+        History(self._stream).append("reconfigured", run_id=self.run_id, **ids, **why)
+
+    def run(self, standing: Standing, problem: str = "") -> None:
+        """The job runs, here, and stands so."""
+        message = "; ".join(filter(None, (problem, standing.message)))
+        at = self.address
+        tokens = str(at.token_file), str(at.read_token_file)
+        running = JobState(
+            "running", self.run_id, self.epoch, at.url, tokens[0], message, tokens[1], standing.word
+        )
+        write_state(self._stream, running)
+
+    def end(self, final: State) -> JobState:
+        """Write the terminal state under our epoch; the leadership is released after that, not before (fault 52)."""
+        failpoint("coordinator.finishing")
+        ended = JobState(final.phase.value, self.run_id, self.epoch, self.address.url, "", final.message)
+        write_state(self._stream, ended)
+        History(self._stream, urgent=True).append(final.phase.value, message=final.message)
+        failpoint("coordinator.finished")
+        return ended
