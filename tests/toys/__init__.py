@@ -1,4 +1,4 @@
-"""A system, a keyed log and an election of a few pages, that no file of the product names: what a back end takes."""
+"""A system, a log, an election, a launcher and groupers that no file of the product names: what a plug-in takes."""
 
 from grete.model.capabilities import Capabilities, SystemType
 
@@ -13,4 +13,10 @@ ENTRY_POINTS = """\
 toy = tests.toys:SYSTEM
 [grete.coordination]
 toy = tests.toys.coordination:open_coordination
+[grete.launchers]
+toy = tests.toys.launcher:open_launcher
+[grete.ssp_groupers]
+by-stream = tests.toys.groupers:by_stream
+[grete.task_name_groupers]
+in-blocks = tests.toys.groupers:in_blocks
 """

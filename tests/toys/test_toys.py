@@ -1,4 +1,4 @@
-"""A back end is a folder, an entry point and a conformance class: three toys show that nothing else is needed."""
+"""A back end is a folder, an entry point and a conformance class: toys show that nothing else is needed."""
 
 from __future__ import annotations
 
@@ -6,26 +6,37 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.toys import ENTRY_POINTS
 from tests.toys.coordination import JournalCoordination
+from tests.toys.groupers import by_stream, in_blocks
 from tests.toys.journal import Journal
+from tests.toys.launcher import ChildLauncher
 from tests.toys.log import JournalLog
 from tests.toys.system import JournalSystem
 
+from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.coordination.base import Coordination
+from grete.grouping.ssp import SspGrouper
+from grete.grouping.task_names import TaskNameGrouper
 from grete.keyed_log.base import KeyedLog
+from grete.launch.base import Launcher
+from grete.launch.factory import LaunchContext
+from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
 from grete.systems.base import SegmentWrite, System
 from grete.systems.local.system import Message
 from grete.systems.records import pack
 from grete.testing.clock import ManualClock
 from grete.testing.conformance.coordination import CoordinationConformance
+from grete.testing.conformance.grouping import SspGrouperConformance, TaskNameGrouperConformance
 from grete.testing.conformance.keyed_log import KeyedLogConformance
+from grete.testing.conformance.launch import KillingLauncherConformance, behave
 from grete.testing.conformance.system import Records, TransactionalStoreConformance
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +109,29 @@ class TestToyCoordination(CoordinationConformance):
         return lambda: JournalCoordination(Journal(tmp_path), clock, ttl_s=self.TTL_S)
 
 
+class TestToyLauncher(KillingLauncherConformance):
+    CAN_ADOPT = False
+
+    @pytest.fixture
+    def launcher(self, tmp_path: Path) -> Iterator[Launcher]:
+        command = [sys.executable, "-m", "grete.testing.conformance.launch"]
+        launcher = ChildLauncher(LaunchContext(Settings.of({}), command, behave, tmp_path / "logs"))
+        yield launcher
+        launcher.close()
+
+
+class TestToySspGrouper(SspGrouperConformance):
+    @pytest.fixture
+    def grouper(self) -> SspGrouper:
+        return by_stream
+
+
+class TestToyTaskNameGrouper(TaskNameGrouperConformance):
+    @pytest.fixture
+    def grouper(self) -> TaskNameGrouper:
+        return in_blocks
+
+
 @pytest.fixture
 def installed(tmp_path: Path) -> dict[str, str]:
     """The environment of processes for which the toys are an installed distribution."""
@@ -109,7 +143,7 @@ def installed(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "GRETE_HOME": str(tmp_path / "home")}
 
 
-def test_a_job_runs_on_a_system_and_an_election_that_no_file_of_the_product_names(
+def test_a_job_runs_on_a_system_an_election_a_launcher_and_groupers_that_no_file_of_the_product_names(
     tmp_path: Path, installed: dict[str, str]
 ) -> None:
     (tmp_path / "counting.py").write_text(APPLICATION)
@@ -118,6 +152,9 @@ def test_a_job_runs_on_a_system_and_an_election_that_no_file_of_the_product_name
         "job.name": f"count-{uuid.uuid4().hex[:8]}",
         "job.application.path": str(tmp_path),
         "job.coordinator.system": "toy",
+        "job.factory.class": "toy",
+        "job.systemstreampartition.grouper.factory": "by-stream",
+        "task.name.grouper.factory": "in-blocks",
         "systems.toy.samza.factory": "toy",
         "systems.toy.path": str(tmp_path / "toy"),
         "systems.toy.samza.key.serde": "string",
@@ -153,7 +190,11 @@ def test_a_job_runs_on_a_system_and_an_election_that_no_file_of_the_product_name
         assert sorted(counted) == sorted(
             (b"%d" % key, b"%d" % count) for key in range(5) for count in range(1, 4 * done + 1)
         )
-    assert not (tmp_path / "home" / "local").exists()
+    home = tmp_path / "home"
+    assert not (home / "local").exists()
+    assert list(home.rglob("logs/0.json")), "the toy launcher had the container's word written there"
+    checkpoints = system.checkpoint_log(checkpoint_log_name(JobId(settings["job.name"]))).read()
+    assert any(b"toy.in" in record.key for record in checkpoints), "the one task reads the whole stream"
 
 
 def test_the_product_does_not_know_the_toys() -> None:

@@ -6,15 +6,15 @@ import logging
 import os
 import queue
 import socket
-from collections.abc import Callable, Generator
+import threading
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import Any
 
 from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions, Submission
 from grete.clock import SystemClock
-from grete.config.choices import HttpAuthentication, LauncherChoice
+from grete.config.choices import HttpAuthentication
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import CoordinatorSettings
 from grete.coordination.base import Leadership
@@ -41,9 +41,7 @@ from grete.environment import grete_home
 from grete.errors import ConfigError, GreteError, JobError, LeadershipLost, ProcessingError
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
-from grete.launch.base import Launcher
-from grete.launch.process import ProcessLauncher
-from grete.launch.thread import ThreadLauncher
+from grete.launch.factory import LaunchContext, open_launcher
 from grete.metadata.history import History
 from grete.metadata.job_state import JobState, read_state
 from grete.model.fence import job_scope
@@ -149,13 +147,15 @@ class Incarnation:
 
     def _begin(self, settings: Settings) -> None:
         self._settings = settings
-        self.can_be_followed = settings.job.launcher is not LauncherChoice.THREAD
+        folder = settings.job.state_directory(self.job, self._home)
+        command = self._options.container_command
+        self._launcher = open_launcher(LaunchContext(settings, command, _run_here, folder / "logs"))
+        self.can_be_followed = self._launcher.outlives_coordinator
         self._observer = self._stack.enter_context(observed(settings, self.job, JOB_COORDINATOR, self._home))
         self._submission.old_names.take(settings, self._planner.commit_system(settings))
 
     def _serve(self, settings: Settings, view: View) -> Served:
-        state_dir = settings.job.state_directory(self.job, self._home)
-        files = TokenFiles.of(state_dir)
+        files = TokenFiles.of(settings.job.state_directory(self.job, self._home))
         needs_read = settings.coordinator.http_authentication is HttpAuthentication.TOKEN
         server = HttpServer(view, self._bound, write_tokens(files, needs_read=needs_read))
         server.start()
@@ -164,7 +164,7 @@ class Incarnation:
             self._on_view(view)
         self._signals.listen()
         address = Address(server.url, files.container, files.read)
-        return Served(address, self._launcher(settings, state_dir), self._observer.event)
+        return Served(address, self._launcher, self._observer.event)
 
     def _arrived(self) -> list[Event]:
         """What has come. The first SIGTERM or SIGINT stops at a batch boundary, the second kills."""
@@ -217,17 +217,6 @@ class Incarnation:
             raise LeadershipLost(f"epoch {self._after.epoch} of {self._after.scope} was taken over")
         return None if state.state == Phase.RUNNING.value else state
 
-    def _launcher(self, settings: Settings, state_dir: Path) -> Launcher:
-        if settings.job.launcher is LauncherChoice.THREAD:
-            from grete.spark.container import run_container
-
-            if settings.task.java_options is not None:
-                _log.warning(
-                    "task.opts has no effect with job.launcher=thread: there is no process to give it to"
-                )
-            return ThreadLauncher(run_container)
-        return ProcessLauncher(list(self._options.container_command), state_dir / "logs")
-
     def _result(self, ended: JobState) -> int:
         """0, or the error of the container that failed the job, and so its exit code.
 
@@ -243,3 +232,11 @@ class Incarnation:
         rows = History(self._stream).rows()
         codes = [row.details.get("exit_code", "") for row in rows if row.event == "container-exited"]
         raise _ERRORS.get(codes[-1] if codes else "", JobError)(message)
+
+
+def _run_here(environment: Mapping[str, str], stop: threading.Event) -> int:
+    from grete.spark.container import (
+        run_container,  # Spark, which only a container in this process needs here
+    )
+
+    return run_container(environment, stop)

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Generic, TypeVar
 
 from grete.config import java_values
+from grete.registry import known_plugins
 
 E = TypeVar("E", bound=StrEnum)
 T_co = TypeVar("T_co", covariant=True)
@@ -126,6 +127,21 @@ def one_of(choices: type[E]) -> Type[E]:
         raise ValueError(f"it is none of {', '.join(choices)}")
 
     return Type("one of " + ", ".join(choices), read, tuple(choice.value for choice in choices))
+
+
+def one_of_or_plugin(choices: type[E], group: str) -> Type[str]:
+    """As `one_of`, or the name of an installed plug-in of the group of entry points."""
+    own = one_of(choices)
+
+    def read(value: str) -> str:
+        if own.problem(value) is None:
+            return own.read(value)
+        plugins = known_plugins(group)
+        if value not in plugins:
+            raise ValueError(f"it is none of {', '.join([*choices, *plugins])}")
+        return value
+
+    return Type(f"{own.name}, or a plug-in of `{group}`", read, own.choices)
 
 
 @dataclass(frozen=True)

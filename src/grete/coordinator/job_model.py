@@ -14,10 +14,10 @@ from grete.config.key_tables.job import PROCESSOR_LIST
 from grete.config.settings import Settings
 from grete.coordinator.java_order import container_order, input_order, task_order
 from grete.errors import ConfigError
-from grete.grouping import task_names
 from grete.grouping.expansion import keep_keys_with_their_state
 from grete.grouping.ssp import Groups, ssp_grouper
 from grete.grouping.standby import standby_containers
+from grete.grouping.task_names import Assignment, Containers, task_name_grouper
 from grete.model.ids import ContainerId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import ContainerModel, JobModel, TaskMode, TaskModel
 from grete.wire.java_hash import JavaHashMap
@@ -111,26 +111,15 @@ def _groups(settings: Settings, partitions: Mapping[SystemStream, int], remember
 
 def _containers(
     settings: Settings, models: Mapping[TaskName, TaskModel], remembered: Remembered
-) -> task_names.Assignment:
-    tasks = list(models)
-    count, sticky = settings.job.container_count, settings.job.is_host_affinity
-    ids = JavaHashMap.of(str(i) for i in range(count))
+) -> Assignment:
+    job = settings.job
+    ids = JavaHashMap.of(str(i) for i in range(job.container_count))
     hosts = {id_: remembered.hosts.get(ContainerId(id_)) or ANY_HOST for id_ in ids}
-    grouper = settings.job.task_name_grouper
-    match grouper.rsplit(".", 1)[-1]:
-        case "GroupByContainerCountFactory":
-            if sticky:
-                return task_names.balance(tasks, count, remembered.active)
-            return task_names.group_by_container_count(tasks, count)
-        case "GroupByContainerIdsFactory":
-            if not sticky:
-                return task_names.group_by_container_ids(tasks, list(hosts))
-            active = remembered.active
-            known = {t: hosts[active[t]] for t in tasks if active.get(t) in hosts}
-            return task_names.group_by_locality(task_order(models), hosts, known)
-        case "SingleContainerGrouperFactory":
-            return task_names.single_container(task_order(models), settings.job.processor_id or "0")
-    raise ConfigError(
-        f"task.name.grouper.factory={grouper!r} is not known; known are GroupByContainerCountFactory, "
-        f"GroupByContainerIdsFactory, SingleContainerGrouperFactory"
+    containers = Containers(
+        hosts,
+        lambda: task_order(models),
+        remembered.active,
+        job.is_host_affinity,
+        job.processor_id or "0",
     )
+    return task_name_grouper(settings)(list(models), containers)

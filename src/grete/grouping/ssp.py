@@ -1,6 +1,7 @@
 """How SSPs become tasks: by partition, one by one, or all of them to every processor's task.
 
-A grouper is a function from SSPs and configuration to {task name: SSPs}. SSPs are in the order of the
+A grouper is a pure function from SSPs and configuration to {task name: SSPs}: equal inputs give equal groups, since a
+task's name leads to its checkpoint and its state. SSPs are in the order of the
 java.util.HashSet that the original builds, since that order reaches the job model's bytes. Broadcast SSPs
 (`task.broadcast.inputs`: `system.stream#0` or `system.stream#[0-3]`) go to every task.
 """
@@ -9,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from grete.config import aliases
 from grete.config.key_tables.job import SSP_GROUPER
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.labels import ssp_label
+from grete.registry import load_object
 from grete.wire.java_hash import JavaHashMap, hash_set_order
 
 Groups = dict[TaskName, tuple[SystemStreamPartition, ...]]
@@ -77,28 +80,21 @@ def all_ssps_to_single_task(ssps: Iterable[SystemStreamPartition], settings: Set
     return {TaskName(f"Task-{processor}"): everything for processor in processors}
 
 
-_PACKAGE = "org.apache.samza.container.grouper.stream."
-GROUPERS: dict[str, SspGrouper] = {
-    f"{_PACKAGE}GroupByPartitionFactory": group_by_partition,
-    f"{_PACKAGE}GroupBySystemStreamPartitionFactory": group_by_ssp,
-    f"{_PACKAGE}AllSspToSingleTaskGrouperFactory": all_ssps_to_single_task,
+BUILT_IN = {
+    "GroupByPartitionFactory": "grete.grouping.ssp:group_by_partition",
+    "GroupBySystemStreamPartitionFactory": "grete.grouping.ssp:group_by_ssp",
+    "AllSspToSingleTaskGrouperFactory": "grete.grouping.ssp:all_ssps_to_single_task",
 }
+"""An SspGrouper; plug-ins are entry points of `grete.ssp_groupers`."""
 KEY = SSP_GROUPER.name
 
 
-def grouper_name(settings: Settings) -> str:
-    """The configured grouper's full name.
+def ssp_grouper(settings: Settings) -> SspGrouper:
+    """The configured grouper, by Samza's class name or its last part, or an installed plug-in.
 
     Raises:
         ConfigError: unknown; lists the known ones.
     """
-    name = settings.job.ssp_grouper
-    for known in GROUPERS:
-        if name in (known, known.removeprefix(_PACKAGE)):
-            return known
-    raise ConfigError(f"{KEY}={name!r} is not known; known are {', '.join(sorted(GROUPERS))}")
-
-
-def ssp_grouper(settings: Settings) -> SspGrouper:
-    """The configured grouper, by Samza's class name or its last part."""
-    return GROUPERS[grouper_name(settings)]
+    name = aliases.canonical(aliases.SSP_GROUPERS, settings.job.ssp_grouper)
+    grouper: SspGrouper = load_object(aliases.SSP_GROUPERS, name, built_in=BUILT_IN, used_by=KEY)
+    return grouper

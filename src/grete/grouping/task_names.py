@@ -1,20 +1,84 @@
 """How tasks become containers: by container count, by processor ids, or all into one.
 
-A grouper takes the tasks in name order (lexicographic: "Partition 10" before "Partition 2") and returns task names by
-container, in the order in which containers and tasks are filled.
+A grouper is a pure function from tasks and containers to task names by container, in the order in which containers
+and tasks are filled. It is given tasks by name, in lexicographic order: "Partition 10" before "Partition 2".
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from grete.config import aliases
+from grete.config.key_tables.task import NAME_GROUPER
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import ContainerId, TaskName
+from grete.registry import load_object
 from grete.wire.java_hash import JavaHashMap
 
 _log = logging.getLogger(__name__)
 Assignment = dict[ContainerId, list[TaskName]]
+
+
+@dataclass(frozen=True, slots=True)
+class Containers:
+    """The containers that tasks are grouped into.
+
+    `hosts` is where each of them was last, `previous` the container of each task in the last model; `is_sticky` asks
+    to go by both. `own_id` is `processor.id`, of a job that is one processor. `in_samzas_order` sorts the tasks as
+    Samza's calculator has them, which takes as long as all the rest; only Samza's own groupers depend on it.
+    """
+
+    hosts: Mapping[str, str]
+    in_samzas_order: Callable[[], Sequence[TaskName]]
+    previous: Mapping[TaskName, ContainerId] = field(default_factory=dict)
+    is_sticky: bool = False
+    own_id: str = "0"
+
+
+TaskNameGrouper = Callable[[Sequence[TaskName], Containers], Assignment]
+BUILT_IN = {
+    "GroupByContainerCountFactory": "grete.grouping.task_names:by_container_count",
+    "GroupByContainerIdsFactory": "grete.grouping.task_names:by_container_ids",
+    "SingleContainerGrouperFactory": "grete.grouping.task_names:into_one",
+}
+"""A TaskNameGrouper; plug-ins are entry points of `grete.task_name_groupers`."""
+
+
+def task_name_grouper(settings: Settings) -> TaskNameGrouper:
+    """The configured grouper, by Samza's class name or its last part, or an installed plug-in.
+
+    Raises:
+        ConfigError: unknown; lists the known ones.
+    """
+    group, name = aliases.TASK_GROUPERS, settings.job.task_name_grouper
+    grouper: TaskNameGrouper = load_object(
+        group, aliases.canonical(group, name), built_in=BUILT_IN, used_by=NAME_GROUPER.name
+    )
+    return grouper
+
+
+def by_container_count(tasks: Sequence[TaskName], containers: Containers) -> Assignment:
+    """GroupByContainerCountFactory."""
+    if containers.is_sticky:
+        return balance(tasks, len(containers.hosts), containers.previous)
+    return group_by_container_count(tasks, len(containers.hosts))
+
+
+def by_container_ids(tasks: Sequence[TaskName], containers: Containers) -> Assignment:
+    """GroupByContainerIdsFactory."""
+    hosts, previous = containers.hosts, containers.previous
+    if not containers.is_sticky:
+        return group_by_container_ids(tasks, list(hosts))
+    known = {task: hosts[previous[task]] for task in tasks if previous.get(task) in hosts}
+    return group_by_locality(containers.in_samzas_order(), hosts, known)
+
+
+def into_one(tasks: Sequence[TaskName], containers: Containers) -> Assignment:
+    """SingleContainerGrouperFactory."""
+    return single_container(containers.in_samzas_order(), containers.own_id)
 
 
 def _check_count(tasks: Sequence[TaskName], count: int) -> None:

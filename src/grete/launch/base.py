@@ -6,11 +6,15 @@ the deadline. An exit is always reported, with the code the operating system or 
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from grete.model.ids import ContainerId
+
+RunContainer = Callable[[Mapping[str, str], threading.Event], int]
+"""Runs a container in this process, with its environment, until it ends or is asked to stop; its exit code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,9 @@ class ContainerExit:
 
 class Launcher(ABC):
     """Starts containers and reports their exits."""
+
+    outlives_coordinator = True
+    """Whether containers go on when this process ends, and the next coordinator's launcher can `adopt` them."""
 
     @abstractmethod
     def start(self, container: ContainerStart) -> None:

@@ -18,6 +18,7 @@ from grete.environment import CONTAINER_EPOCH, EXIT_FILE
 from grete.exit_report import read_word
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
+from grete.launch.factory import LaunchContext
 from grete.launch.processes import OtherProcess, name_of, parse_name
 from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
@@ -60,6 +61,11 @@ class _Running:
     def release(self) -> None:
         if isinstance(self.process, OtherProcess):
             self.process.close()
+
+
+def open_launcher(context: LaunchContext) -> ProcessLauncher:
+    """See `grete.launch.factory`."""
+    return ProcessLauncher(context.command, context.logs)
 
 
 class ProcessLauncher(Launcher):

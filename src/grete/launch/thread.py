@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from grete.environment import IN_PROCESS
-from grete.launch.base import ContainerExit, ContainerStart, Launcher
+from grete.launch.base import ContainerExit, ContainerStart, Launcher, RunContainer
+from grete.launch.factory import LaunchContext
 from grete.model.ending import ContainerEnd, ExitCode, failure_of
 from grete.model.ids import ContainerId
 
 _log = logging.getLogger(__name__)
-RunContainer = Callable[[Mapping[str, str], threading.Event], int]
 
 
 @dataclass(slots=True)
@@ -24,8 +23,17 @@ class _Running:
     end: int = ExitCode.FAILED
 
 
+def open_launcher(context: LaunchContext) -> ThreadLauncher:
+    """See `grete.launch.factory`."""
+    if context.settings.task.java_options is not None:
+        _log.warning("task.opts has no effect with job.launcher=thread: there is no process to give it to")
+    return ThreadLauncher(context.run)
+
+
 class ThreadLauncher(Launcher):
     """Runs `run_container` in a thread each. A thread can not be killed: `kill` is a second request to stop."""
+
+    outlives_coordinator = False
 
     def __init__(self, run_container: RunContainer) -> None:
         self._run_container = run_container

@@ -19,7 +19,6 @@ from grete.config.settings.streams import StreamSettings
 from grete.container.samza_state import RESTORE_ALL, check_known, restored_to
 from grete.coordinator.job_model import Calculated, Remembered, calculate
 from grete.errors import ConfigError, JobError, WireError
-from grete.grouping.ssp import grouper_name
 from grete.kafka.inspector import KafkaInspector
 from grete.keyed_log.base import Record
 from grete.keyed_log.kafka_existing import ExistingLog
@@ -179,7 +178,7 @@ def written_in(records: Iterable[Record]) -> Written:
 def groupers(config: Mapping[str, str], written: Written) -> Notes:
     """Samza refuses a checkpoint of another grouper: tasks of one name read other partitions."""
     key = "job.systemstreampartition.grouper.factory"
-    configured = grouper_name(Settings.of(config))
+    configured = Settings.of(config).job.ssp_grouper
     for grouper in sorted(written.groupers):
         if grouper.rpartition(".")[2] == configured.rpartition(".")[2]:
             yield Note(Section.CHECKPOINTS, key, Outcome.AS_IS, f"checkpoints were written under {grouper}")

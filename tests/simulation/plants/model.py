@@ -37,9 +37,7 @@ def _partition_forgotten(replaced: Replaced) -> None:
         groups = by_partition(ssps, config)
         return dict(list(groups.items())[:-1]) if len(groups) > 1 else groups
 
-    for name, known in list(grouping.GROUPERS.items()):
-        if known is by_partition:
-            replaced(grouping, "GROUPERS", {**grouping.GROUPERS, name: forget})
+    replaced(grouping, "group_by_partition", forget)
 
 
 def _keys_move(replaced: Replaced) -> None:

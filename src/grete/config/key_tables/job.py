@@ -20,6 +20,7 @@ from grete.config.key import (
     ChangeClass,
     Key,
     one_of,
+    one_of_or_plugin,
 )
 
 _CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
@@ -81,7 +82,7 @@ FACTORY = Key(
 )
 LAUNCHER = Key(
     "job.launcher",
-    one_of(LauncherChoice),
+    one_of_or_plugin(LauncherChoice, aliases.LAUNCHERS),
     "process",
     _CONTAINER,
     "How containers are started: each in a process of its own, or as threads of the coordinator.",

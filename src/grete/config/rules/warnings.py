@@ -121,7 +121,7 @@ def _plain_secrets(config: Mapping[str, str]) -> Iterator[str]:
 def _launcher(config: Mapping[str, str]) -> Iterator[str]:
     factory = config.get(job.FACTORY.name, "")
     wanted = aliases.canonical(aliases.LAUNCHERS, factory)
-    if job.LAUNCHER.name not in config and wanted != factory and job.LAUNCHER.type.problem(wanted):
+    if factory and job.LAUNCHER.name not in config and job.LAUNCHER.type.problem(wanted):
         yield (
             f"{job.FACTORY.name}={factory!r} has no launcher here, so containers are processes of this machine; "
             f"set {job.LAUNCHER.name} to say it, and spark.master to run their executors on a cluster"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
+from grete.config import aliases
 from grete.config.settings import Settings
-from grete.grouping.ssp import GROUPERS
 from grete.grouping.ssp import KEY as SSP_GROUPER
 
 TASK_GROUPER = "task.name.grouper.factory"
@@ -19,7 +19,10 @@ INPUTS = "task.inputs"
 REPLICAS = "job.standbytasks.replication.factor"
 IN_MEMORY = "org.apache.samza.storage.kv.inmemory.InMemoryKeyValueStorageEngineFactory"
 ON_DISK = "org.apache.samza.storage.kv.RocksDbKeyValueStorageEngineFactory"
-_GROUPERS = (*GROUPERS, "org.apache.samza.container.grouper.stream.GroupByPartitionFactory")
+_GROUPERS = (
+    *(name for names in aliases.ALIASES[aliases.SSP_GROUPERS].values() for name in names),
+    "org.apache.samza.container.grouper.stream.GroupByPartitionFactory",
+)
 _TASK_GROUPERS = tuple(
     f"org.apache.samza.container.grouper.task.{name}Factory"
     for name in ("GroupByContainerCount", "GroupByContainerIds", "SingleContainerGrouper")

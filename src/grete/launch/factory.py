@@ -1,0 +1,44 @@
+"""The launcher that `job.launcher` names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.config import aliases
+from grete.config.key_tables.job import LAUNCHER
+from grete.config.settings import Settings
+from grete.launch.base import Launcher, RunContainer
+from grete.registry import load_object
+
+BUILT_IN = {
+    "process": "grete.launch.process:open_launcher",
+    "thread": "grete.launch.thread:open_launcher",
+}
+"""A function from a LaunchContext to a Launcher; plug-ins are entry points of `grete.launchers`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchContext:
+    """The values that a launcher is opened with.
+
+    A container is a program, `command`, or a call of `run` in this process. `logs` is the folder of their logs.
+    """
+
+    settings: Settings
+    command: Sequence[str]
+    run: RunContainer
+    logs: Path
+
+
+def open_launcher(context: LaunchContext) -> Launcher:
+    """Open it.
+
+    Raises:
+        ConfigError: the name is not known, or the launcher misses a setting.
+    """
+    name = context.settings.job.launcher
+    made = load_object(aliases.LAUNCHERS, name, built_in=BUILT_IN, used_by=LAUNCHER.name)(context)
+    assert isinstance(made, Launcher), f"{name!r} made no Launcher"
+    return made
