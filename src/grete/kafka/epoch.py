@@ -5,8 +5,7 @@ It takes no room in the log, and the group coordinator answers for it in one req
 
 from __future__ import annotations
 
-from grete.clock import Clock
-from grete.kafka.errors import describe, is_final, reason_of
+from grete.kafka.errors import describe, is_final
 from grete.kafka.library import Consumer, KafkaException
 from grete.kafka.log_clients import KafkaClients
 from grete.kafka.producer import NotWritten, TransactionalProducer, not_written
@@ -48,23 +47,21 @@ class ScopeEpoch:
             raise NotWritten(describe(found.error), is_final=is_final(found.error))
         return found.offset if found.offset >= 0 else None
 
-    def send(self, writer: TransactionalProducer, epoch: int, deadline_s: float, clock: Clock) -> None:
+    def send(self, writer: TransactionalProducer, epoch: int, deadline_s: float) -> None:
         """Write the epoch in the writer's transaction.
 
         Raises:
             NotWritten: refused, or no answer.
         """
         metadata = self._consumer().consumer_group_metadata()
-        while True:
-            try:
-                writer.producer.send_offsets_to_transaction(
-                    [self._clients.partition(epoch)], metadata, writer.left_s(deadline_s)
-                )
-            except KafkaException as error:
-                if not reason_of(error).retriable() or clock.monotonic_s() >= deadline_s:
-                    raise not_written(error) from error
-            else:
-                return
+        offsets = [self._clients.partition(epoch)]
+        try:
+            writer.request(
+                lambda left_s: writer.producer.send_offsets_to_transaction(offsets, metadata, left_s),
+                deadline_s,
+            )
+        except KafkaException as error:
+            raise not_written(error) from error
 
     def close(self) -> None:
         """Release the consumer."""

@@ -29,20 +29,24 @@ def not_written(error: KafkaException) -> NotWritten:
 
 
 class Deliveries:
-    """What the broker said of each record before the commit: offsets, or the first error."""
+    """Offsets of one transaction's records as the brokers report them before the commit, or the first refusal.
+
+    `ends` has the offset after the last reported record of each partition, `count` and `first` are of all reports.
+    """
 
     def __init__(self) -> None:
-        self.count, self.first, self.last = 0, -1, -1
+        self.ends: dict[Partition, int] = {}
+        self.count, self.first = 0, -1
         self._error: KafkaError | None = None
 
     def take(self, error: KafkaError | None, message: Message) -> None:
-        """Called by the producer for each record."""
+        """Called by the producer for each record that is to be reported."""
         if error is not None:
             self._error = self._error or error
             return
-        offset = message.offset() or 0
+        where, offset = (str(message.topic()), int(message.partition() or 0)), message.offset() or 0
+        self.ends[where] = max(offset + 1, self.ends.get(where, 0))
         self.first = offset if self.count == 0 else min(self.first, offset)
-        self.last = max(self.last, offset)
         self.count += 1
 
     def check(self) -> None:
@@ -50,16 +54,13 @@ class Deliveries:
         if self._error is not None:
             raise NotWritten(describe(self._error), is_final=is_final(self._error))
 
-    def are_adjacent(self) -> bool:
-        """Whether no other writer's record came between."""
-        return self.count == 0 or self.last - self.first + 1 == self.count
-
 
 class TransactionalProducer:
     """One transactional id. Used by one thread at a time. `make` makes a producer with this id."""
 
     def __init__(self, make: Callable[[], Producer], clock: Clock) -> None:
         self.is_in_doubt = False
+        self.deliveries = Deliveries()
         self._make = make
         self._clock = clock
         self._producer: Producer | None = None
@@ -82,15 +83,28 @@ class TransactionalProducer:
             NotWritten: the broker did not answer in time.
         """
         producer = self._make()
+        try:
+            self.request(producer.init_transactions, deadline_s)
+        except KafkaException as error:
+            raise not_written(error) from error
+        self._producer, self.is_in_doubt = producer, False
+
+    def request(self, send: Callable[[float], object], deadline_s: float) -> None:
+        """Send a request, which gets the time that it may take; again while its refusal may pass.
+
+        Raises:
+            KafkaException: refused, or no answer by the deadline.
+        """
         while True:
             try:
-                producer.init_transactions(self.left_s(deadline_s))
+                send(self._left_s(deadline_s))
             except KafkaException as error:
-                if reason_of(error).retriable() and self._clock.monotonic_s() < deadline_s:
-                    continue
-                raise not_written(error) from error
-            break
-        self._producer, self.is_in_doubt = producer, False
+                reason = reason_of(error)
+                may_pass = reason.retriable() and not reason.txn_requires_abort()
+                if not may_pass or self._clock.monotonic_s() >= deadline_s:
+                    raise
+            else:
+                return
 
     def drop(self) -> None:
         """Let the producer go without committing anything. The id stays ours until somebody opens it."""
@@ -101,16 +115,17 @@ class TransactionalProducer:
         self.is_in_doubt = True
         self.drop()
 
-    def left_s(self, deadline_s: float) -> float:
+    def _left_s(self, deadline_s: float) -> float:
         """How long one request may take."""
         return max(min(deadline_s - self._clock.monotonic_s(), _STEP_S), 0.05)
 
-    def begin_transaction(self) -> None:
+    def begin(self) -> None:
         """Begin a transaction.
 
         Raises:
             NotWritten: the id is not ours any more.
         """
+        self.deliveries = Deliveries()
         try:
             self.producer.begin_transaction()
         except KafkaException as error:
@@ -120,10 +135,9 @@ class TransactionalProducer:
         self,
         topic: str,
         partition: int,
-        key: bytes,
+        key: bytes | None,
         value: bytes | None,
         *,
-        deliveries: Deliveries,
         time_ms: int = 0,
         header: tuple[str, bytes] | None = None,
     ) -> None:
@@ -132,15 +146,45 @@ class TransactionalProducer:
         Raises:
             NotWritten: refused; the transaction is to be aborted.
         """
-        headers = [] if header is None else [header]
+        headers: list[tuple[str, str | bytes | None]] = [] if header is None else [header]
+        take = self.deliveries.take
         try:
-            self.producer.produce(
-                topic, value, key, partition, deliveries.take, timestamp=time_ms, headers=list(headers)
-            )
+            self.producer.produce(topic, value, key, partition, take, timestamp=time_ms, headers=headers)
         except KafkaException as error:
             raise not_written(error) from error
 
-    def flush(self, deadline_s: float) -> None:
+    def produce_columns(
+        self,
+        topic: str,
+        partition: int,
+        columns: tuple[Sequence[bytes | None], Sequence[bytes | None], Sequence[int]],
+    ) -> None:
+        """Hand over records of one partition, in order: keys, values, timestamps in ms. 2 µs each.
+
+        The last one is reported; a refusal of another shows when the transaction is committed.
+
+        Raises:
+            NotWritten: refused; the transaction is to be aborted.
+        """
+        produce, last = self.producer.produce, len(columns[0]) - 1
+        try:
+            for row, (key, value, time_ms) in enumerate(zip(*columns, strict=True)):
+                report = self.deliveries.take if row == last else None
+                produce(topic, value, key, partition, report, None, time_ms)  # by place: 0.2 µs less
+        except KafkaException as error:
+            raise not_written(error) from error
+
+    def settle(self, deadline_s: float) -> Mapping[Partition, int]:
+        """Wait for the brokers to have everything; the offset after the last record of each partition.
+
+        Raises:
+            NotWritten: refused, or not in time.
+        """
+        self._flush(deadline_s)
+        self.deliveries.check()
+        return self.deliveries.ends
+
+    def _flush(self, deadline_s: float) -> None:
         """Wait until the broker has taken every record, or refused it.
 
         Raises:
@@ -152,7 +196,7 @@ class TransactionalProducer:
 
     def _unsent(self, deadline_s: float) -> int:
         try:
-            return self.producer.flush(self.left_s(deadline_s))
+            return self.producer.flush(self._left_s(deadline_s))
         except SystemError as error:
             # The client raises a fatal error, as that of being fenced, while it still calls back for reports; Python
             # then complains about the mixture. The producer is of no use any more, and nothing was committed.
@@ -161,7 +205,7 @@ class TransactionalProducer:
     def abort(self, deadline_s: float) -> None:
         """Nothing was committed, so whatever happens here nothing will be: at worst the broker's timeout aborts."""
         try:
-            self.producer.abort_transaction(self.left_s(deadline_s))
+            self.producer.abort_transaction(self._left_s(deadline_s))
         except KafkaException:
             self.drop()
 
@@ -196,13 +240,11 @@ class TransactionalProducer:
         Raises:
             NotWritten: not even that was possible in time.
         """
-        deliveries = Deliveries()
         try:
-            self.begin_transaction()
+            self.begin()
             for topic, partition in partitions:
-                self.produce(topic, partition, _NOTHING, b"", deliveries=deliveries)
-            self.flush(deadline_s)
-            deliveries.check()
+                self.produce(topic, partition, _NOTHING, b"")
+            self.settle(deadline_s)
         except BaseException:
             self.abort(deadline_s)
             raise
@@ -217,20 +259,15 @@ class TransactionalProducer:
             NotWritten: they never will be.
             OutcomeUnknown: they may be. The id must be opened again before anything else.
         """
-        while True:
-            try:
-                self.producer.commit_transaction(self.left_s(deadline_s))
-            except KafkaException as error:
-                reason = reason_of(error)
-                if reason.txn_requires_abort():
-                    self.abort(deadline_s)
-                    raise NotWritten(describe(reason)) from error
-                if reason.retriable() and self._clock.monotonic_s() < deadline_s:
-                    continue
-                self.give_up()
-                raise OutcomeUnknown(describe(reason)) from error
-            else:
-                return
+        try:
+            self.request(self.producer.commit_transaction, deadline_s)
+        except KafkaException as error:
+            reason = reason_of(error)
+            if reason.txn_requires_abort():
+                self.abort(deadline_s)
+                raise NotWritten(describe(reason)) from error
+            self.give_up()
+            raise OutcomeUnknown(describe(reason)) from error
 
 
 class ReadableProducer(TransactionalProducer):
@@ -250,69 +287,6 @@ class ReadableProducer(TransactionalProducer):
         super().__init__(make, clock)
         self._connection = connection
         self._patience_s = 2 * transaction_timeout_s
-        self._error: KafkaError | None = None
-        self._ends: dict[Partition, int] = {}
-
-    def begin(self) -> None:
-        """Begin a transaction.
-
-        Raises:
-            NotWritten: the id is not ours any more.
-        """
-        self._error, self._ends = None, {}
-        self.begin_transaction()
-
-    def send(
-        self,
-        topic: str,
-        partition: int,
-        columns: tuple[Sequence[bytes | None], Sequence[bytes | None], Sequence[int]],
-    ) -> None:
-        """Hand over records of one partition, in order: keys, values, timestamps in ms. 2 µs each.
-
-        Raises:
-            NotWritten: refused; the transaction is to be aborted.
-        """
-        produce, last = self.producer.produce, len(columns[0]) - 1
-        try:
-            for row, (key, value, time_ms) in enumerate(zip(*columns, strict=True)):
-                if row < last:
-                    produce(topic, value, key, partition, None, None, time_ms)  # by place: 0.2 µs less
-                else:
-                    produce(topic, value, key, partition, self._take, None, time_ms)
-        except KafkaException as error:
-            raise not_written(error) from error
-
-    def send_with_header(
-        self, topic: str, key: bytes, value: bytes | None, time_ms: int, header: tuple[str, bytes]
-    ) -> None:
-        """Hand over a record of a topic's first partition, with a header.
-
-        Raises:
-            NotWritten: refused; the transaction is to be aborted.
-        """
-        try:
-            self.producer.produce(topic, value, key, 0, self._take, timestamp=time_ms, headers=[header])
-        except KafkaException as error:
-            raise not_written(error) from error
-
-    def _take(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._error = self._error or error
-            return
-        where = (str(message.topic()), int(message.partition() or 0))
-        self._ends[where] = max((message.offset() or 0) + 1, self._ends.get(where, 0))
-
-    def settle(self, deadline_s: float) -> Mapping[Partition, int]:
-        """Wait for the brokers to have everything; the offset after the last record of each partition.
-
-        Raises:
-            NotWritten: refused, or not in time.
-        """
-        self.flush(deadline_s)
-        if self._error is not None:
-            raise NotWritten(describe(self._error), is_final=is_final(self._error))
-        return self._ends
 
     def commit(self, deadline_s: float) -> None:
         """Make the transaction's records visible, and wait until they are.
@@ -322,7 +296,7 @@ class ReadableProducer(TransactionalProducer):
             OutcomeUnknown: they may be; also when they are committed and cannot be read for long.
         """
         super().commit(deadline_s)
-        reason = self._connection.await_stable(self._ends, self._patience_s)
+        reason = self._connection.await_stable(self.deliveries.ends, self._patience_s)
         if reason:
             self.give_up()
             raise OutcomeUnknown(f"committed, and cannot be read: {reason}")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from grete.clock import Clock
 from grete.kafka.epoch import ScopeEpoch
 from grete.kafka.log_clients import KafkaClients
-from grete.kafka.producer import Deliveries, TransactionalProducer
 from grete.kafka.producer import NotWritten as NotWritten
 from grete.kafka.producer import OutcomeUnknown as OutcomeUnknown
+from grete.kafka.producer import TransactionalProducer
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry
 
@@ -72,15 +72,18 @@ class KafkaWriter(TransactionalProducer):
             OutcomeUnknown: the commit may have happened. The id must be opened again before anything else.
         """
         with self._aborted_on_error(deadline_s):
-            reports = self._send(append, deadline_s)
+            self.begin()
+            self._produce(append)
+            end = self.settle(deadline_s).get(self.place, 0)
+            self._check_adjacent(append, end)
             if append.entries:
-                check(reports.first)
+                check(self.deliveries.first)
             if append.epoch is not None:
-                self._epoch.send(self, append.epoch, deadline_s, self._clock)
+                self._epoch.send(self, append.epoch, deadline_s)
         self.commit(deadline_s)
         if append.epoch is not None:
             self.known_epoch, self.epoch_written_s = append.epoch, self._clock.monotonic_s()
-        return reports.last
+        return end - 1
 
     @contextmanager
     def _aborted_on_error(self, deadline_s: float) -> Iterator[None]:
@@ -90,15 +93,7 @@ class KafkaWriter(TransactionalProducer):
             self.abort(deadline_s)
             raise
 
-    def _send(self, append: Append, deadline_s: float) -> Deliveries:
-        """Begin a transaction and wait until the broker has its records."""
-        reports = Deliveries()
-        self.begin_transaction()
-        self._produce(append, reports)
-        self._flush(append, reports, deadline_s)
-        return reports
-
-    def _produce(self, append: Append, reports: Deliveries) -> None:
+    def _produce(self, append: Append) -> None:
         encoded, left = kafka_header.encode(append.origin), len(append.entries)
         for entry in append.entries:
             left -= 1
@@ -106,14 +101,12 @@ class KafkaWriter(TransactionalProducer):
                 *self.place,
                 entry.key,
                 entry.value,
-                deliveries=reports,
                 time_ms=append.timestamp_ms,
                 header=(kafka_header.NAME, kafka_header.with_remaining(left, encoded)),
             )
 
-    def _flush(self, append: Append, reports: Deliveries, deadline_s: float) -> None:
-        self.flush(deadline_s)
-        reports.check()
-        assert reports.count == len(append.entries), "every record has a report"
-        if not reports.are_adjacent():
+    def _check_adjacent(self, append: Append, end: int) -> None:
+        """Raises NotWritten when another writer's record came between."""
+        assert self.deliveries.count == len(append.entries), "every record has a report"
+        if append.entries and end - self.deliveries.first != len(append.entries):
             raise NotWritten("another writer's records came between")

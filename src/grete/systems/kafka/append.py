@@ -55,7 +55,7 @@ class Appender(ReadableProducer):
     def _send(self, stream: str, placed: Sequence[tuple[Message, int]], deadline_s: float) -> None:
         self.begin()
         for message, partition in placed:
-            self.send(stream, partition, ([message.key], [message.value], [message.timestamp_ms]))
+            self.produce(stream, partition, message.key, message.value, time_ms=message.timestamp_ms)
         self.settle(deadline_s)
 
 

@@ -106,7 +106,7 @@ class GroupTransactions(ReadableProducer):
     def send_batch(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
         """See Transactions."""
         keys, values, times = (records.column(i).to_pylist() for i in range(3))
-        self.send(stream, partition, (keys, values, times))
+        self.produce_columns(stream, partition, (keys, values, times))
 
     def send_entries(self, topic: str, entries: Sequence[Entry], now_ms: int) -> None:
         """Hand over records of a keyed log, under the fence. They may stand apart, so each is an append of its own.
@@ -117,4 +117,4 @@ class GroupTransactions(ReadableProducer):
         origin = kafka_header.Origin(self._fence.epoch, uuid.uuid4().hex, self._fence.scope)
         header = kafka_header.with_remaining(0, kafka_header.encode(origin))
         for entry in entries:
-            self.send_with_header(topic, entry.key, entry.value, now_ms, (kafka_header.NAME, header))
+            self.produce(topic, 0, entry.key, entry.value, time_ms=now_ms, header=(kafka_header.NAME, header))
