@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from grete.checkpoint.output_commits import Attempt, OutputCommits, Stamp, Verdict
-from grete.clock import Clock, SystemClock
+from grete.clock import Clock, Deadline, SystemClock
 from grete.errors import ConfigError
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import JobId
@@ -86,15 +86,15 @@ class CommittedReader:
             ConfigError: a job writes the topic whose checkpoint log was not given.
             LogError: the checkpoint log cannot be read.
         """
-        deadline_s = self._clock.monotonic_s() + timeout_s
+        deadline = Deadline(self._clock, timeout_s)
         while True:
             if (decided := self._decided()) is not None:
                 return decided
-            left_s = max(0.0, deadline_s - self._clock.monotonic_s())
+            left_s = deadline.left_s
             message = self._consumer.poll(min(left_s, _LOOK_S) if self._undecided else left_s)
             if message is not None and (message.error() is not None or self._decide(message)):
                 return message
-            if self._clock.monotonic_s() >= deadline_s:
+            if deadline.is_over:
                 return None
 
     def _decided(self) -> Message | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -34,7 +33,6 @@ from grete.kafka.login import SettingsOrigin
 from grete.kafka.outage import broker_log
 from grete.kafka.refusal import Refusals
 
-_RETRY_S = 0.1
 _NEW_S = 3.0
 """The leader of a partition that was just made hears of it last, and until then says that there is none."""
 _REQUEST_S = 3.0
@@ -94,20 +92,19 @@ class KafkaConnection:
             LoginRefused: the brokers do not let us in, or we do not trust them: known within seconds.
             LogError: no answer; with what the client said last.
         """
-        never, deadline_s = threading.Event(), self._clock.monotonic_s() + self.timeout_s
+        deadline = Deadline(self._clock, self.timeout_s)
         while True:
             try:
                 self.admin.list_topics(topic, timeout=_LOGIN_STEP_S)
             except KafkaException as error:
                 self.admin.poll(0)
                 self._refusals.check()
-                if self._clock.monotonic_s() >= deadline_s:
+                if not deadline.pause():
                     said = f"{describe(reason_of(error))}{self._refusals.last_words()}"
                     raise LogUnreachable(f"{doing}: {said}") from error
             else:
                 self._log.answered()
                 return
-            self._clock.wait(never, _RETRY_S)
 
     def new_consumer(
         self, doing: str, more: Mapping[str, Any], tunable: Mapping[str, Any] | None = None
@@ -157,18 +154,16 @@ class KafkaConnection:
         Raises:
             KafkaException: refused, or no answer for the whole timeout.
         """
-        deadline_s, never = self._clock.monotonic_s() + self.timeout_s, threading.Event()
-        wait_s = min(self.timeout_s, _REQUEST_S)
+        deadline, wait_s = Deadline(self._clock, self.timeout_s), min(self.timeout_s, _REQUEST_S)
         while True:
             try:
                 found = done(ask(wait_s), wait_s + 1)
                 self._log.answered()
                 return found
             except KafkaException as error:
-                if not is_temporary(reason_of(error)) or self._clock.monotonic_s() >= deadline_s:
+                if not (is_temporary(reason_of(error)) and deadline.pause()):
                     raise
             self.learn_leaders()
-            self._clock.wait(never, _RETRY_S)
 
     def ends(self, partitions: Sequence[TopicPartition], *, is_stable: bool) -> dict[TopicPartition, int]:
         """The offset after the last one of each; with `is_stable` only as far as no transaction is open.
@@ -186,18 +181,17 @@ class KafkaConnection:
         Raises:
             KafkaException: no answer for the whole timeout, or no such partition.
         """
-        deadline_s, never = self._clock.monotonic_s() + self.timeout_s, threading.Event()
+        deadline = Deadline(self._clock, self.timeout_s)
         while True:
             found = self.list_offsets(wanted, is_stable=is_stable)
             unknown = sorted(where.partition for where, offset in found.items() if offset < 0)
             if not unknown:
                 return found
             # no leader, or one that has just begun and does not know yet: said without an error
-            if self._clock.monotonic_s() >= deadline_s:
+            if not deadline.pause():
                 which = ", ".join(map(str, unknown))
                 raise KafkaException(KafkaError(KafkaError._NOENT, f"nobody answers for partition {which}"))
             self.learn_leaders()
-            self._clock.wait(never, _RETRY_S)
 
     def held(self, topic: str, partitions: Iterable[int]) -> dict[int, Offsets]:
         """(oldest, upcoming) offset of each partition, as far as no transaction is open.
@@ -291,9 +285,8 @@ class KafkaConnection:
             KafkaException: no answer for the whole timeout, or no such partition.
         """
         level = IsolationLevel.READ_COMMITTED if is_stable else IsolationLevel.READ_UNCOMMITTED
-        deadline_s, never = self._clock.monotonic_s() + self.timeout_s, threading.Event()
+        deadline, new = Deadline(self._clock, self.timeout_s), Deadline(self._clock, _NEW_S)
         wait_s = min(self.timeout_s, _REQUEST_S)  # a dead leader does not answer: ask who leads now
-        new_until_s = self._clock.monotonic_s() + _NEW_S
         while True:
             futures = self.admin.list_offsets(dict(wanted), isolation_level=level, request_timeout=wait_s)
             try:
@@ -301,12 +294,12 @@ class KafkaConnection:
                 self._log.answered()
                 return found
             except KafkaException as error:
-                is_new = reason_of(error).code() in NOT_THERE and self._clock.monotonic_s() < new_until_s
-                if not (is_new or is_temporary(reason_of(error))) or self._clock.monotonic_s() >= deadline_s:
+                may_pass = is_temporary(reason_of(error))
+                may_come = reason_of(error).code() in NOT_THERE and not new.is_over
+                if not ((may_pass or may_come) and deadline.pause()):
                     raise
                 if reason_of(error).code() in STALE:
                     self.learn_leaders()
-            self._clock.wait(never, _RETRY_S)
 
     def learn_leaders(self) -> None:
         """Ask for the metadata of every topic, which the client keeps; without an answer it is asked again.

@@ -8,10 +8,9 @@ while one of the admin's requests is on its way to a group's coordinator (conflu
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.config.key_tables.task import CONSUMER_GROUP
 from grete.errors import StreamError, StreamUnreachable
 from grete.kafka.client import KafkaConnection, Partition
@@ -20,7 +19,6 @@ from grete.kafka.library import KafkaError, KafkaException, TopicPartition
 
 _PATIENCE_MS = 10_000
 """For a coordinator of the group that is just being found or is loading; longer is an outage, and said."""
-_RETRY_S = 0.1
 _POLL_S = 0.02
 """The client gives its answer within a poll and stays in it all the same."""
 _AT_ONCE = 1_000
@@ -62,39 +60,37 @@ class GroupClient:
             StreamUnreachable: no answer in time; some may be written.
         """
         where = [TopicPartition(*place, offset) for place, offset in sorted(offsets.items())]
-        deadline_s = self._clock.monotonic_s() + _PATIENCE_MS / 1000
+        deadline = Deadline(self._clock, _PATIENCE_MS / 1000)
         for first in range(0, len(where), _AT_ONCE):
-            self._write(where[first : first + _AT_ONCE], deadline_s)
+            self._write(where[first : first + _AT_ONCE], deadline)
 
-    def _write(self, where: list[TopicPartition], deadline_s: float) -> None:
-        never = threading.Event()
-        while (reason := self._refusal(where, deadline_s)) is not None:
+    def _write(self, where: list[TopicPartition], deadline: Deadline) -> None:
+        while (reason := self._refusal(where, deadline)) is not None:
             may_pass = is_temporary(reason) or reason.code() == KafkaError._WAIT_COORD
             if reason.code() in _HAS_MEMBERS or not may_pass:
                 raise StreamError(f"{self._doing()}: {reason.str()} ({reason.name()}){self._way_out(reason)}")
-            if self._clock.monotonic_s() >= deadline_s:
+            if not deadline.pause():
                 raise StreamUnreachable(f"{self._doing()}: {reason.str()} ({reason.name()})")
-            self._clock.wait(never, _RETRY_S)
 
-    def _refusal(self, where: list[TopicPartition], deadline_s: float) -> KafkaError | None:
+    def _refusal(self, where: list[TopicPartition], deadline: Deadline) -> KafkaError | None:
         """Commit, after what is still on its way: what the client sends again comes late, and would be the last word.
 
         Raises:
             StreamUnreachable: no answer in time; it may still come to be written.
         """
-        self._await_answer(deadline_s)
+        self._await_answer(deadline)
         self._is_underway, self._reason = True, None
         try:
             self._consumer.commit(offsets=where, asynchronous=True)
         except KafkaException as error:
             self._is_underway = False
             return reason_of(error)
-        self._await_answer(deadline_s)
+        self._await_answer(deadline)
         return self._reason
 
-    def _await_answer(self, deadline_s: float) -> None:
+    def _await_answer(self, deadline: Deadline) -> None:
         while self._is_underway:
-            if self._clock.monotonic_s() >= deadline_s:
+            if deadline.is_over:
                 raise StreamUnreachable(f"{self._doing()}: no answer in time")
             self._consumer.poll(_POLL_S)
 

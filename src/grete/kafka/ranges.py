@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.errors import OffsetOutOfRange, OffsetsRemoved, StreamError, StreamNotFound, StreamUnreachable
 from grete.kafka.client import KafkaConnection, Partition
 from grete.kafka.errors import describe, is_temporary, reason_of
@@ -70,14 +70,14 @@ class RangeReader:
             return
         seat = self._seat((stream, partition), start)
         timeout_s = self._connection.timeout_s
-        deadline_s = self._clock.monotonic_s() + timeout_s
+        deadline = Deadline(self._clock, timeout_s)
         while seat.position < end:
             messages = seat.left or self._consume(seat, (stream, partition))
             seat.left = []
             if messages:
-                deadline_s = self._clock.monotonic_s() + timeout_s
+                deadline = Deadline(self._clock, timeout_s)
                 yield from self._take(seat, messages, (stream, partition), end)
-            elif self._clock.monotonic_s() > deadline_s:
+            elif deadline.is_over:
                 raise StreamUnreachable(
                     f"{stream} partition {partition}: no record at offset {seat.position} or later in "
                     f"{timeout_s:.0f} s, though the partition ends at {end} or later; are brokers up?"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.errors import StreamError, StreamUnreachable
 from grete.kafka.client import KafkaConnection
 from grete.kafka.errors import describe, is_temporary, reason_of
@@ -48,8 +48,8 @@ class PlainSender:
                 self._produce(self._producer, row)
         except KafkaException as error:
             raise self._refused(reason_of(error)) from error
-        deadline_s = self._clock.monotonic_s() + self._connection.timeout_s
-        while self._producer.flush(_STEP_S) > 0 and self._clock.monotonic_s() < deadline_s:
+        deadline = Deadline(self._clock, self._connection.timeout_s)
+        while self._producer.flush(_STEP_S) > 0 and not deadline.is_over:
             pass
         if len(self._producer) > 0:
             given_up, self._producer = self._producer, None

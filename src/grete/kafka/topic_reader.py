@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.errors import LogCorrupted, LogError, LogUnreachable
 from grete.kafka.errors import describe, translated
 from grete.kafka.library import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
@@ -61,15 +61,15 @@ class TopicReader:
         timeout_s = self._clients.settings.timeout_s
         with self._consumer(_FETCH_WAIT_MS) as consumer:
             consumer.assign([self._clients.partition(first if first > 0 else OFFSET_BEGINNING)])
-            deadline_s, is_over = self._clock.monotonic_s() + timeout_s, False
+            deadline, is_over = Deadline(self._clock, timeout_s), False
             while not is_over:
                 batch = self._poll(consumer)
-                if not batch and self._clock.monotonic_s() > deadline_s:
+                if not batch and deadline.is_over:
                     raise LogUnreachable(
                         f"topic {self._clients.topic}: no record in {timeout_s:.0f} s; are brokers up?"
                     )
                 if batch:
-                    deadline_s = self._clock.monotonic_s() + timeout_s
+                    deadline = Deadline(self._clock, timeout_s)
                     is_over = self._is_over(batch, end)
                     yield [m for m in batch if m.error() is None and (m.offset() or 0) < end]
 
@@ -95,10 +95,10 @@ class TopicReader:
 
     def wait(self, first: int, after: int, timeout_s: float) -> bool:
         """Block until there is a record above `after`, reading from `first` on; says whether one has come."""
-        until_s = self._clock.monotonic_s() + timeout_s
+        deadline = Deadline(self._clock, timeout_s)
         with self._consumer(_WAIT_MS) as consumer:
             consumer.assign([self._clients.partition(first if first > 0 else OFFSET_BEGINNING)])
-            while (left_s := until_s - self._clock.monotonic_s()) > 0:
+            while (left_s := deadline.left_s) > 0:
                 try:
                     message = consumer.poll(min(left_s, _POLL_S))
                 except KafkaException:

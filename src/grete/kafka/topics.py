@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.errors import StreamError, StreamNotFound, StreamUnreachable
 from grete.kafka.client import KafkaConnection
-from grete.kafka.errors import NOT_THERE, describe, done, is_temporary, reason_of
+from grete.kafka.errors import NOT_THERE, describe, done, is_temporary, reason_of, translated
 from grete.kafka.library import (
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     KafkaError,
     KafkaException,
@@ -24,12 +25,12 @@ from grete.kafka.library import (
 GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_ID)
 """No such topic."""
 _NAME_REFUSED = (KafkaError.TOPIC_EXCEPTION, KafkaError._INVALID_ARG)
-_RETRY_S = 0.05
+_PAUSES_S = (0.05, 0.05)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as the brokers describe it. `id` changes when it is deleted and made anew.
+    """A topic as the brokers describe it. `id` changes when it is deleted and recreated.
 
     `leaderless` are the partitions of which nothing can be read or written now.
     """
@@ -153,25 +154,14 @@ class Topics:
         Raises:
             StreamError: too few brokers for the copies, a name that is none, or no answer.
         """
-        new = NewTopic(name, partitions, settings.copies, config=dict(settings.config))
         try:
-            futures = self._connection.admin.create_topics([new], request_timeout=self._connection.timeout_s)
-            done(futures[name], self._connection.timeout_s + 1)
+            is_new = create_topic(self._connection, name, partitions, settings)
         except KafkaException as error:
-            reason = reason_of(error)
-            if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                self._await(
-                    name, 1
-                )  # who has lost to another container may ask a broker that does not know yet
-                return False
-            if reason.code() == KafkaError.INVALID_REPLICATION_FACTOR:
-                raise StreamError(
-                    f"topic {name} cannot have {settings.copies} copies: {reason.str()} Start more brokers, or set "
-                    f"{settings.copies_key} to how many there are"
-                ) from error
-            raise self._failed(f"making {name}", error) from error
-        self._await(name, partitions)
-        return True
+            refusal = too_few_brokers(error, name, settings)
+            raise StreamError(refusal) if refusal else self._failed(f"making {name}", error) from error
+        # another container's topic too may be unknown to the broker that answers next
+        self._await(name, partitions if is_new else 1)
+        return is_new
 
     def grow(self, name: str, partitions: int) -> None:
         """Let the topic have `partitions` partitions, more than it has.
@@ -204,15 +194,42 @@ class Topics:
 
     def _await(self, name: str, partitions: int) -> None:
         """A topic that was made is known to other brokers a moment later."""
-        deadline_s, never = self._clock.monotonic_s() + self._connection.timeout_s, threading.Event()
+        deadline = Deadline(self._clock, self._connection.timeout_s, pauses_s=_PAUSES_S)
         while (found := self.find(name)) is None or found.partitions < partitions:
-            if self._clock.monotonic_s() >= deadline_s:
+            if not deadline.pause():
                 raise StreamError(f"topic {name} was made and did not become readable in time")
-            self._clock.wait(never, _RETRY_S)
 
     def _failed(self, doing: str, error: KafkaException) -> StreamError:
         kind = StreamUnreachable if is_temporary(reason_of(error)) else StreamError
         return kind(f"{doing} in system {self._system!r}: {describe(reason_of(error))}")
+
+
+def create_topic(connection: KafkaConnection, name: str, partitions: int, settings: TopicSettings) -> bool:
+    """Make a topic; False when it is there already. Other brokers know of it a moment later.
+
+    Raises:
+        KafkaException: refused, or no answer.
+    """
+    wait_s = connection.timeout_s
+    new = NewTopic(name, partitions, settings.copies, config=dict(settings.config))
+    try:
+        done(connection.admin.create_topics([new], request_timeout=wait_s)[name], wait_s + 1)
+    except KafkaException as error:
+        if reason_of(error).code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise
+    return True
+
+
+def too_few_brokers(error: KafkaException, name: str, settings: TopicSettings) -> str | None:
+    """The message with the way out, when a topic was not made since it cannot have so many copies."""
+    reason = reason_of(error)
+    if reason.code() != KafkaError.INVALID_REPLICATION_FACTOR:
+        return None
+    return (
+        f"topic {name} cannot have {settings.copies} copies: {reason.str()} Start more brokers, or set "
+        f"{settings.copies_key} to how many there are"
+    )
 
 
 def topic_info(connection: KafkaConnection, name: str) -> TopicInfo:
@@ -245,6 +262,26 @@ def topic_config(connection: KafkaConnection, name: str, *, own_only: bool = Fal
         for key, entry in entries.items()
         if not own_only or int(entry.source) == dynamic_of_topic
     }
+
+
+def alter_topic_config(connection: KafkaConnection, name: str, changes: Mapping[str, str | None]) -> None:
+    """Set keys of the topic's configuration; None goes back to the cluster's.
+
+    Raises:
+        LogError: refused, or no answer.
+    """
+    operations = AlterConfigOpType
+    entries = [
+        ConfigEntry(key, value, incremental_operation=operations.DELETE if value is None else operations.SET)
+        for key, value in changes.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+    wait_s = connection.timeout_s
+    with translated(f"altering the configuration of topic {name}"):
+        done(
+            connection.admin.incremental_alter_configs([resource], request_timeout=wait_s)[resource],
+            wait_s + 1,
+        )
 
 
 def delete_topic(connection: KafkaConnection, name: str) -> None:

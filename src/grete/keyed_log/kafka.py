@@ -27,12 +27,12 @@ from grete.errors import Fenced, IllegalStateError, InDoubt, LogCorrupted, LogEr
 from grete.kafka.epoch import writer_id
 from grete.kafka.errors import translated
 from grete.kafka.log_clients import KafkaClients
+from grete.kafka.log_topic import LogTopic, find_again, find_or_create
 from grete.kafka.settings import (
     KafkaLogSettings,
     checkpoint_log_settings,
     coordinator_log_settings,
 )
-from grete.kafka.topic import Topic, find_again, find_or_create
 from grete.kafka.topics import delete_topic
 from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
 from grete.keyed_log.coordinator_log import LogContext
@@ -86,7 +86,7 @@ class KafkaKeyedLog(KeyedLog):
         self._settings = settings
         self._clock = clock
         self._clients = KafkaClients(name, settings, clock)
-        self._topic: Topic = find_or_create(self._clients, clock, must_exist=must_exist)
+        self._topic: LogTopic = find_or_create(self._clients, clock, must_exist=must_exist)
         self._largest = min(settings.max_message_bytes, self._topic.max_message_bytes)
         self._reader = LogReader(self._clients, clock)
         self._ids = AppendIds(self._reader)

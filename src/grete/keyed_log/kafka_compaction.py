@@ -13,8 +13,7 @@ from grete.clock import Clock, Deadline
 from grete.errors import LogError
 from grete.kafka.errors import translated
 from grete.kafka.log_clients import KafkaClients
-from grete.kafka.topic import alter_config
-from grete.kafka.topics import topic_config
+from grete.kafka.topics import alter_topic_config, topic_config
 from grete.keyed_log.kafka_reader import LogReader
 from grete.keyed_log.kafka_writer import KafkaWriter, NotWritten
 
@@ -34,11 +33,11 @@ def compact_now(clients: KafkaClients, reader: LogReader, writer: KafkaWriter, c
         return 0
     with translated(f"reading the configuration of topic {clients.topic}"):
         own = topic_config(clients, clients.topic, own_only=True)
-    alter_config(clients, dict(_AT_ONCE))
+    alter_topic_config(clients, clients.topic, _AT_ONCE)
     try:
         _await_gone(clients, reader, writer, clock, shadowed)
     finally:
-        alter_config(clients, {name: own.get(name) for name in _AT_ONCE})
+        alter_topic_config(clients, clients.topic, {name: own.get(name) for name in _AT_ONCE})
     return len(shadowed)
 
 

@@ -205,14 +205,13 @@ class LogReader:
 
     def wait(self, after: int, timeout_s: float) -> bool:
         """Block until there is a record above `after`; says whether there is one."""
-        deadline_s = self._clock.monotonic_s() + timeout_s
+        deadline = Deadline(self._clock, timeout_s)
         if self.last_offset() > after:
             return True
         with self._lock:
             first = self._stable
-        left_s = deadline_s - self._clock.monotonic_s()
-        if left_s <= 0:
+        if deadline.is_over:
             return False
-        if self._topic.wait(first, after, left_s):
+        if self._topic.wait(first, after, deadline.left_s):
             return True
         return self.last_offset() > after

@@ -15,8 +15,8 @@ from dataclasses import replace
 from grete.clock import Clock, Deadline
 from grete.errors import LogCorrupted, LogError, LogUnreachable
 from grete.kafka.log_clients import KafkaClients
+from grete.kafka.log_topic import find_or_create
 from grete.kafka.settings import KafkaLogSettings
-from grete.kafka.topic import find_or_create
 from grete.keyed_log.base import Entry
 from grete.keyed_log.kafka_header import Origin
 from grete.keyed_log.kafka_reader import LogReader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.config.key_tables import eventhubs as keys
 from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import StreamError
@@ -82,10 +82,10 @@ class HubSender:
             )
 
     def _flush(self, namespaces: Iterable[Namespace]) -> None:
-        deadline_s = self._clock.monotonic_s() + _TIMEOUT_S
+        deadline = Deadline(self._clock, _TIMEOUT_S)
         for namespace in namespaces:
             while not self._senders[namespace].flush(_STEP_S):
-                if self._clock.monotonic_s() >= deadline_s:
+                if deadline.is_over:
                     raise StreamError(
                         f"{namespace.connection.servers} did not take the records of system {self._system!r} in "
                         f"{_TIMEOUT_S:.0f} s; some may be there, and the batch is repeated"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from grete.clock import Clock
+from grete.clock import Clock, Deadline
 from grete.config.settings import Settings
 from grete.errors import (
     Fenced,
@@ -49,7 +49,7 @@ from grete.systems.partitioner import Partitioner, kafka_partitioner
 from grete.systems.records import unpack
 
 _REFRESH_S = 3_600.0
-_RETRY_S = 0.05
+_PAUSES_S = (0.05, 0.05)
 
 
 def open_kafka_system(context: SystemContext) -> KafkaSystem:
@@ -352,19 +352,18 @@ class KafkaSystem(System):
 
         The end of a partition is the offset after its last record; the transaction's marker follows.
         """
-        deadline_s = self._clock.monotonic_s() + self._log_settings.timeout_s
+        deadline = Deadline(self._clock, self._log_settings.timeout_s, pauses_s=_PAUSES_S)
         with self._lock:
             self._check_fences(group.fences)
             while True:
                 writer = self._writer(group.fences[0])
                 try:
-                    return self._commit(writer, group, deadline_s)
+                    return self._commit(writer, group, deadline.at_s)
                 except NotWritten as refusal:
                     writer.drop()
-                    if refusal.is_final or self._clock.monotonic_s() >= deadline_s:
+                    if refusal.is_final or not deadline.pause():
                         kind = LogError if refusal.is_final else LogUnreachable
                         raise kind(f"nothing was committed in system {self.name!r}: {refusal}") from refusal
-                    self._clock.wait(threading.Event(), _RETRY_S)
                 except OutcomeUnknown as unknown:
                     raise InDoubt(transactional_id(group.fences[0].scope, DRIVER), str(unknown)) from unknown
 
