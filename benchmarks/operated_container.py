@@ -14,7 +14,7 @@ from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.main_loop import ContainerMainLoop, OnBatch
 from grete.exit_report import leave_word
-from grete.systems.base import CommitGroup, SegmentWrite
+from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack
 from grete.tasks.commit.base import BatchOutcome

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grete.clock import SystemClock
 from grete.model.streams import StreamSpec
-from grete.systems.base import CommitGroup, SegmentWrite
+from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack, unpack_changes
 from grete.tasks.stores.file import StoreFile

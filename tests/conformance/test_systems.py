@@ -14,7 +14,9 @@ from tests.support.secure_kafka import SecureCluster
 from grete.clock import SystemClock
 from grete.keyed_log.base import KeyedLog
 from grete.model.streams import StreamSpec
-from grete.systems.base import SegmentWrite, System, SystemAdmin, SystemContext
+from grete.systems.admin import SystemAdmin
+from grete.systems.base import System, SystemContext
+from grete.systems.commit_group import SegmentWrite
 from grete.systems.eventhubs.system import EventHubsSystem
 from grete.systems.kafka.system import open_kafka_system
 from grete.systems.local.system import LocalSystem, Message

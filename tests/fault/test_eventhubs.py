@@ -18,7 +18,8 @@ from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.model.streams import StreamSpec
-from grete.systems.base import CommitGroup, Message, SegmentWrite
+from grete.systems.base import Message
+from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.eventhubs.hash import partition_of_key
 from grete.systems.eventhubs.system import EventHubsSystem
 from grete.systems.factory import open_system

@@ -50,7 +50,7 @@ from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import SystemClock
 from grete.container import checkpoints
 from grete.container.assignment import parse_assignment
-from grete.systems.base import SegmentWrite
+from grete.systems.commit_group import SegmentWrite
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack
 

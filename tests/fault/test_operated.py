@@ -42,7 +42,7 @@ from grete.tasks.commit.base import BatchOutcome
 from grete.exit_report import leave_word
 from grete.container.main_loop import ContainerMainLoop
 from grete.container.control import Ended
-from grete.systems.base import CommitGroup, SegmentWrite
+from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack
 

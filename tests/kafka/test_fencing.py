@@ -16,7 +16,7 @@ from grete.coordinator.fencing import fence_off
 from grete.errors import Fenced
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId
-from grete.systems.base import CommitGroup
+from grete.systems.commit_group import CommitGroup
 from grete.systems.factory import open_system
 from grete.testing.kafka_broker import KafkaCluster
 

@@ -16,7 +16,8 @@ from grete.errors import StreamError
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.model.streams import StreamSpec
-from grete.systems.base import CommitGroup, SegmentWrite, SystemContext
+from grete.systems.base import SystemContext
+from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.kafka.system import KafkaSystem, open_kafka_system
 from grete.systems.records import pack
 from grete.testing.kafka_broker import KafkaCluster

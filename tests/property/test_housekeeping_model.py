@@ -15,7 +15,7 @@ import pytest
 
 from grete.errors import OffsetOutOfRange
 from grete.model.streams import StreamPolicy, StreamSpec
-from grete.systems.base import CommitGroup, SegmentWrite
+from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.local.compactor import CompactionLimits
 from grete.systems.local.housekeeping import Housekeeper
 from grete.systems.local.system import LocalSystem

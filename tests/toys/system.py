@@ -13,9 +13,10 @@ from tests.toys.log import JournalLog, journal_of, log_entries
 from grete.clock import Clock
 from grete.errors import OffsetOutOfRange, StreamError, StreamNotFound
 from grete.keyed_log.base import Fence
-from grete.model.ids import SystemStreamPartition
 from grete.model.streams import StreamSpec
-from grete.systems.base import Change, CommitGroup, Message, PartitionOffsets, System, SystemContext
+from grete.systems.admin import PartitionOffsets
+from grete.systems.base import Change, Message, System, SystemContext
+from grete.systems.commit_group import CommitGroup
 from grete.systems.partitioner import partition_of
 from grete.systems.records import records, unpack
 
@@ -52,12 +53,6 @@ class JournalSystem(System):
             partition: PartitionOffsets("0" if end else None, str(end - 1) if end else None, str(end))
             for partition, end in ends.items()
         }
-
-    def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
-        return {ssp: str(int(offset) + 1) for ssp, offset in offsets.items()}
-
-    def compare(self, left: str, right: str) -> int:
-        return int(left) - int(right)
 
     def create_stream(self, spec: StreamSpec) -> None:
         self._create(spec, may_grow=False)

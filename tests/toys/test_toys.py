@@ -29,7 +29,8 @@ from grete.launch.base import Launcher
 from grete.launch.factory import LaunchContext
 from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
-from grete.systems.base import SegmentWrite, System
+from grete.systems.base import System
+from grete.systems.commit_group import SegmentWrite
 from grete.systems.local.system import Message
 from grete.systems.records import pack
 from grete.testing.clock import ManualClock

@@ -23,7 +23,7 @@ from grete.container.assignment import Assignment, parse_assignment
 from grete.errors import LogCorrupted
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
-from grete.systems.base import SegmentWrite
+from grete.systems.commit_group import SegmentWrite
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack
 

@@ -12,7 +12,7 @@ import pytest
 from grete.clock import SystemClock
 from grete.errors import LogError
 from grete.model.streams import StreamSpec
-from grete.systems.base import CommitGroup, Segment, SegmentWrite
+from grete.systems.commit_group import CommitGroup, Segment, SegmentWrite
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pieces, records
 from grete.tasks.hand_over import IN_ANSWERS_BYTES, HandOver, StoredSegment

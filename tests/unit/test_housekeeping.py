@@ -15,7 +15,7 @@ from grete.errors import Fenced, LogCorrupted, OffsetOutOfRange
 from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamPolicy, StreamSpec
-from grete.systems.base import CommitGroup, SegmentWrite
+from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.local.compactor import CompactionLimits
 from grete.systems.local.housekeeping import Housekeeper
 from grete.systems.local.segment_rows import PartitionKey, data_of, replace_in, segments_from

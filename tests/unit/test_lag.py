@@ -9,7 +9,7 @@ import pytest
 from grete.checkpoint.lag import JobLag, measure_lag
 from grete.config.settings import Settings
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-from grete.systems.base import Origin, PartitionOffsets
+from grete.systems.admin import Origin, PartitionOffsets
 
 IN, RULES = SystemStream("kafka", "in"), SystemStream("kafka", "rules")
 TASKS = [TaskName("Partition 0"), TaskName("Partition 1")]

@@ -12,8 +12,10 @@ from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.model.streams import StreamSpec
 from grete.spark.planned_source import LocalReader
-from grete.systems.base import CommitGroup, Origin, SegmentWrite
-from grete.systems.local.system import LocalSystem, Message, StreamInfo
+from grete.systems.admin import Origin
+from grete.systems.commit_group import CommitGroup, SegmentWrite
+from grete.systems.local.stream_rows import StreamInfo
+from grete.systems.local.system import LocalSystem, Message
 from grete.systems.partitioner import murmur2, partition_of
 from grete.systems.records import pack
 from grete.tasks.ranges import Range, SourceOffsets

@@ -33,7 +33,7 @@ from grete.coordinator.monitors.thread import MonitorThread, Poll
 from grete.coordinator.monitors.watch import Monitors, Watched
 from grete.model.ids import ContainerId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
-from grete.systems.base import PartitionOffsets
+from grete.systems.admin import PartitionOffsets
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.clock import ManualClock
 

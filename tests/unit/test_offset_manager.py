@@ -10,7 +10,7 @@ from grete.checkpoint.offset_manager import Skipped, StartingOffsets, starting_o
 from grete.config.settings import Settings
 from grete.errors import ConfigError, OffsetOutOfRange, StreamError, StreamUnreachable
 from grete.model.ids import SystemStreamPartition, TaskName
-from grete.systems.base import PartitionOffsets
+from grete.systems.admin import PartitionOffsets
 
 IN, OTHER = SystemStreamPartition("s", "in", 0), SystemStreamPartition("s", "other", 0)
 ONE, TWO = TaskName("one"), TaskName("two")

@@ -9,7 +9,7 @@ import pytest
 
 from grete.errors import StreamUnreachable
 from grete.model.ids import SystemStreamPartition
-from grete.systems.base import PartitionOffsets, Range
+from grete.systems.admin import PartitionOffsets, Range
 from grete.tasks.read_plan import ReadPlan, SourceOptions
 from grete.testing.clock import ManualClock
 

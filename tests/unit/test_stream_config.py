@@ -14,7 +14,7 @@ from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-from grete.systems.base import PartitionOffsets
+from grete.systems.admin import PartitionOffsets
 from grete.testing.job import JobUnderTest
 
 STREAM = SystemStream("local", "id-in")

@@ -26,7 +26,7 @@ from grete.errors import (
 from grete.model.ending import failure_of, noted_in
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
-from grete.systems.base import CommitGroup
+from grete.systems.commit_group import CommitGroup
 from grete.systems.local.system import LocalSystem
 from grete.systems.log_sink import LogStream
 from grete.systems.records import records, with_offsets

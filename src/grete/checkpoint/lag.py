@@ -17,7 +17,7 @@ from grete.config.settings.tasks import TaskSettings
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.job import JobModel, TaskMode
-from grete.systems.base import PartitionOffsets, SystemAdmin
+from grete.systems.admin import PartitionOffsets, SystemAdmin
 from grete.wire.container_protocol import document
 from grete.wire.coordinator_api import Lag, PartitionLag
 

@@ -20,7 +20,7 @@ from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
 from grete.errors import ConfigError, OffsetOutOfRange, OffsetsRemoved, StreamError, StreamUnreachable
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-from grete.systems.base import PartitionOffsets
+from grete.systems.admin import PartitionOffsets
 
 _log = logging.getLogger(__name__)
 

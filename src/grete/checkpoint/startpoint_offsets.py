@@ -8,7 +8,7 @@ from grete.checkpoint.offset_manager import OffsetAdmin, check_in_range
 from grete.errors import WireError
 from grete.model.ids import SystemStreamPartition
 from grete.model.startpoint import Startpoint, StartpointKind
-from grete.systems.base import PartitionOffsets
+from grete.systems.admin import PartitionOffsets
 
 
 class StartpointAdmin(OffsetAdmin, Protocol):

@@ -21,7 +21,9 @@ from grete.errors import JobError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StateChoice, StateRequest
-from grete.systems.base import CommitGroup, PartitionOffsets, SegmentWrite, System
+from grete.systems.admin import PartitionOffsets
+from grete.systems.base import System
+from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.tasks.commit.base import CommitTarget
 from grete.tasks.stores.rewind import Changelog
 

@@ -21,7 +21,8 @@ from grete.config.settings.tasks import TaskSettings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.errors import JobError
 from grete.model.ids import TaskName
-from grete.systems.base import SegmentWrite, System
+from grete.systems.base import System
+from grete.systems.commit_group import SegmentWrite
 from grete.tasks.commit.base import CommitTarget
 from grete.tasks.stores.rewind import Changelog
 from grete.wire.checkpoint_json import ChangelogMarks

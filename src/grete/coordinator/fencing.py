@@ -11,7 +11,8 @@ from grete.config.settings import Settings
 from grete.errors import GreteError
 from grete.model.fence import Fence, container_fence
 from grete.model.ids import ContainerId, JobId
-from grete.systems.base import CommitGroup, System
+from grete.systems.base import System
+from grete.systems.commit_group import CommitGroup
 
 _log = logging.getLogger("grete.coordinator")
 

@@ -90,8 +90,8 @@ class Topics:
     """The topics of a Kafka system."""
 
     def __init__(self, connection: KafkaConnection, system: str, clock: Clock) -> None:
+        self.system = system
         self._connection = connection
-        self._system = system
         self._clock = clock
 
     def names(self) -> list[str]:
@@ -129,7 +129,7 @@ class Topics:
         found = self.find(name)
         if found is None:
             raise StreamNotFound(
-                f"there is no stream {name!r} in system {self._system!r}; create its topic, or name it in "
+                f"there is no stream {name!r} in system {self.system!r}; create its topic, or name it in "
                 f"task.outputs when the job writes it"
             )
         return found
@@ -147,6 +147,14 @@ class Topics:
             if reason_of(error).code() in GONE:
                 self.get(name)
             raise self._failed(f"reading the configuration of {name}", error) from error
+
+    def largest(self, name: str) -> int:
+        """How many bytes a record of the topic may have.
+
+        Raises:
+            StreamNotFound: no such topic.
+        """
+        return int(self.config(name)["max.message.bytes"])
 
     def create(self, name: str, partitions: int, settings: TopicSettings) -> bool:
         """Make the topic; False when it is there already. Either way, brokers know of it on return.
@@ -201,7 +209,7 @@ class Topics:
 
     def _failed(self, doing: str, error: KafkaException) -> StreamError:
         kind = StreamUnreachable if is_temporary(reason_of(error)) else StreamError
-        return kind(f"{doing} in system {self._system!r}: {describe(reason_of(error))}")
+        return kind(f"{doing} in system {self.system!r}: {describe(reason_of(error))}")
 
 
 def create_topic(connection: KafkaConnection, name: str, partitions: int, settings: TopicSettings) -> bool:

@@ -28,7 +28,7 @@ from grete.metadata.locality import LocalityManager
 from grete.migration.note import Note, Notes, Outcome, Section
 from grete.migration.state import log_system
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
-from grete.systems.base import PartitionOffsets
+from grete.systems.admin import PartitionOffsets
 from grete.systems.factory import open_system
 from grete.tasks.stores.rewind import Changelog
 from grete.wire.checkpoint_json import decode_log_key

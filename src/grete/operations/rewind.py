@@ -30,7 +30,8 @@ from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
 from grete.operations.job_handle import JobHandle
 from grete.operations.startpoints import Where, write_startpoints
-from grete.systems.base import PartitionOffsets, System
+from grete.systems.admin import PartitionOffsets
+from grete.systems.base import System
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from grete.checkpoint.offset_manager import check_in_range
 from grete.errors import ConfigError, JobError
 from grete.model.ids import SystemStreamPartition
 from grete.spark.kafka_options import source_settings
-from grete.systems.base import SystemAdmin
+from grete.systems.admin import SystemAdmin
 
 _WAY_OUT = (
     "To go on without what is lost: grete checkpoint rewind --ssp {ssp} --to oldest --execute (with --state discard "

@@ -14,7 +14,7 @@ from grete.checkpoint.task_commit import TaskCommit
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.spark.pipeline_rows import key_and_value
-from grete.systems.base import SegmentWrite
+from grete.systems.commit_group import SegmentWrite
 from grete.systems.partitioner import partition_of
 from grete.systems.records import SCHEMA, pieces, write
 from grete.tasks.commit.base import BatchOutcome, CommitTarget

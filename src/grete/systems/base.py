@@ -1,9 +1,6 @@
 """The system port: an input and output system as the control plane, containers and executors see it.
 
 Each process opens its own from the configuration alone; references to secrets are resolved there.
-
-Offsets are strings at this border, as in Samza: only the system knows how to order them. An SSP's *checkpoint*
-offset is the last one processed; a *starting* offset is the next one to read.
 """
 
 from __future__ import annotations
@@ -12,45 +9,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from grete.clock import Clock
 from grete.errors import StreamError
-from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
+from grete.keyed_log.base import Fence, KeyedLog, Record
 from grete.model.capabilities import Capabilities
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.model.streams import StreamPolicy, StreamSpec
+from grete.systems.admin import SystemAdmin
+from grete.systems.commit_group import TransactionalStore
 from grete.systems.partitioner import Partitioner, partition_of
 from grete.systems.transactions import Transactions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Range = tuple[int, int]
-"""Offsets from the first to before the second."""
 Change = tuple[bytes, bytes | None]
 """Key and value of a changelog record; None deletes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where the keys of a partition were before the stream grew: in `partition`, before its offset `upcoming`."""
-
-    partition: int
-    upcoming: str
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionOffsets:
-    """What a partition holds. `oldest` and `newest` are None when it is empty; `upcoming` is the next offset.
-
-    `origin` is known of partitions that were added to a stream, by systems that remember it.
-    """
-
-    oldest: str | None
-    newest: str | None
-    upcoming: str
-    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +39,33 @@ class Message:
     partition: int | None = None
 
 
+def by_partition(
+    stream: str, messages: Iterable[Message], partitions: int, partitioner: Partitioner
+) -> dict[int, list[Message]]:
+    """The messages of each partition in their order, in the order of the partitions.
+
+    Raises:
+        StreamError: one names a partition that the stream does not have.
+    """
+    found: dict[int, list[Message]] = {}
+    for message in messages:
+        found.setdefault(partition_for(stream, message, partitions, partitioner), []).append(message)
+    return dict(sorted(found.items()))
+
+
+def partition_for(stream: str, message: Message, partitions: int, partitioner: Partitioner) -> int:
+    """Where a message goes: its own partition, else its key's; the first one for a message without key.
+
+    Raises:
+        StreamError: it names a partition that the stream does not have.
+    """
+    if message.partition is None:
+        return 0 if message.key is None else partitioner(message.key, partitions)
+    if not 0 <= message.partition < partitions:
+        raise StreamError(f"{stream} has partitions 0 to {partitions - 1}, not {message.partition}")
+    return message.partition
+
+
 @dataclass(frozen=True, slots=True)
 class SystemContext:
     """What a system is opened with. `config` is the job's, with references to secrets unresolved."""
@@ -71,170 +74,6 @@ class SystemContext:
     name: str
     home: Path
     clock: Clock
-
-
-class SystemAdmin(ABC):
-    """What a system says about its streams."""
-
-    @abstractmethod
-    def partition_count(self, stream: str) -> int:
-        """How many partitions the stream has now.
-
-        Raises:
-            StreamNotFound: no such stream.
-        """
-
-    @abstractmethod
-    def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
-        """Oldest, newest and upcoming offset of each partition.
-
-        Raises:
-            StreamNotFound: no such stream.
-        """
-
-    def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
-        """As `offsets`, with None for a partition that nobody answers for now, as one whose only broker is away.
-
-        Raises:
-            StreamNotFound: no such stream.
-            StreamUnreachable: nobody answers at all.
-        """
-        return self.offsets(stream)
-
-    def sizes(self, ranges: Mapping[SystemStreamPartition, Range]) -> Mapping[SystemStreamPartition, int]:
-        """About how many bytes the records of each range take; empty for a system that cannot tell."""
-        return {}
-
-    def end_within(self, ssp: SystemStreamPartition, offsets: Range, size: int) -> int:
-        """Where a range has to end to take about `size` bytes; it keeps one record at least."""
-        return offsets[1]
-
-    @abstractmethod
-    def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
-        """The starting offset that follows each last processed offset (S2-88: 45 -> 46)."""
-
-    @abstractmethod
-    def compare(self, left: str, right: str) -> int:
-        """Negative, zero or positive, as left is before, at or after right."""
-
-    def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
-        """The first offset whose record is stamped `timestamp_ms` or later; upcoming when there is none.
-
-        Raises:
-            StreamError: the system has no such index.
-        """
-        raise StreamError(f"system {ssp.system!r} cannot find records by their time; name an offset instead")
-
-    @abstractmethod
-    def create_stream(self, spec: StreamSpec) -> None:
-        """Create it; one that exists with the same shape is fine.
-
-        Raises:
-            StreamError: it exists with another partition count, or the system cannot create streams (S2-10).
-        """
-
-    def add_partitions(self, stream: str, partitions: int) -> None:
-        """Let the stream have `partitions` partitions; as many as there are is fine. Records stay where they are.
-
-        From now on a key may go to another partition: to p mod the old count or to one that is congruent to it, when
-        the new count is a multiple of the old one.
-
-        Raises:
-            StreamNotFound: no such stream.
-            StreamError: fewer than there are, or the system cannot add partitions.
-        """
-        raise StreamError(f"partitions cannot be added to {stream!r} here; use the tools of its system")
-
-    def delete_stream(self, stream: str) -> None:
-        """Remove the stream with every record.
-
-        Raises:
-            StreamNotFound: no such stream.
-            StreamError: refused, or the system cannot remove streams.
-        """
-        raise StreamError(f"{stream!r} cannot be deleted here; use the tools of its system")
-
-    @abstractmethod
-    def streams(self) -> Sequence[str]:
-        """The names of all streams, sorted."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release connections."""
-
-
-class Segment(Protocol):
-    """Records for one stream partition, wherever they are until they are committed; see `SegmentWrite`."""
-
-    @property
-    def stream(self) -> str:
-        """The stream's name."""
-
-    @property
-    def partition(self) -> int:
-        """Its partition."""
-
-    @property
-    def count(self) -> int:
-        """How many records."""
-
-    @property
-    def data(self) -> bytes:
-        """The records, packed. May be read from a file each time."""
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentWrite:
-    """Records for one stream partition, to be appended next to each other.
-
-    `data` is an Arrow IPC stream of columns `key: binary`, `value: binary` (null = tombstone on compacted
-    streams), `timestamp_ms: int64`; `count` its number of rows. Packed on the executors so that the driver's
-    commit moves bytes and never rows.
-    """
-
-    stream: str
-    partition: int
-    count: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class CommitGroup:
-    """Everything that becomes visible together: outputs, changelog records and the checkpoints they belong to."""
-
-    fences: Sequence[Fence]
-    segments: Sequence[Segment]
-    checkpoint_log: str
-    checkpoint_entries: Sequence[Entry]
-
-
-class TransactionalStore(ABC):
-    """A system whose streams and checkpoint log can be written in one transaction."""
-
-    @abstractmethod
-    def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
-        """Make the whole group visible, or nothing. Durable on return.
-
-        Returns the upcoming offset of every (stream, partition) written. The fences are checked inside the
-        transaction.
-
-        Raises:
-            Fenced: another incarnation has taken over; nothing was written.
-            InDoubt: the outcome is unknown: end the process; the next start reads what is there.
-            StorageFull: nothing was written.
-        """
-
-    def highest_epoch(self, scopes: str) -> int:
-        """The highest epoch that a scope whose name begins so has seen; 0 for none, and where nobody can tell."""
-        return 0
-
-    @abstractmethod
-    def raise_fence(self, fences: Iterable[Fence]) -> None:
-        """Raise each scope; every lower epoch is refused from now on.
-
-        Raises:
-            Fenced: a scope is above it already.
-        """
 
 
 class GroupOffsets(ABC):

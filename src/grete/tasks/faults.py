@@ -10,7 +10,7 @@ import apsw
 
 from grete.errors import GreteError, LogError, StorageFull, WireError
 from grete.model.ending import causes
-from grete.tasks.stores.file import DamagedStore
+from grete.tasks.stores.damage import DamagedStore
 
 
 def is_machines(error: BaseException) -> bool:

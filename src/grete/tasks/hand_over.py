@@ -15,7 +15,7 @@ from pathlib import Path
 
 from grete.errors import LogError, StorageFull
 from grete.private_files import private_directory, private_opener
-from grete.systems.base import Segment, SegmentWrite
+from grete.systems.commit_group import Segment, SegmentWrite
 from grete.systems.records import pieces, write
 from grete.tasks.commit.base import ShareCommits
 from grete.tasks.results import Processed, TaskResult

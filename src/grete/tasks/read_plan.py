@@ -15,8 +15,8 @@ from typing import Protocol
 
 from grete.clock import Clock
 from grete.model.ids import SystemStreamPartition
-from grete.systems.base import PartitionOffsets
-from grete.systems.base import Range as Span
+from grete.systems.admin import PartitionOffsets
+from grete.systems.admin import Range as Span
 from grete.tasks.ranges import SourceOffsets, TaskGroup, task_groups
 
 _log = logging.getLogger("grete.container")

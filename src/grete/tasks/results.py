@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from grete.systems.base import Segment
+from grete.systems.commit_group import Segment
 from grete.tasks.spec import TaskProgress, TaskReport
 from grete.tasks.stores.file import StoreFile
 

@@ -14,7 +14,8 @@ from grete.container.specs import source_options
 from grete.container.start import prepare
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import SystemStreamPartition, TaskName
-from grete.systems.base import PartitionOffsets, Range, System
+from grete.systems.admin import PartitionOffsets, Range
+from grete.systems.base import System
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets, TaskGroup
 from grete.tasks.read_plan import ReadPlan

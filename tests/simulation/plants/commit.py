@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from grete.errors import InDoubt, LogError
-from grete.systems.base import CommitGroup
+from grete.systems.commit_group import CommitGroup
 from grete.systems.local import system
 from grete.systems.local.system import LocalSystem
 from grete.tasks.commit.base import BatchCommits, BatchOutcome

@@ -22,7 +22,7 @@ from grete.coordinator.monitors.thread import MonitorThread, Poll
 from grete.errors import ConfigError, StreamNotFound, StreamUnreachable
 from grete.model.ids import ContainerId, SystemStream, TaskName
 from grete.model.job import JobModel
-from grete.systems.base import SystemAdmin
+from grete.systems.admin import SystemAdmin
 
 _CONTAINERS_EVERY_S = 1.0
 

@@ -9,7 +9,7 @@ from grete.config.key_tables import eventhubs as keys
 from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import StreamError
 from grete.kafka.sender import Acknowledged, AcknowledgedSender, Row
-from grete.systems.base import Segment
+from grete.systems.commit_group import Segment
 from grete.systems.eventhubs.hubs import Hub, Hubs, Namespace
 from grete.systems.records import unpack
 

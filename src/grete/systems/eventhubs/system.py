@@ -27,22 +27,16 @@ from grete.keyed_log.base import Fence, KeyedLog
 from grete.model.capabilities import Capabilities
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.model.streams import StreamSpec
-from grete.systems.base import (
-    Change,
-    CommitGroup,
-    Message,
-    PartitionOffsets,
-    SegmentWrite,
-    System,
-    SystemContext,
-)
+from grete.systems.admin import PartitionOffsets
+from grete.systems.base import Change, Message, System, SystemContext, by_partition
+from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.eventhubs import SYSTEM
 from grete.systems.eventhubs.group import HubGroupOffsets
 from grete.systems.eventhubs.hash import hub_partitioner
 from grete.systems.eventhubs.hubs import Hub, Hubs, create_command
 from grete.systems.eventhubs.sender import HubSender
 from grete.systems.factory import open_system
-from grete.systems.kafka.columns import batches, partition_offsets
+from grete.systems.kafka.columns import batches
 from grete.systems.partitioner import Partitioner
 from grete.systems.records import pack
 
@@ -147,20 +141,12 @@ class EventHubsSystem(System):
         hub = self._hubs.of(stream)
         with self._asking(hub) as connection:
             held = connection.held(hub.topic, range(hub.info().partitions))
-        return {partition: partition_offsets(*offsets) for partition, offsets in held.items()}
+        return {partition: PartitionOffsets.held(*offsets) for partition, offsets in held.items()}
 
     @contextmanager
     def _asking(self, hub: Hub) -> Iterator[KafkaConnection]:
         with stream_errors(f"asking for offsets of {hub.stream} in system {self.name!r}"):
             yield hub.namespace.connection
-
-    def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
-        """See SystemAdmin."""
-        return {ssp: str(int(offset) + 1) for ssp, offset in offsets.items()}
-
-    def compare(self, left: str, right: str) -> int:
-        """See SystemAdmin."""
-        return int(left) - int(right)
 
     def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
         """See SystemAdmin. By the time at which the service took a record."""
@@ -268,17 +254,9 @@ class EventHubsSystem(System):
             return self._other.append(beside, messages)
         batch = list(messages)
         choose = hub_partitioner(Settings.of(self._context.config), SystemStream(self.name, stream))
-        by_partition: dict[int, list[Message]] = {}
-        count = self.partition_count(stream)
-        for message in batch:
-            partition = message.partition
-            if partition is None:
-                partition = 0 if message.key is None else choose(message.key, count)
-            if not 0 <= partition < count:
-                raise StreamError(f"hub {stream!r} has partitions 0 to {count - 1}, not {partition}")
-            by_partition.setdefault(partition, []).append(message)
+        placed = by_partition(f"hub {stream!r}", batch, self.partition_count(stream), choose)
         with self._lock:
-            self._sender.send(_segment(stream, *one) for one in by_partition.items())
+            self._sender.send(_segment(stream, *one) for one in placed.items())
         return len(batch)
 
     def intact_from(self, stream: str, partition: int) -> int:

@@ -9,7 +9,7 @@ from grete.clock import Clock
 from grete.errors import InDoubt, LogError, StreamError
 from grete.kafka.client import KafkaConnection
 from grete.kafka.producer import NotWritten, OutcomeUnknown, ReadableProducer, transaction_producer
-from grete.systems.base import Message
+from grete.systems.base import Message, partition_for
 from grete.systems.partitioner import Partitioner
 
 _TIMEOUT_S = 60.0
@@ -57,16 +57,3 @@ class Appender(ReadableProducer):
         for message, partition in placed:
             self.produce(stream, partition, message.key, message.value, time_ms=message.timestamp_ms)
         self.settle(deadline_s)
-
-
-def partition_for(stream: str, message: Message, partitions: int, partition_of: Partitioner) -> int:
-    """Where a message goes: its own partition, else its key's; the first one for a message without key.
-
-    Raises:
-        StreamError: it names a partition that the topic does not have.
-    """
-    if message.partition is None:
-        return 0 if message.key is None else partition_of(message.key, partitions)
-    if not 0 <= message.partition < partitions:
-        raise StreamError(f"{stream} has partitions 0 to {partitions - 1}, not {message.partition}")
-    return message.partition

@@ -1,4 +1,4 @@
-"""Records and offsets of topics as systems give them."""
+"""Records of topics as `System.read` gives them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from grete.systems.base import PartitionOffsets
 from grete.systems.records import SPARSE_SCHEMA
 
 
@@ -42,10 +41,3 @@ def _columns(messages: Sequence[Fetched]) -> pa.RecordBatch:
         pa.array([message.offset() for message in messages], type=pa.int64()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SPARSE_SCHEMA)
-
-
-def partition_offsets(oldest: int, upcoming: int) -> PartitionOffsets:
-    """What a partition holds, of its oldest and upcoming offset."""
-    if oldest >= upcoming:
-        return PartitionOffsets(None, None, str(upcoming))
-    return PartitionOffsets(str(oldest), str(upcoming - 1), str(upcoming))

@@ -15,8 +15,7 @@ from grete.kafka.sender import PlainSender
 from grete.kafka.settings import checkpoint_log_settings
 from grete.kafka.topics import Topics
 from grete.model.streams import StreamSpec
-from grete.systems.base import Message
-from grete.systems.kafka.append import partition_for
+from grete.systems.base import Message, partition_for
 from grete.systems.kafka.stream_settings import StreamSettings
 from grete.systems.log_sink import LogStream
 from grete.systems.partitioner import kafka_partitioner

@@ -7,20 +7,16 @@ and `upcoming` is the end of what no open transaction holds back.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 import pyarrow as pa
 
-from grete.clock import Clock, Deadline
+from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.errors import (
-    Fenced,
-    InDoubt,
     LogCorrupted,
     LogError,
-    LogUnreachable,
     OffsetOutOfRange,
     StreamError,
     StreamNotFound,
@@ -28,7 +24,7 @@ from grete.errors import (
 from grete.kafka.client import KafkaConnection
 from grete.kafka.errors import stream_errors
 from grete.kafka.log_clients import KafkaClients
-from grete.kafka.producer import NotWritten, OutcomeUnknown, TransactionalProducer, transaction_producer
+from grete.kafka.outcome import NotWritten
 from grete.kafka.ranges import RangeReader
 from grete.kafka.settings import checkpoint_log_settings
 from grete.kafka.topics import RememberedTopics, Topics
@@ -37,19 +33,18 @@ from grete.keyed_log.kafka import KafkaKeyedLog
 from grete.keyed_log.kafka_reader import LogReader
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.model.streams import StreamSpec, check_partitions
-from grete.systems.base import Change, CommitGroup, Message, PartitionOffsets, System, SystemContext
+from grete.systems.admin import PartitionOffsets
+from grete.systems.base import Change, Message, System, SystemContext
+from grete.systems.commit_group import CommitGroup
 from grete.systems.kafka import SYSTEM
 from grete.systems.kafka.append import Appender
-from grete.systems.kafka.columns import batches, partition_offsets
-from grete.systems.kafka.fence import DRIVER, FenceReader, Fences, transactional_id
+from grete.systems.kafka.columns import batches
+from grete.systems.kafka.commits import KafkaCommits
+from grete.systems.kafka.fence import FenceReader
 from grete.systems.kafka.group import FenceWatch, KafkaGroupOffsets
 from grete.systems.kafka.stream_settings import StreamSettings
 from grete.systems.kafka.transaction import OVERHEAD_BYTES, GroupTransactions
 from grete.systems.partitioner import Partitioner, kafka_partitioner
-from grete.systems.records import unpack
-
-_REFRESH_S = 3_600.0
-_PAUSES_S = (0.05, 0.05)
 
 
 def open_kafka_system(context: SystemContext) -> KafkaSystem:
@@ -87,13 +82,12 @@ class KafkaSystem(System):
         self._connection.await_login(f"opening system {name!r}")
         self._topics = Topics(self._connection, name, clock)
         self._remembered = RememberedTopics(self._topics)
-        self._fences = Fences(self._log_settings, clock, settings.task.commit_groups)
+        self._commits = KafkaCommits(
+            self._connection, self._topics, self.checkpoint_log, self._log_settings, settings.task, clock
+        )
         self._lock = threading.RLock()
         self._logs: dict[str, KafkaKeyedLog] = {}
         self._log_readers: dict[str, LogReader] = {}
-        self._writers: dict[Fence, GroupTransactions] = {}
-        self._readers: dict[str, FenceReader] = {}
-        self._raised: dict[Fence, float] = {}
         self._ranges = RangeReader(self._connection, clock)
         self._appender: Appender | None = None
         self._uids: dict[str, str] = {}
@@ -119,13 +113,13 @@ class KafkaSystem(System):
         """See SystemAdmin. `newest` is the offset before the upcoming one, as in Samza, though it may be a gap.
 
         Raises:
-            StreamError: also when the topic was deleted and made anew since this object was first asked.
+            StreamError: also when the topic was deleted and recreated since the first call.
         """
         found = self._topics.get(stream)
         self._check_same(stream, found.id)
         with self._asking(stream):
             held = self._connection.held(stream, range(found.partitions))
-        return {partition: partition_offsets(*offsets) for partition, offsets in held.items()}
+        return {partition: PartitionOffsets.held(*offsets) for partition, offsets in held.items()}
 
     def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
         """See SystemAdmin. Nobody answers for a partition without a leader."""
@@ -135,7 +129,7 @@ class KafkaSystem(System):
         with self._asking(stream):
             held = self._connection.reachable(stream, led)
         return {
-            partition: partition_offsets(*held[partition]) if partition in held else None
+            partition: PartitionOffsets.held(*held[partition]) if partition in held else None
             for partition in range(found.partitions)
         }
 
@@ -144,20 +138,12 @@ class KafkaSystem(System):
             known = self._uids.setdefault(stream, uid)
         if known != uid:
             raise StreamError(
-                f"topic {stream} of system {self.name!r} was deleted and made anew (id {known}, now {uid}): offsets "
-                f"that were read belong to the old one. Stop the job and run it again: it says how to go on"
+                f"topic {stream} of system {self.name!r} was deleted and recreated (id {known}, now {uid}): "
+                f"offsets that were read belong to the old one. Restart the job; it will explain how to resume"
             )
 
     def _asking(self, stream: str) -> AbstractContextManager[None]:
         return stream_errors(f"asking for offsets of {stream} in system {self.name!r}")
-
-    def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
-        """See SystemAdmin. The next record may be later, but none is before."""
-        return {ssp: str(int(offset) + 1) for ssp, offset in offsets.items()}
-
-    def compare(self, left: str, right: str) -> int:
-        """See SystemAdmin."""
-        return int(left) - int(right)
 
     def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
         """See SystemAdmin. The broker's index answers."""
@@ -295,44 +281,34 @@ class KafkaSystem(System):
                 log.close()
             for log_reader in self._log_readers.values():
                 log_reader.close()
-            for reader in self._readers.values():
-                reader.close()
-            self._fences.close()
             self._ranges.close()
-            self._writers.clear()
+        self._commits.close()
 
     # --- TransactionalStore ---
 
     def raise_fence(self, fences: Iterable[Fence]) -> None:
         """See TransactionalStore. Afterwards no executor of a lower epoch commits, wherever it runs."""
-        for fence in fences:
-            self._fences.raise_fence(fence, self._producer)
-            with self._lock:
-                self._raised[fence] = self._clock.monotonic_s()
+        self._commits.raise_fence(fences)
 
     def keep_fence(self, fence: Fence) -> None:
-        """See System. Brokers forget what nobody says for a week; it is said every hour."""
-        with self._lock:
-            is_due = self._clock.monotonic_s() - self._raised.get(fence, float("-inf")) > _REFRESH_S
-        if is_due:
-            self._fences.raise_epoch(fence)
-            with self._lock:
-                self._raised[fence] = self._clock.monotonic_s()
+        """See System. Brokers forget an epoch that is not written for a week; it is written every hour."""
+        self._commits.keep_fence(fence)
 
     def transactions(self, fence: Fence, slot: int, streams: Sequence[str]) -> GroupTransactions:
         """See System."""
-        return GroupTransactions(
-            self._connection,
-            transactional_id(fence.scope, str(slot)),
+        return self._commits.transactions(
             fence,
-            self._reader(fence.scope),
-            _Facts(self._remembered.largest, lambda: self._partitions_of(streams)),
-            self._clock,
-            self._transaction_timeout_s,
+            str(slot),
+            self._remembered.largest,
+            lambda: [(stream, p) for stream in streams for p in range(self._remembered.partitions(stream))],
         )
 
-    def _partitions_of(self, streams: Sequence[str]) -> list[tuple[str, int]]:
-        return [(stream, p) for stream in streams for p in range(self._remembered.partitions(stream))]
+    def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
+        """See TransactionalStore. The first fence guards the transaction; others are checked just before it.
+
+        The end of a partition is the offset after its last record; the transaction's marker follows.
+        """
+        return self._commits.commit(group)
 
     def settled_records(self, log: str, after: int) -> Iterator[Record]:
         """See System."""
@@ -346,102 +322,3 @@ class KafkaSystem(System):
             raise
         except LogError as error:
             raise NotWritten(str(error)) from error
-
-    def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
-        """See TransactionalStore. The first fence guards the transaction; others are checked just before it.
-
-        The end of a partition is the offset after its last record; the transaction's marker follows.
-        """
-        deadline = Deadline(self._clock, self._log_settings.timeout_s, pauses_s=_PAUSES_S)
-        with self._lock:
-            self._check_fences(group.fences)
-            while True:
-                writer = self._writer(group.fences[0])
-                try:
-                    return self._commit(writer, group, deadline.at_s)
-                except NotWritten as refusal:
-                    writer.drop()
-                    if refusal.is_final or not deadline.pause():
-                        kind = LogError if refusal.is_final else LogUnreachable
-                        raise kind(f"nothing was committed in system {self.name!r}: {refusal}") from refusal
-                except OutcomeUnknown as unknown:
-                    raise InDoubt(transactional_id(group.fences[0].scope, DRIVER), str(unknown)) from unknown
-
-    def _commit(
-        self, writer: GroupTransactions, group: CommitGroup, deadline_s: float
-    ) -> dict[tuple[str, int], int]:
-        written = [(one.stream, one.partition, unpack(one.data)) for one in group.segments]
-        for batch in written:
-            self._topics.get(batch[0])
-            writer.check_sizes(*batch)
-        if group.checkpoint_entries:
-            self.checkpoint_log(group.checkpoint_log)
-        writer.fits([stream for stream, _, _ in written])
-        if not writer.is_open:
-            writer.open(deadline_s)
-        writer.begin()
-        try:
-            for batch in written:
-                writer.send_batch(*batch)
-            ends = dict(writer.settle(deadline_s))
-            writer.send_entries(group.checkpoint_log, group.checkpoint_entries, self._clock.wall_ms())
-            writer.settle(deadline_s)
-        except BaseException:
-            writer.abort(deadline_s)
-            raise
-        writer.commit(deadline_s)
-        return ends
-
-    def _check_fences(self, fences: Sequence[Fence]) -> None:
-        """Refuse what is stale before anything is raised, then raise what is new."""
-        known = {fence: self._reader(fence.scope) for fence in fences if fence not in self._raised}
-        for fence in fences:
-            stored = self._stored(fence.scope)
-            if stored is not None and stored > fence.epoch:
-                raise Fenced(fence.scope, epoch=fence.epoch, seen=stored)
-        self.raise_fence(known)
-
-    def _stored(self, scope: str) -> int | None:
-        try:
-            return self._reader(scope).stored()
-        except NotWritten as error:
-            raise LogUnreachable(f"asking for the epoch of {scope!r}: {error}") from error
-
-    def _reader(self, scope: str) -> FenceReader:
-        with self._lock:
-            if scope not in self._readers:
-                self._readers[scope] = FenceReader(scope, self._log_settings, self._clock)
-            return self._readers[scope]
-
-    def _writer(self, fence: Fence) -> GroupTransactions:
-        if fence not in self._writers:
-            for old in [one for one in self._writers if one.scope == fence.scope and one.epoch < fence.epoch]:
-                self._writers.pop(old).drop()  # a coordinator fences a container off many times in its life
-            self._writers[fence] = GroupTransactions(
-                self._connection,
-                transactional_id(fence.scope, DRIVER),
-                fence,
-                self._reader(fence.scope),
-                _Facts(
-                    self._limit, lambda: ()
-                ),  # single ones between batches: the next one there ends what is left
-                self._clock,
-                self._transaction_timeout_s,
-            )
-        return self._writers[fence]
-
-    def _limit(self, stream: str) -> int:
-        return int(self._topics.config(stream)["max.message.bytes"])
-
-    def _producer(self, id_: str) -> TransactionalProducer:
-        return TransactionalProducer(
-            lambda: transaction_producer(self._connection, id_, self._transaction_timeout_s), self._clock
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """See TopicFacts."""
-
-    largest: Callable[[str], int]
-    partitions: Callable[[], Sequence[tuple[str, int]]]

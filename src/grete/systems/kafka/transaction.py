@@ -8,8 +8,7 @@ opened again by the caller, who then looks whether somebody else has done the wo
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,18 +25,12 @@ OVERHEAD_BYTES = 128
 """What a record's batch takes beside key and value, and a little."""
 
 
-class TopicFacts(Protocol):
-    """What a slot's transactions need to know of topics."""
-
-    def largest(self, stream: str) -> int:
-        """How many bytes a record may have."""
-
-    def partitions(self) -> Sequence[Partition]:
-        """Every partition that transactions of the scope may write to."""
-
-
 class GroupTransactions(ReadableProducer):
-    """The transactions of one slot. Used by one thread."""
+    """The transactions of one slot. Used by one thread.
+
+    `largest` is how many bytes a record of a topic may have; what an older process of the slot left open in
+    `partitions` is ended when the id is opened.
+    """
 
     def __init__(
         self,
@@ -45,7 +38,8 @@ class GroupTransactions(ReadableProducer):
         id_: str,
         fence: Fence,
         reader: FenceReader,
-        topics: TopicFacts,
+        largest: Callable[[str], int],
+        partitions: Callable[[], Sequence[Partition]],
         clock: Clock,
         transaction_timeout_s: float,
     ) -> None:
@@ -58,7 +52,8 @@ class GroupTransactions(ReadableProducer):
         self._batch_bytes = BATCH_BYTES
         self._fence = fence
         self._reader = reader
-        self._topics = topics
+        self._largest = largest
+        self._partitions = partitions
 
     def open(self, deadline_s: float) -> None:
         """Take the id over and see that nobody of a higher epoch has; our successor loses a transaction, no more.
@@ -71,14 +66,14 @@ class GroupTransactions(ReadableProducer):
         super().open(deadline_s)
         try:
             self._reader.check(self._fence.epoch)
-            self.end_what_is_open(self._connection, self._topics.partitions(), deadline_s)
+            self.end_what_is_open(self._connection, self._partitions(), deadline_s)
         except BaseException:
             self.drop()
             raise
 
     def fits(self, streams: Sequence[str]) -> None:
         """Let batches be as small as the topics want; an open producer with larger ones is given up."""
-        wanted = min([BATCH_BYTES, *(self._topics.largest(stream) for stream in streams)])
+        wanted = min([BATCH_BYTES, *(self._largest(stream) for stream in streams)])
         if wanted < self._batch_bytes:
             self._batch_bytes = wanted
             self.drop()
@@ -89,7 +84,7 @@ class GroupTransactions(ReadableProducer):
         Raises:
             RecordTooLarge: naming the first that it does not.
         """
-        limit = self._topics.largest(stream) - OVERHEAD_BYTES
+        limit = self._largest(stream) - OVERHEAD_BYTES
         sizes = pc.add(
             pc.coalesce(pc.binary_length(records.column(0)), pa.scalar(0, pa.int32())),
             pc.coalesce(pc.binary_length(records.column(1)), pa.scalar(0, pa.int32())),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import apsw
 
-from grete.systems.base import Origin
+from grete.systems.admin import Origin
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS origins (

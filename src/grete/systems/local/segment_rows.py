@@ -1,4 +1,4 @@
-"""Segments as rows of the embedded system's file: listing them, reading one with proof, putting one for several."""
+"""Segments as rows of the embedded system's file: appended, listed, read with proof, merged."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from dataclasses import dataclass
 
 import apsw
 
-from grete.errors import LogCorrupted
+from grete.errors import LogCorrupted, StreamError
+from grete.failpoints import failpoint
+from grete.systems.commit_group import Segment as Uncommitted
+from grete.systems.local.stream_rows import StreamInfo
 
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS segments (
+  stream INTEGER NOT NULL, partition INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+  count INTEGER NOT NULL, crc INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, partition, first));
+"""
 _COLUMNS = "first, last, count, crc, length(data)"
 
 
@@ -30,6 +38,39 @@ class Segment:
     count: int
     crc: int
     size: int
+
+
+def append_in(connection: apsw.Connection, info: StreamInfo, segment: Uncommitted) -> int:
+    """Append a segment to its partition, in the caller's transaction; the partition's upcoming offset.
+
+    Raises:
+        StreamError: no such partition.
+    """
+    row = connection.execute(
+        "SELECT upcoming FROM partitions WHERE stream = ? AND partition = ?", (info.id, segment.partition)
+    ).fetchone()
+    if row is None:
+        raise StreamError(f"{info.name} has partitions 0 to {info.partitions - 1}, not {segment.partition}")
+    first, data = int(row[0]), segment.data
+    upcoming = first + segment.count
+    connection.execute(
+        "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            info.id,
+            segment.partition,
+            first,
+            upcoming - 1,
+            segment.count,
+            zlib.crc32(data),
+            data,
+        ),
+    )
+    failpoint("commit.segment-written")
+    connection.execute(
+        "UPDATE partitions SET upcoming = ? WHERE stream = ? AND partition = ?",
+        (upcoming, info.id, segment.partition),
+    )
+    return upcoming
 
 
 def segments_from(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import apsw
 
-from grete.systems.base import Range
+from grete.systems.admin import Range
 from grete.systems.local.segment_rows import PartitionKey
 
 

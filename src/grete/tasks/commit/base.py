@@ -17,7 +17,7 @@ from grete.failpoints import failpoint
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.model.ids import TaskName
-from grete.systems.base import CommitGroup, Segment, TransactionalStore
+from grete.systems.commit_group import CommitGroup, Segment, TransactionalStore
 from grete.tasks.results import Processed, TaskResult
 from grete.tasks.spec import BatchPlan, RunnerSpec, TaskProgress, TaskReport
 

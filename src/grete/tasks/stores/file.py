@@ -26,11 +26,11 @@ from pathlib import Path
 import apsw
 
 from grete.clock import SystemClock
-from grete.errors import GreteError, LogError, OffsetOutOfRange
+from grete.errors import OffsetOutOfRange
 from grete.failpoints import failpoint
 from grete.private_files import private_directory, tighten_database
-from grete.sqlite_file.words import in_our_words
 from grete.systems.base import Change
+from grete.tasks.stores.damage import DAMAGE, DamagedStore, fault, faults_translated
 
 ReadChanges = Callable[[int, int], Iterable[Change]]
 """Changelog records with start <= offset < end, in order; OffsetOutOfRange, at the end at the latest, when compaction
@@ -53,30 +53,6 @@ _NOTE_TIME_MS = 600_000
 _BUSY_TIMEOUT_MS = 5_000
 _REBUILD_ATTEMPTS = 5
 """A changelog may be compacted while it is read; that takes a second or two, and then nothing for a while."""
-
-
-_SHORT_READ = (apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS)
-
-
-class DamagedStore(Exception):
-    """The file is unusable; the caller rebuilds it. Never leaves this package."""
-
-
-_DAMAGE = (
-    apsw.CorruptError,
-    apsw.NotADBError,
-    apsw.FormatError,
-    apsw.SQLError,
-    apsw.ConstraintError,
-    DamagedStore,
-)
-"""How damage shows. SQLError too: a flipped bit in the schema becomes a column that does not exist. Nothing else is
-damage: a full disk, too many open files or a busy file would cost a healthy store."""
-
-
-def _fault(error: apsw.Error, path: Path, what: str) -> GreteError:
-    """An error that is no damage, as an error of ours: the same may work later."""
-    return in_our_words(error, path, what) or LogError(f"cannot {what} {path}: {error!r}")
 
 
 def _checksum(key: bytes, value: bytes) -> int:
@@ -112,29 +88,15 @@ class StoreFile:
                 self._refill()
             try:
                 connection = self._connect()
-                with self._in_our_words("read"):
+                with faults_translated(self._path, "read"):
                     self._verify(connection)
                 return connection
-            except _DAMAGE:
+            except DAMAGE:
                 self._discard()
         return self._connect()
 
-    @contextmanager
-    def _in_our_words(self, what: str) -> Iterator[None]:
-        """The machine's faults; damage passes as it is, for a caller that can rebuild."""
-        try:
-            yield
-        except _DAMAGE:
-            raise
-        except apsw.IOError as error:
-            if error.extendedresult in _SHORT_READ:
-                raise DamagedStore(f"{self._path}: {error}") from error
-            raise _fault(error, self._path, what) from error
-        except apsw.Error as error:
-            raise _fault(error, self._path, what) from error
-
     def _connect(self) -> apsw.Connection:
-        with self._in_our_words("open"):
+        with faults_translated(self._path, "open"):
             return self._connected()
 
     def _connected(self) -> apsw.Connection:
@@ -163,7 +125,7 @@ class StoreFile:
             for key, value, checksum in connection.execute("SELECT k, v, c FROM kv"):
                 if _checksum(key, value) != checksum:
                     raise DamagedStore(f"key {key!r}")
-        except (*_DAMAGE, TypeError, ValueError):
+        except (*DAMAGE, TypeError, ValueError):
             connection.close(True)
             raise DamagedStore(str(self._path)) from None
         except apsw.Error:
@@ -204,9 +166,9 @@ class StoreFile:
         """Bring the base to exactly `position`, applying pending changes only if `token` proves them."""
         self._settled = (position, read_changes)
         try:
-            with self._in_our_words("bring up to date"):
+            with faults_translated(self._path, "bring up to date"):
                 self._settle(position, token, read_changes, unpack)
-        except (*_DAMAGE, OffsetOutOfRange):
+        except (*DAMAGE, OffsetOutOfRange):
             self.rebuild()
 
     def _settle(self, position: int, token: str, read_changes: ReadChanges, unpack: Unpack) -> None:
@@ -254,7 +216,7 @@ class StoreFile:
         self._discard()
         failpoint("store.rebuilding")
         self._connection = self._connect()
-        with self._in_our_words("rebuild"):
+        with faults_translated(self._path, "rebuild"):
             self._fill()
 
     def _fill(self) -> None:
@@ -292,7 +254,7 @@ class StoreFile:
     def set_pending(self, token: str, position: int, changes: bytes) -> None:
         """Remember the running batch's changes; `position` is where the changelog ends once they are committed."""
         failpoint("store.before-pending")
-        with self._in_our_words("keep the batch's changes in"), self._transaction():
+        with faults_translated(self._path, "keep the batch's changes in"), self._transaction():
             self._connection.execute(
                 "INSERT OR REPLACE INTO pending VALUES (0, ?, ?, ?, ?)",
                 (token, position, zlib.crc32(changes), changes),
@@ -304,11 +266,11 @@ class StoreFile:
         """The base's value. Damage that shows only now leads to a rebuild, not to an error or a wrong value."""
         try:
             return self._get(key)
-        except _DAMAGE:
+        except DAMAGE:
             self.rebuild()
             return self._get(key)
         except apsw.Error as error:
-            raise _fault(error, self._path, "read") from error
+            raise fault(error, self._path, "read") from error
 
     def _get(self, key: bytes) -> bytes | None:
         row = self._connection.execute("SELECT v, c FROM kv WHERE k = ?", (key,)).fetchone()
@@ -325,11 +287,11 @@ class StoreFile:
         while True:
             try:
                 rows = self._chunk(low, inclusive, last)
-            except _DAMAGE:
+            except DAMAGE:
                 self.rebuild()
                 rows = self._chunk(low, inclusive, last)
             except apsw.Error as error:
-                raise _fault(error, self._path, "read") from error
+                raise fault(error, self._path, "read") from error
             yield from rows
             if len(rows) < _CHUNK:
                 return

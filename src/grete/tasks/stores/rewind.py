@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from grete.errors import JobError, OffsetOutOfRange
-from grete.systems.base import Change, SegmentWrite, System
+from grete.systems.base import Change, System
+from grete.systems.commit_group import SegmentWrite
 
 _SEGMENT_RECORDS = 50_000
 

@@ -19,7 +19,9 @@ from grete.keyed_log.base import Entry, KeyedLog
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.model.streams import StreamSpec
-from grete.systems.base import CommitGroup, Message, SegmentWrite, System, SystemAdmin
+from grete.systems.admin import SystemAdmin
+from grete.systems.base import Message, System
+from grete.systems.commit_group import CommitGroup, SegmentWrite
 
 Records = Sequence[tuple[bytes | None, bytes | None]]
 

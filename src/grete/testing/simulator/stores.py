@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from grete.coordination.base import Coordination, Holder, Leadership
 from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
 from grete.model.ids import TaskName
-from grete.systems.base import CommitGroup
+from grete.systems.commit_group import CommitGroup
 from grete.systems.local.system import LocalSystem
 from grete.testing.simulator.scheduler import Process
 

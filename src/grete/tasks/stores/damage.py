@@ -1,0 +1,54 @@
+"""Errors of a store's file: damage, which a rebuild from the changelog repairs, and faults of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from grete.errors import GreteError, LogError
+from grete.sqlite_file.words import in_our_words
+
+_SHORT_READ = (apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS)
+
+
+class DamagedStore(Exception):
+    """The file is unusable; the caller rebuilds it. Never leaves this package."""
+
+
+DAMAGE = (
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.FormatError,
+    apsw.SQLError,
+    apsw.ConstraintError,
+    DamagedStore,
+)
+"""How damage shows. SQLError too: a flipped bit in the schema becomes a column that does not exist. Nothing else is
+damage: a full disk, too many open files or a busy file would cost a healthy store."""
+
+
+def fault(error: apsw.Error, path: Path, what: str) -> GreteError:
+    """An error that is no damage, as an error of ours: the same may work later."""
+    return in_our_words(error, path, what) or LogError(f"cannot {what} {path}: {error!r}")
+
+
+@contextmanager
+def faults_translated(path: Path, what: str) -> Iterator[None]:
+    """Translate the machine's faults; damage passes as it is, for a caller that can rebuild.
+
+    Raises:
+        DamagedStore: a read that ended short.
+    """
+    try:
+        yield
+    except DAMAGE:
+        raise
+    except apsw.IOError as error:
+        if error.extendedresult in _SHORT_READ:
+            raise DamagedStore(f"{path}: {error}") from error
+        raise fault(error, path, what) from error
+    except apsw.Error as error:
+        raise fault(error, path, what) from error
