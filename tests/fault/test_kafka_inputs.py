@@ -1,4 +1,4 @@
-"""What happens to topics under a job that reads them: deleted and made anew, trimmed, joined by others."""
+"""What happens to topics under a job that reads them: deleted and recreated, trimmed, joined by others."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ systems.kafka.producer.bootstrap.servers={topics.bootstrap}
         return [json.loads(value)["n"] for batch in batches for value in batch.column(1).to_pylist()]
 
 
-def test_a_topic_that_was_made_anew_stops_the_job_until_somebody_says_where_to_go_on(
+def test_a_recreated_topic_stops_the_job_until_a_start_is_named(
     topics: Topics, home: Path, system: KafkaSystem
 ) -> None:
     """Although the new one has more records: going on in the middle of it would leave out what came before."""
@@ -172,13 +172,13 @@ def test_a_topic_that_was_made_anew_stops_the_job_until_somebody_says_where_to_g
     assert job.sent(system) == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_topic_that_is_made_anew_is_noticed_by_who_reads_it(topics: Topics, system: KafkaSystem) -> None:
+def test_a_recreated_topic_is_noticed_by_its_readers(topics: Topics, system: KafkaSystem) -> None:
     topics.make("in")
     topics.fill("in", 1)
     assert system.offsets(topics.named("in"))[0].upcoming == "1"
     topics.remake("in")
     topics.fill("in", 9)
-    with pytest.raises(StreamError, match="was deleted and made anew"):
+    with pytest.raises(StreamError, match="was deleted and recreated"):
         system.offsets(topics.named("in"))
 
 

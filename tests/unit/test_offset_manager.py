@@ -86,7 +86,7 @@ def test_a_partition_that_nobody_answers_for_goes_on_after_its_checkpoint_and_wa
     admins = {"s": Admin({"in": {0: None}})}
     found = starting_offsets({ONE: [IN]}, {ONE: {IN: "45"}}, Settings.of({}), admins)
     assert found.by_ssp == {IN: "46"}
-    with pytest.raises(StreamUnreachable, match=r"nobody answers for s\.in\.0"):
+    with pytest.raises(StreamUnreachable, match=r"no broker answers for s\.in\.0"):
         starting_offsets({ONE: [IN]}, {}, Settings.of({}), admins)
 
 

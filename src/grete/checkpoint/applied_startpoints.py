@@ -1,7 +1,7 @@
 """Which startpoints a task has applied: a record beside its checkpoint, in the transaction of the new offsets.
 
 Type `grete-startpoints` in the checkpoint log; value: per SSP when the startpoint that was applied last was
-created, and what became of the stores. It is written once a startpoint, not once a batch, and whoever moves the
+created, and what became of the stores. It is written once a startpoint, not once a batch, and a tool that moves the
 checkpoint afterwards leaves it alone. A startpoint is recognised by its time of creation: one with the same time is
 never applied again, whatever is still in the coordinator stream.
 """

@@ -75,7 +75,7 @@ def find_lineage(history: History, prefix: str) -> str:
 def commits_after_batch(
     history: History, tasks: Iterable[TaskName], batch_id: int, lineage: str
 ) -> dict[TaskName, TaskCommit]:
-    """What each of these tasks had committed when the batch of the lineage was.
+    """The commit of each of these tasks as of a batch of the lineage.
 
     A task without records in that batch stands where it stood then. One that has never committed is left out.
 

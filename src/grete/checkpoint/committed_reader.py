@@ -41,7 +41,7 @@ _LOOK_S = 0.1
 
 
 class Repetitions:
-    """Tells a row that was written twice to a topic partition. Holds the numbers of one batch of each container."""
+    """Recognises a row that was written twice. Holds the numbers of one batch of each container."""
 
     def __init__(self) -> None:
         self._batches: dict[tuple[str, str], tuple[tuple[Attempt, int], set[int]]] = {}
@@ -104,7 +104,7 @@ class CommittedReader:
         return next((each for each in list(self._undecided.values()) if self._decide(each)), None)
 
     def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """To be called when partitions were taken away (`on_revoke`): somebody else reads them on from the commit."""
+        """To be called when partitions were taken away (`on_revoke`): another consumer goes on from the commit."""
         for partition in partitions:
             place = (partition.topic, partition.partition)
             self._undecided.pop(place, None)

@@ -1,7 +1,7 @@
 """Checkpoints in the coordinator stream, as `set-checkpoint` records (`SetCheckpoint` of SAMZA-465).
 
 Key: the task's name. Values: an entry per SSP, `system.stream.partition` -> offset. Samza gave this up again since a
-stream that everybody reads at the start grows with every commit (SAMZA-798); it is here for jobs that have it.
+stream that every process reads at its start grows with every commit (SAMZA-798); it is here for jobs that have it.
 Beside each of them, in the same append, `grete-checkpoint-copy` says which commit it is a copy of.
 """
 

@@ -61,7 +61,7 @@ class FileSystemCheckpointStore(CheckpointStore):
         return StoredCheckpoint(read.offsets, proof.get("commit") if is_copy else None, marks=read.marks)
 
     def _proof(self, path: Path) -> dict[str, str]:
-        """What stands beside the file; nothing when that is not ours.
+        """The proof beside the file; empty when grete did not write it.
 
         Raises:
             ConfigError: it is the file of another job.
@@ -75,7 +75,7 @@ class FileSystemCheckpointStore(CheckpointStore):
         if proof.get("job", self._job.id) != self._job.id:
             raise ConfigError(
                 f"{path} belongs to job.id={proof['job']} of job {self._job.name!r}: the names of Samza's checkpoint "
-                f"files do not tell jobs apart by their id; give each a task.checkpoint.path of its own"
+                f"file names do not contain the job's id; give each a task.checkpoint.path of its own"
             )
         return proof
 

@@ -22,7 +22,7 @@ from grete.wire.container_protocol import document
 from grete.wire.coordinator_api import Lag, PartitionLag
 
 StreamOffsets = Mapping[SystemStream, Mapping[int, PartitionOffsets | None]]
-"""What each stream's partitions hold, None of one that nobody answers for."""
+"""Offsets of each stream's partitions, None for one that is unreachable."""
 _UNREACHABLE = PartitionOffsets(None, None, "")
 
 
@@ -32,7 +32,7 @@ class SspLag:
 
     `checkpointed` is the last offset processed, None without a checkpoint. `records` counts what is left to process:
     from the checkpoint, else from where the task would start; None where the system's offsets are no numbers.
-    `upcoming` is empty while nobody answers for the partition.
+    `upcoming` is empty while the partition is unreachable.
     """
 
     ssp: SystemStreamPartition
@@ -51,7 +51,7 @@ class JobLag:
 
     @property
     def unreachable(self) -> list[SystemStreamPartition]:
-        """The partitions that nobody answers for now, sorted."""
+        """The partitions that are unreachable now, sorted."""
         return sorted({row.ssp for row in self.rows if not row.upcoming})
 
     @property
@@ -65,7 +65,7 @@ class JobLag:
 
     @property
     def by_task(self) -> dict[TaskName, int]:
-        """What each task has left."""
+        """Records left to process, by task."""
         left: dict[TaskName, int] = {}
         for row in self.rows:
             if row.task is not None and row.records is not None:
@@ -121,10 +121,10 @@ def measure_lag(
     added = {
         task: added_partitions(ssps, checkpoints.get(task, {}), settings) for task, ssps in tasks.items()
     }
-    nobody: list[TaskName | None] = [None]
+    unread: list[TaskName | None] = [None]
     rows = []
     for ssp, held in _partitions(settings.task, offsets):
-        for task in readers.get(ssp) or processed.get(ssp) or nobody:
+        for task in readers.get(ssp) or processed.get(ssp) or unread:
             is_added = _origin(ssp, held) in processed if task is None else ssp in added.get(task, ())
             default = OffsetDefault.OLDEST if is_added else defaults[ssp.system_stream]
             rows.append(_row(ssp, task, _checkpoint(checkpoints, task, ssp), held, default))
@@ -198,7 +198,7 @@ def _number(offset: str) -> int | None:
 def read_offsets(
     streams: Sequence[SystemStream], systems: Mapping[str, SystemAdmin]
 ) -> dict[SystemStream, Mapping[int, PartitionOffsets | None]]:
-    """What each stream's partitions hold; a stream that does not exist is left out."""
+    """Offsets of each stream's partitions; a stream that does not exist is left out."""
     found: dict[SystemStream, Mapping[int, PartitionOffsets | None]] = {}
     for stream in streams:
         try:

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class OffsetAdmin(Protocol):
-    """What is asked of a system."""
+    """The part of a system's admin that starting offsets need."""
 
     def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
         """See SystemAdmin."""
@@ -55,7 +55,7 @@ class Skipped:
 class StartingOffsets:
     """The next offset to read, per task and SSP; and the smallest per SSP, where a shared reader begins.
 
-    `skipped` is to be told to people before anything is read.
+    `skipped` is to be reported before anything is read.
     """
 
     by_task: Mapping[TaskName, Mapping[SystemStreamPartition, str]]
@@ -69,15 +69,15 @@ def starting_offsets(
     settings: Settings,
     admins: Mapping[str, OffsetAdmin],
 ) -> StartingOffsets:
-    """Decide for every task and SSP. One that nobody answers for goes on after its checkpoint, if it has one.
+    """Decide for every task and SSP. An unreachable partition goes on after its checkpoint, if it has one.
 
     Raises:
         ConfigError: a default offset that is none of oldest, newest, upcoming; a system without admin.
         StreamError: a stream or partition does not exist.
         OffsetOutOfRange: the checkpoint points at what retention has removed, or past the end; names the missing
-            range. A stream with `samza.reset.offset` is not asked for its checkpoint, and what retention has removed
+            range. A stream with `samza.reset.offset` ignores its checkpoint, and what retention has removed
             is skipped where `task.lost-offsets.policy` says so.
-        StreamUnreachable: nobody answers for a partition of which there is no checkpoint.
+        StreamUnreachable: a partition without checkpoint is unreachable.
     """
     known: dict[SystemStream, Mapping[int, PartitionOffsets | None]] = {}
     by_task: dict[TaskName, dict[SystemStreamPartition, str]] = {}
@@ -97,8 +97,8 @@ def starting_offsets(
                 skipped += [found] if isinstance(found, Skipped) else []
             elif offsets is None:
                 raise StreamUnreachable(
-                    f"nobody answers for {ssp}, of which task {task!r} has no checkpoint, so nobody knows where it "
-                    f"starts; check that the brokers that hold it run"
+                    f"no broker answers for {ssp}, and task {task!r} has no checkpoint of it, so its starting offset "
+                    f"is unknown; check that the brokers that hold it run"
                 )
             elif ssp in added and not is_reset:
                 by_task[task][ssp] = offsets.upcoming if offsets.oldest is None else offsets.oldest
@@ -223,12 +223,12 @@ def check_in_range(
     if admin.compare(next_offset, offsets.upcoming) > 0:
         raise OffsetOutOfRange(
             f"{what}, but the stream ends before {offsets.upcoming}: the offsets from {offsets.upcoming} to before "
-            f"{next_offset} are not there, as after a stream was deleted and created again. {way_out}"
+            f"{next_offset} are not there, as after a stream was deleted and recreated. {way_out}"
         )
 
 
 def resumed(commits: Mapping[TaskName, TaskCommit], starting: StartingOffsets) -> dict[TaskName, TaskCommit]:
-    """What every task has behind it when it starts at `starting`: all before those offsets counts as processed.
+    """Each task's commit when it starts at `starting`: all before those offsets counts as processed.
 
     So a reset stream is read again although the checkpoint covers it, of two tasks that share a broadcast SSP the one
     that starts later does not see what the other one reads, and a task's next checkpoint holds all of its SSPs.

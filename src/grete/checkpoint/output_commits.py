@@ -36,7 +36,7 @@ _FENCED_OFF = "grete-fenced-off"
 
 
 class Verdict(Enum):
-    """What becomes of a record: see the head of the module."""
+    """The fate of a record: see the head of the module."""
 
     COMMITTED = "committed"
     VOID = "void"
@@ -106,13 +106,13 @@ class Stamp:
 
 
 def stamp_prefix(attempt: Attempt, batch: int) -> str:
-    """What the stamps of a batch have in common."""
+    """The part that the stamps of a batch have in common."""
     return f"{attempt}.{batch}."
 
 
 @dataclass(frozen=True, slots=True)
 class LineageCommits:
-    """What counts of a lineage: batches up to `last`; `attempts` has each attempt's first batch, ascending."""
+    """The committed part of a lineage: batches up to `last`; `attempts` has each attempt's first batch, ascending."""
 
     lineage: str
     last: int = -1
@@ -144,7 +144,7 @@ class LineageCommits:
 def fenced_off(job: JobId, container: ContainerId, epoch: int, grouper: str) -> Entry:
     """Says that attempts of the container below this epoch commit no more. To be written once that is so.
 
-    Else nobody knows of the last batch of a container that died and has no place in the model any more, and readers
+    Else the last batch of a container that died and has no place in the model any more stays undecided, and readers
     wait for it for ever.
     """
     document = {"job": job.key, "container": container, "epoch": epoch}
@@ -154,7 +154,7 @@ def fenced_off(job: JobId, container: ContainerId, epoch: int, grouper: str) -> 
 
 
 class OutputCommits:
-    """What the checkpoint log of a job says about outputs, as far as it was read. Safe to use from one thread."""
+    """The commits of outputs in a job's checkpoint log, as far as it was read. Safe to use from one thread."""
 
     def __init__(self, lineages: Iterable[LineageCommits] = ()) -> None:
         self._lineages: dict[str, LineageCommits] = {}

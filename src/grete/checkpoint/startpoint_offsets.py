@@ -12,7 +12,7 @@ from grete.systems.admin import PartitionOffsets
 
 
 class StartpointAdmin(OffsetAdmin, Protocol):
-    """What is asked of a system."""
+    """The part of a system's admin that startpoints need."""
 
     def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
         """See SystemAdmin."""

@@ -2,11 +2,11 @@
 
 The log is always written, in the transaction of outputs and changelog, and is the truth: a changelog record must
 never become visible without the checkpoint that it belongs to, and no other place can be part of that transaction. A
-store gets a copy after the commit, before the next batch. It is read when a container starts: an offset that somebody
-else wrote there counts (`resolve`), as it would have in Samza.
+store gets a copy after the commit, before the next batch. It is read when a container starts: an offset that another
+program wrote there counts (`resolve`), as it would have in Samza.
 
-To tell the two apart a store keeps, beside the offsets in Samza's form, the id of the commit that they are a copy of
-and a digest of them. A copy proves itself by the digest; what cannot was written by somebody else.
+To distinguish the two a store keeps, beside the offsets in Samza's form, the id of the commit that they are a copy of
+and a digest of them. A copy proves itself by the digest; what cannot was written by another program.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Offsets = Mapping[SystemStreamPartition, str]
 
 @dataclass(frozen=True, slots=True)
 class StoredCheckpoint:
-    """What a store has of a task. `offsets` None: it is there and cannot be read; `problem` says where and why.
+    """A task's checkpoint in a store. `offsets` None: it is there and cannot be read; `problem` says where and why.
 
-    `commit` is the id of the commit it is a copy of, None when the store was written by anybody else. `marks` are
+    `commit` is the id of the commit it is a copy of, None when the store was written by another program. `marks` are
     Samza's changelog marks.
     """
 
@@ -46,7 +46,7 @@ class StoredCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class StoreContext:
-    """What a store is opened with. `fence` is the writing container's, None for readers and tools.
+    """Arguments with which a store is opened. `fence` is the writing container's, None for readers and tools.
 
     `coordinator_log` is the log of the job's coordinator stream, where the process holds it open already.
     """
@@ -65,7 +65,7 @@ class CheckpointStore(ABC):
     - **A task's checkpoint is whole.** A reader gets an old one or a new one, never a mix. Several tasks are written
       one after the other where the back end knows no transactions.
     - **Durable on return** of `write`.
-    - **What is written with a commit's id is read back with it**, until somebody else writes the task's offsets:
+    - **What is written with a commit's id is read back with it**, until another program writes the task's offsets:
       then without. The mistake an implementer will make: to keep the id in a second place and let a crash between
       the two writes pair an id with offsets that it does not belong to. Offsets first, then the id with a digest.
     - **Nothing stops on what it does not understand**: damage is a `StoredCheckpoint` without offsets.
@@ -129,7 +129,7 @@ def copies(commits: Mapping[TaskName, TaskCommit]) -> dict[TaskName, StoredCheck
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What counts, per task. `stale`: the store's copy is missing, old or damaged. `moved`: the store counts."""
+    """The commit that counts, by task. `stale`: its copy is missing, old or damaged. `moved`: the store counts."""
 
     commits: Mapping[TaskName, TaskCommit]
     stale: frozenset[TaskName] = frozenset()
@@ -137,14 +137,14 @@ class Resolved:
 
 
 def resolve(log: Mapping[TaskName, TaskCommit], stored: Mapping[TaskName, StoredCheckpoint]) -> Resolved:
-    """Settle what counts where log and store differ.
+    """Decide what counts where log and store differ.
 
         store has               log has           counts
         nothing                 a commit          the log: killed before the copy, or the store is new to the job
         a copy of that commit   that commit       the log
         a copy of another one   a commit          the log: killed before the copy, or the log was written by a tool
-        somebody else's         other offsets     the store, without state: somebody moved the job
-        somebody else's         nothing           the store: the job comes from Samza
+        another program's       other offsets     the store, without state: the job was moved
+        another program's       nothing           the store: the job comes from Samza
         damage                  a commit          the log
 
     Raises:

@@ -1,4 +1,4 @@
-"""What one batch commits of a task: Samza's checkpoint records plus a companion that only grete reads.
+"""One batch's commit of a task: Samza's checkpoint records plus a companion that only grete reads.
 
 In the checkpoint log a task has these keys (`grete.checkpoint.applied_startpoints` adds one):
 
@@ -111,7 +111,7 @@ def read_commits(records: Iterable[Record]) -> dict[TaskName, TaskCommit]:
 
 @dataclass(slots=True)
 class _Task:
-    """What the log has of a task, each with its offset in the log."""
+    """The records that the log has of a task, each with its offset in the log."""
 
     first: tuple[int, TaskCommit | None] = (-1, None)
     """Its CheckpointV1; None when it was deleted."""

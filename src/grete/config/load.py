@@ -54,7 +54,7 @@ def load_file(path: Path) -> dict[str, str]:
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise ConfigError(
-            f"cannot read the configuration {path}: its name must end in {', '.join(_READERS)}, to tell the format"
+            f"cannot read the configuration {path}: its name must end in {', '.join(_READERS)} to show its format"
         )
     config = reader(_text(path, _bytes(path)), origin=str(path))
     if APPLICATION_PATH.name in config:

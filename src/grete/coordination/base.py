@@ -1,8 +1,8 @@
-"""Leadership on the store you already have: who may act, under which epoch, until when.
+"""Leadership on the store you already have: the holder, its epoch, and how long it may act.
 
 An epoch is a number minted by the store in the same atomic step as the ownership; over all time it only grows.
 Leadership is a *permission that expires*: `valid_until_s` counts on the holder's own monotonic clock from before
-the request was sent and is earlier than the moment at which the store would let somebody else in. No lock service
+the request was sent and is earlier than the moment at which the store would elect another process. No lock service
 can promise mutual exclusion by itself; the promise is kept by the resources, which refuse an older epoch.
 """
 
@@ -23,7 +23,7 @@ _LOOK_AGAIN_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who leads, for people: never used for decisions, since names and process ids are reused."""
+    """The leading process, for people: never used for decisions, since names and process ids are reused."""
 
     host: str
     pid: int
@@ -54,24 +54,24 @@ class Leadership:
 def campaign_patiently(
     coordination: Coordination, scope: str, clock: Clock, *, take_over: bool = False, epoch_floor: int = 0
 ) -> Leadership:
-    """As `Coordination.campaign`, but wait as long as nobody knows whether the holder lives.
+    """As `Coordination.campaign`, but wait as long as it is unknown whether the holder lives.
 
     Where a dead holder does not show by itself (Kafka), that is a TTL at most: a living one renews within a third of
     it. Else a job that died could not be started again: each start would look for the first time, and give up.
 
     Raises:
-        HeldByOther: somebody else leads, and lives.
+        HeldByOther: another process leads, and lives.
     """
-    never, told = threading.Event(), False
+    never, logged = threading.Event(), False
     while True:
         try:
             return coordination.campaign(scope, take_over=take_over, epoch_floor=epoch_floor)
         except HeldByOther as error:
             if not error.may_be_dead:
                 raise
-            if not told:
+            if not logged:
                 _log.info("%s: waiting until it is known whether that one lives", error)
-            told = True
+            logged = True
         clock.wait(never, _LOOK_AGAIN_S)
 
 
@@ -87,7 +87,7 @@ class Coordination(ABC):
         the highest one that the caller's own log has seen: losing the store never lowers it.
 
         Raises:
-            HeldByOther: somebody else leads; names the holder, and says whether it may be dead.
+            HeldByOther: another process leads; names the holder, and says whether it may be dead.
         """
 
     @abstractmethod
@@ -100,18 +100,18 @@ class Coordination(ABC):
 
     @abstractmethod
     def holder(self, scope: str) -> Holder | None:
-        """Who leads as far as the store knows; None when nobody does or the holder is known to be dead."""
+        """The holder according to the store; None when there is none or it is known to be dead."""
 
     @abstractmethod
     def leading_epoch(self, scope: str) -> int | None:
-        """The epoch under which `holder` leads, None where it names nobody: whom to address a request to.
+        """The epoch under which `holder` leads, None without a holder: requests are addressed to it.
 
         It is known from the election on, while what the leader writes under it comes later.
         """
 
     @abstractmethod
     def is_silent(self, scope: str) -> bool:
-        """Whether somebody leads and has not renewed for a TTL since this object first looked: ask repeatedly.
+        """Whether the holder has not renewed for a TTL since this object first looked: call repeatedly.
 
         Such a holder is dead or hangs, and the next `campaign` succeeds it.
         """

@@ -20,12 +20,12 @@ BUILT_IN = {
 }
 """A function from a CoordinationContext to a Coordination; plug-ins are entry points of `grete.coordination`."""
 _PASSTHROUGH = "passthrough"
-"""Samza's for jobs whose processors are placed by somebody else: says nothing about where to elect."""
+"""Samza's for jobs whose processors are placed by another system; it does not decide where leaders are elected."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinationContext:
-    """What it is opened with. `config` holds at least the coordinator system's own keys."""
+    """Arguments with which it is opened. `config` holds at least the coordinator system's own keys."""
 
     config: Mapping[str, str]
     system: str

@@ -160,10 +160,10 @@ class KafkaCoordination(Coordination):
         self._register(leadership.scope).change(decide, self._timeout_s)
 
     def holder(self, scope: str) -> Holder | None:
-        """See Coordination. A dead holder is named until somebody else leads: nobody can tell it from a slow one.
+        """See Coordination. A dead holder is returned until another one leads: it looks like a slow one.
 
-        When it was heard of last is what there is to go by. Whoever was elected before the call is found, unless
-        somebody who hangs keeps the outcome of a change open: then whoever led before.
+        Its last renewal is the only sign of life. A holder elected before the call is found, unless a process that
+        hangs keeps the outcome of a change open: then the one before.
         """
         register = self._register(scope)
         try:
@@ -174,16 +174,16 @@ class KafkaCoordination(Coordination):
         return None if row is None else row.holder
 
     def leading_epoch(self, scope: str) -> int | None:
-        """See Coordination; of a dead holder too, as in `holder`. Whoever was elected before the call is found.
+        """See Coordination; of a dead holder too, as in `holder`. One elected before the call is found.
 
         Raises:
-            LogError: the brokers did not answer in time, or somebody who hangs keeps the outcome of a change open.
+            LogError: the brokers did not answer in time, or a process that hangs keeps the outcome of a change open.
         """
         row = _decode(scope, self._register(scope).read(is_settled=True))
         return None if row is None or row.holder is None else row.epoch
 
     def is_silent(self, scope: str) -> bool:
-        """See Coordination. May be told late when somebody who hangs keeps the outcome of a change open."""
+        """See Coordination. May be late when a process that hangs keeps the outcome of a change open."""
         row = _decode(scope, self._register(scope).read())
         if row is None or row.holder is None:
             return False
@@ -207,5 +207,5 @@ def _decode(scope: str, value: bytes | None) -> _Row | None:
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise LogCorrupted(
-            f"the topic of scope {scope!r} holds no leadership; delete it to elect anew"
+            f"the topic of scope {scope!r} holds no leadership; delete it to elect again"
         ) from error

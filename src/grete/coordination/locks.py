@@ -1,7 +1,7 @@
 """Locks of the operating system as signs of life: the kernel gives them back the moment their process dies.
 
 Each incarnation locks a file of its own, named after it. So a lock says something about one incarnation only, and
-somebody who takes over from a stopped process does not have to wait for its lock.
+a process that takes over from a stopped one does not have to wait for its lock.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 class Life(Enum):
-    """What a lock file tells about an incarnation."""
+    """An incarnation as its lock file shows it."""
 
     ALIVE = "alive"
     DEAD = "dead"
@@ -34,7 +34,7 @@ class LifeLocks:
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self._path(scope, incarnation)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # nobody else knows the name: never waits
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # the name is not public yet: never waits
         self._held[incarnation] = descriptor
 
     def drop(self, scope: str, incarnation: str) -> None:

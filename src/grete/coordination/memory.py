@@ -24,7 +24,7 @@ class _Row:
 
 @dataclass(slots=True)
 class MemoryLeaderships:
-    """What contenders of one process share."""
+    """State that contenders of one process share."""
 
     rows: dict[str, _Row] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -1,4 +1,4 @@
-"""How a contender learns that a holder hangs: its renewals stand still for a whole TTL on the contender's clock."""
+"""How a contender notices that a holder hangs: its renewals stand still for a whole TTL on the contender's clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Sighting:
 
 
 class Patience:
-    """What one contender has seen of other holders. Clocks are never compared (RELIABILITY rule 3)."""
+    """Renewals of other holders as one contender has seen them. Clocks are never compared (RELIABILITY rule 3)."""
 
     def __init__(self, clock: Clock, *, ttl_s: float) -> None:
         self._clock = clock
@@ -33,10 +33,10 @@ class Patience:
         return now_s - seen.since_s >= self._ttl_s
 
     def has_moved(self, scope: str) -> bool:
-        """Whether somebody has renewed or was elected since we first looked."""
+        """Whether a holder has renewed or was elected since the first look."""
         seen = self._sightings.get(scope)
         return seen is not None and seen.has_moved
 
     def until_s(self, asked_s: float) -> float:
-        """How long a leadership may act that was asked for at `asked_s`: earlier than anybody's patience ends."""
+        """Until when a leadership requested at `asked_s` may act: earlier than any contender's patience ends."""
         return asked_s + self._ttl_s * 2 / 3

@@ -1,8 +1,9 @@
 """Leadership in a SQLite file, for processes of one machine.
 
 Two signs of life: an operating system lock on a file of the holder's own, which the kernel gives back the moment
-the holder dies, so a killed job starts again at once; and a renewal counter, for a holder that hangs: whoever sees
-it unchanged for a whole TTL on its own clock may take over. Where the lock file is gone only the counter tells.
+the holder dies, so a killed job starts again at once; and a renewal counter, for a holder that hangs: a
+contender that sees it unchanged for a whole TTL on its own clock may take over. Without the lock file only the
+counter shows it.
 
 The epoch grows in the transaction that writes the new holder, and the same transaction raises the scope's fence in
 this file. It is above everything that the leadership row, the fence and the caller have seen, so that losing the
@@ -168,7 +169,7 @@ def _elect(
     take_over: bool,
     epoch_floor: int,
 ) -> int:
-    """Write the new holder, unless somebody was elected or renewed since `before` was read; returns the epoch."""
+    """Write the new holder, unless a holder was elected or renewed since `before` was read; returns the epoch."""
     now = _row_in(connection, scope)
     if now is not None and now.holder is not None and now != before and not take_over:
         raise HeldByOther(scope, now.holder.described())
@@ -207,6 +208,6 @@ def _row_in(connection: apsw.Connection, scope: str) -> _Row | None:
         holder = None if row[1] is None else Holder(**orjson.loads(row[1]))
     except (orjson.JSONDecodeError, TypeError) as error:
         raise LogCorrupted(
-            f"{connection.filename}: the leadership of {scope!r} is damaged; delete its row to elect anew"
+            f"{connection.filename}: the leadership of {scope!r} is damaged; delete its row to elect again"
         ) from error
     return _Row(row[0], holder, row[2])

@@ -111,7 +111,7 @@ class KafkaConnection:
     ) -> Consumer:
         """One that reads what is committed, joins no group and says so when an offset is not there.
 
-        `tunable` is what the configuration may say otherwise; without it the configuration tunes nothing.
+        `tunable` is what the configuration may override; without it the configuration tunes nothing.
         """
         fixed = {
             "group.id": "grete-reader",
@@ -190,7 +190,9 @@ class KafkaConnection:
             # no leader, or one that has just begun and does not know yet: said without an error
             if not deadline.pause():
                 which = ", ".join(map(str, unknown))
-                raise KafkaException(KafkaError(KafkaError._NOENT, f"nobody answers for partition {which}"))
+                raise KafkaException(
+                    KafkaError(KafkaError._NOENT, f"no broker answers for partition {which}")
+                )
             self.learn_leaders()
 
     def held(self, topic: str, partitions: Iterable[int]) -> dict[int, Offsets]:
@@ -276,10 +278,10 @@ class KafkaConnection:
     def list_offsets(
         self, wanted: Mapping[TopicPartition, OffsetSpec], *, is_stable: bool
     ) -> dict[TopicPartition, int]:
-        """What the brokers answer for each partition; with `is_stable`, ends only as far as no transaction is open.
+        """The brokers' answer for each partition; with `is_stable`, ends only as far as no transaction is open.
 
-        Below zero: there is no such offset, or nobody answers for the partition: it has no leader, or the client asks
-        one that has died (see `learn_leaders`).
+        Below zero: there is no such offset, or no broker answers for the partition: it has no leader, or the client
+        asks one that has died (see `learn_leaders`).
 
         Raises:
             KafkaException: no answer for the whole timeout, or no such partition.

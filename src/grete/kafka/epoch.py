@@ -1,4 +1,4 @@
-"""Where the brokers keep a scope's epoch: an offset committed in a group that nobody joins.
+"""Where the brokers keep a scope's epoch: an offset committed in a group without members.
 
 It takes no room in the log, and the group coordinator answers for it in one request.
 """
@@ -32,7 +32,7 @@ class ScopeEpoch:
         return self._group
 
     def stored(self) -> int | None:
-        """The epoch as the brokers have it; None when nobody wrote one, or it was forgotten.
+        """The epoch as the brokers have it; None when none was written, or it was forgotten.
 
         Raises:
             NotWritten: no answer.

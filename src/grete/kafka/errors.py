@@ -12,7 +12,7 @@ from grete.kafka.library import KafkaError, KafkaException
 
 
 def reason_of(error: KafkaException) -> KafkaError:
-    """What the client says went wrong."""
+    """The client's reason for the error."""
     reason = error.args[0] if error.args else None
     return reason if isinstance(reason, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
 

@@ -11,7 +11,7 @@ from grete.kafka.library import Consumer, Producer, TopicPartition
 from grete.kafka.settings import KafkaLogSettings
 
 _OVERHEAD_BYTES = 512
-"""What a record batch needs beside keys, values and headers: 61 bytes for the batch, up to 21 a record."""
+"""Bytes that a record batch needs beside keys, values and headers: 61 bytes for the batch, up to 21 a record."""
 _FETCH_KB = 32 * 1024
 
 
@@ -47,7 +47,7 @@ class KafkaClients(KafkaConnection):
         )
 
     def group(self, name: str) -> Consumer:
-        """For the offsets of a group that nobody joins. They wait for open transactions of theirs."""
+        """For the offsets of a group without members. They wait for open transactions of theirs."""
         return self._consumer({"group.id": name})
 
     def _consumer(self, more: dict[str, Any]) -> Consumer:

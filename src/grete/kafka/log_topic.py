@@ -1,7 +1,7 @@
 """The topic of a keyed log: made as Samza makes it (S2-107), verified each time it is opened.
 
 One partition, since a log has one order; `cleanup.policy=compact` and nothing else, since a topic that also deletes
-by age loses configuration and checkpoints that nobody has changed for a week.
+by age loses configuration and checkpoints that were not changed for a week.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def find(clients: KafkaClients) -> LogTopic | None:
     policy = config["cleanup.policy"]
     if {word.strip() for word in policy.split(",")} != {"compact"}:
         raise UnsafeStorage(
-            f"topic {clients.topic} has cleanup.policy={policy}: records that nobody rewrites would be deleted by "
+            f"topic {clients.topic} has cleanup.policy={policy}: records that are not rewritten would be deleted by "
             f"age. Set it to compact alone: kafka-configs --alter --entity-type topics --entity-name {clients.topic} "
             "--add-config cleanup.policy=compact"
         )

@@ -1,7 +1,7 @@
 """How to reach a system's Kafka brokers and get in, as a Samza configuration says it, in librdkafka's words.
 
-Samza gives its Java clients `systems.<system>.consumer.*` and `systems.<system>.producer.*`. What tells where the
-brokers are and how to get in is taken over here; what tunes a client is the matter of `grete.config.kafka_tuning`.
+Samza gives its Java clients `systems.<system>.consumer.*` and `systems.<system>.producer.*`. Addresses and
+logins are taken over here; what tunes a client is the matter of `grete.config.kafka_tuning`.
 References to secrets are resolved here, by the process that opens a client.
 """
 

@@ -1,4 +1,4 @@
-"""What clients of the brokers log: one line when brokers go, one when they are back, however long that lasts.
+"""Log lines of the brokers' clients: one line when brokers go, one when they are back, however long that lasts.
 
 librdkafka logs each failed attempt to connect, of every client and every broker: 500 lines in half a minute.
 """

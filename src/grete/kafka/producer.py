@@ -1,8 +1,8 @@
 """A transactional id that the broker lets one process at a time use, and while we hold it, its producer.
 
 Opening an id ends every older producer with it: what that one had not committed is aborted and its next request is
-refused. So as long as a request of ours is not refused, nobody has opened the id since, and whatever was checked
-right after opening (the scope's epoch) still holds. The check and the transaction are one step in this sense.
+refused. So as long as a request of ours is not refused, no other process has opened the id since, and whatever was
+checked right after opening (the scope's epoch) still holds. The check and the transaction are one step in this sense.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class TransactionalProducer:
                 return
 
     def drop(self) -> None:
-        """Let the producer go without committing anything. The id stays ours until somebody opens it."""
+        """Let the producer go without committing anything. The id stays ours until another process opens it."""
         self._producer = None
 
     def give_up(self) -> None:

@@ -156,7 +156,7 @@ class RangeReader:
             )
         return OffsetOutOfRange(
             f"{stream} partition {partition} holds offsets {oldest} to before {upcoming}, and {position} was asked "
-            f"for: the topic was deleted and made anew, or lost records"
+            f"for: the topic was deleted and recreated, or lost records"
         )
 
     def range_of(self, key: Partition) -> tuple[int, int]:

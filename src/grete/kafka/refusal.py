@@ -1,4 +1,4 @@
-"""Tells brokers that do not let us in from brokers that are away.
+"""Distinguishes brokers that refuse the login from brokers that are away.
 
 To librdkafka both are a request without answer: it goes on trying, and says only by the way what came of it. Waiting
 for a broker's return is right, waiting for a wrong password to become the right one is a minute of silence.
@@ -15,11 +15,11 @@ from grete.kafka.login import SettingsOrigin
 _log = logging.getLogger(__name__)
 _STRIKES = 3
 """A broker that has just started, or a connection that is cut in the handshake, may refuse once; not three times."""
-_TELLING = (KafkaError._TRANSPORT, KafkaError._RESOLVE)
+_REMARKABLE = (KafkaError._TRANSPORT, KafkaError._RESOLVE)
 
 
 class Refusals:
-    """What one client was told while it connected. `note` is its `error_cb`; called by its thread or ours."""
+    """The refusals that one client met while it connected. `note` is its `error_cb`; called by its thread or ours."""
 
     def __init__(self, origin: SettingsOrigin) -> None:
         self._origin = origin
@@ -32,7 +32,7 @@ class Refusals:
         if reason.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self._strikes += 1
             self._remark = self._refusal(reason)
-        elif reason.code() in _TELLING:
+        elif reason.code() in _REMARKABLE:
             self._remark = f"{reason.str()}{self._hint(reason.str())}"
 
     def check(self) -> None:
@@ -41,7 +41,7 @@ class Refusals:
             raise LoginRefused(self._remark)
 
     def last_words(self) -> str:
-        """What was said last, as an addition to an error; empty when nothing was."""
+        """The last remark of the client, as an addition to an error; empty without one."""
         return f" ({self._remark})" if self._remark else ""
 
     def _refusal(self, reason: KafkaError) -> str:

@@ -54,7 +54,7 @@ class PlainSender:
         if len(self._producer) > 0:
             given_up, self._producer = self._producer, None
             given_up.purge()  # else they would come after what is written next
-            given_up.flush(_STEP_S)  # and the word of them with its own
+            given_up.flush(_STEP_S)  # and so would the reports of them
             raise StreamUnreachable(f"{self._name}: brokers did not take the records in time")
         if self._error is not None:
             raise self._refused(self._error)
@@ -84,7 +84,7 @@ class PlainSender:
 
 
 class Acknowledged:
-    """What became of records that were sent together. `end` is the offset after the last one."""
+    """The outcome of records that were sent together. `end` is the offset after the last one."""
 
     def __init__(self) -> None:
         self.end = -1
@@ -103,7 +103,7 @@ class Acknowledged:
 
     @property
     def refusal(self) -> str | None:
-        """What the first refused record was refused for; None when none was."""
+        """The reason of the first refusal; None when no record was refused."""
         return None if self._error is None else describe(self._error)
 
     @property
@@ -113,7 +113,7 @@ class Acknowledged:
 
 
 class AcknowledgedSender:
-    """Sends records to topics and says what became of them. Used by one thread at a time."""
+    """Sends records to topics and reports the outcome. Used by one thread at a time."""
 
     def __init__(self, connection: KafkaConnection, doing: str, settings: Mapping[str, Any]) -> None:
         self._producer = connection.new_sender(doing, settings)

@@ -1,4 +1,4 @@
-"""What the Kafka keyed log needs to know, and how a Samza configuration says it; how to get in is `kafka_login`."""
+"""Settings of the Kafka keyed log, from a Samza configuration; logins are in `login`."""
 
 from __future__ import annotations
 

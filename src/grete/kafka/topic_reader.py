@@ -89,7 +89,7 @@ class TopicReader:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise LogCorrupted(
                 f"topic {self._clients.topic} does not hold the offset to go on from ({error.str()}): it was deleted "
-                "and made anew, or records were deleted"
+                "and recreated, or records were deleted"
             )
         raise LogError(f"reading topic {self._clients.topic}: {describe(error)}")
 

@@ -4,7 +4,7 @@ The promise, whatever the back end:
 
 - **All or nothing.** `append` makes every entry of the call readable, next to each other and in order, or none.
 - **Durable on return.** When `append` returns, a power cut loses nothing of it.
-- **Fenced.** A writer that names a fence is refused once anybody has raised the scope to a higher epoch; the
+- **Fenced.** A writer that names a fence is refused once the scope was raised to a higher epoch; the
   check and the append are one atomic step, so a process that was paused in between can not slip through.
 - **Three results.** `append` returns, raises (nothing was written), or raises `InDoubt`. After `InDoubt` the
   caller asks `resolve(append_id)`; a retry with the same id writes at most one copy.
@@ -32,14 +32,14 @@ TOMBSTONE_RETENTION_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a writer appends. `value` None is a tombstone: it deletes the key."""
+    """A record to append. `value` None is a tombstone: it deletes the key."""
 
     key: bytes
     value: bytes | None
 
 
 class Record(NamedTuple):
-    """What a reader gets. `epoch` is the fence's epoch under which it was written, None for tools.
+    """A record as read. `epoch` is the fence's epoch under which it was written, None for tools.
 
     `timestamp_ms` is the writer's wall clock: for people, never for order. A tuple, since a bootstrap makes a
     million of them: 0.3 µs each, a frozen dataclass takes 0.8.

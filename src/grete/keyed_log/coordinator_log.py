@@ -17,7 +17,7 @@ from grete.registry import import_object
 
 @dataclass(frozen=True, slots=True)
 class LogContext:
-    """What a coordinator log is opened with. With `must_exist` it is not made when it is not there.
+    """Arguments with which a coordinator log is opened. With `must_exist` it is not made when it is not there.
 
     `config` holds at least the coordinator system's own keys; references to secrets are unresolved.
     """

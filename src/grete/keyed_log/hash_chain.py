@@ -28,7 +28,7 @@ _NO_EPOCH = -1
 
 
 def genesis(name: str, lineage: str) -> bytes:
-    """The chain before the first record: differs between logs, and between a log and one made anew in its place."""
+    """The chain before the first record: differs between logs, and between a log and one recreated in its place."""
     return hashlib.sha256(f"grete keyed log 1\n{lineage}\n{name}".encode()).digest()
 
 
@@ -54,5 +54,5 @@ def link(
 
 
 def seal(previous: bytes, first: int, last: int, chain: bytes) -> bytes:
-    """What a stub for the dropped offsets first..last carries."""
+    """The payload of a stub for the dropped offsets first..last."""
     return hashlib.sha256(_STUB.pack(previous, first, last, chain)).digest()

@@ -3,14 +3,14 @@
 - **All or nothing**: an append is one transaction, its records are adjacent (else it is aborted and tried again), and
   readers see committed records only.
 - **Fenced** by the broker: each scope has a transactional id of its own (`kafka_writer`), and its epoch is an offset
-  committed in the same transaction, in a group that nobody joins. It takes no room in the log, and the group
+  committed in the same transaction, in a group without members. It takes no room in the log, and the group
   coordinator answers for it in one request. Readers check the epoch in the record's header besides.
 - **In doubt**: each record carries its append's id (the writer's incarnation and a number, if the caller gives none).
   After a commit without answer the transactional id is opened again, which ends the old transaction one way or the
   other, and the id is looked for among the last records.
 
 Offsets are the broker's, so there are gaps: a marker follows each append. What this cannot promise: brokers forget
-epochs and transactional ids of scopes in which nobody has written for `offsets.retention.minutes` and
+epochs and transactional ids of scopes that were not written for `offsets.retention.minutes` and
 `transactional.id.expiration.ms`, a week by default. A writer that was replaced, and finds its epoch forgotten, stops.
 """
 
@@ -182,11 +182,11 @@ class KafkaKeyedLog(KeyedLog):
     def _await_readable(self, writer: KafkaWriter, last: int, left_s: float) -> None:
         """The append is durable; its marker, and with it readers, follow within milliseconds.
 
-        What cannot be read is not acknowledged: the broker may have forgotten the marker, and then whoever opens the
-        id next aborts the append (`kafka_writer`).
+        What cannot be read is not acknowledged: the broker may have forgotten the marker, and then the next process
+        that opens the id aborts the append (`kafka_writer`).
 
         Raises:
-            OutcomeUnknown: not readable for longer than anybody's transaction is let live.
+            OutcomeUnknown: not readable for longer than any transaction may live.
         """
         patience_s = 2 * self._settings.transaction_timeout_s
         reason = self._reader.await_stable(last, min(patience_s, left_s))
@@ -210,13 +210,13 @@ class KafkaKeyedLog(KeyedLog):
             self._check_same_topic()
             raise LogError(
                 f"topic {self._name}: the epoch of {fence.scope!r} is gone from the brokers (its group was deleted, "
-                "or nobody has written for longer than offsets.retention.minutes), so nobody can tell whether "
-                f"another writer is above epoch {fence.epoch}. This process must end; start it anew"
+                "or it was not written for longer than offsets.retention.minutes), so it is unknown whether "
+                f"another writer is above epoch {fence.epoch}. This process must end; restart it"
             )
         return self._reader.highest_epoch(fence.scope) if stored is None else stored
 
     def _check_fence(self, writer: KafkaWriter, fence: Fence, *, is_question: bool) -> None:
-        """What is known since the id was opened holds until a request is refused; a question asks the broker."""
+        """An epoch read since the id was opened holds until a request is refused; a question rereads it."""
         self._refuse_older(fence, writer.known_epoch)
         if is_question:
             self._refuse_older(fence, writer.stored_epoch())
@@ -230,8 +230,8 @@ class KafkaKeyedLog(KeyedLog):
         found = find_again(self._clients, self._topic)
         if found is None or found.id != self._topic.id:
             raise LogCorrupted(
-                f"topic {self._name} was deleted{'' if found is None else ' and made anew'} while it was open. "
-                "Nothing is written to it; find out who did that, and start again"
+                f"topic {self._name} was deleted{'' if found is None else ' and recreated'} while it was open. "
+                "Nothing is written to it; find out why, and start again"
             )
 
     def raise_fence(self, fence: Fence) -> None:
@@ -277,7 +277,7 @@ class KafkaKeyedLog(KeyedLog):
         """See KeyedLog. Records of foreign writers have no epoch.
 
         Raises:
-            LogCorrupted: the topic was deleted and made anew since this object looked first.
+            LogCorrupted: the topic was deleted and recreated since this object looked first.
             LogError: the brokers gave nothing for `timeout_s`.
         """
         self._check_open()

@@ -13,7 +13,7 @@ NAME = "grete"
 
 
 class Origin(NamedTuple):
-    """What is the same for all entries of an append."""
+    """The part that all entries of an append share."""
 
     epoch: int | None
     append_id: str
@@ -38,7 +38,7 @@ def split(header: bytes) -> tuple[int, bytes] | None:
 
 
 def decode(rest: bytes) -> Origin | None:
-    """What `encode` wrote; None when it is not one of ours."""
+    """The inverse of `encode`; None for a header of another program."""
     try:
         epoch, append_id, scope = rest.decode().split(" ", 2)
         return Origin(None if epoch == "-" else int(epoch), unquote(append_id), scope)

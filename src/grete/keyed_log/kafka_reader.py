@@ -115,7 +115,7 @@ class LogReader:
         """The offset after the last one that is committed or aborted.
 
         Raises:
-            LogCorrupted: it went back: the topic was deleted and made anew.
+            LogCorrupted: it went back: the topic was deleted and recreated.
         """
         with translated(f"asking for the end of topic {self._clients.topic}"):
             end = self._clients.end(is_stable=True)
@@ -129,7 +129,7 @@ class LogReader:
         if end < known:
             raise LogCorrupted(
                 f"topic {self._clients.topic} ends at offset {end} and was read up to {known}: it was deleted and "
-                "made anew, or lost records. Start again to read it from its beginning, after finding out why"
+                "recreated, or lost records. Start again to read it from its beginning, after finding out why"
             )
 
     def settled_end(self) -> int:

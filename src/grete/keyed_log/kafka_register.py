@@ -1,8 +1,8 @@
 """One value in a Kafka topic of its own, changed by comparing and setting.
 
-Everybody who wants to change it uses the same transactional id. Opening the id ends every other user's transaction,
-so from opening to the first refused request nobody else can have written: what was read in between still holds when
-our write is committed. A writer that was ended by another opens again, reads, and decides anew.
+All writers use the same transactional id. Opening the id ends every other user's transaction,
+so from opening to the first refused request no other process can have written: what was read in between still holds
+when our write is committed. A writer that was ended by another opens again, reads, and decides again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from grete.keyed_log.kafka_writer import Append, KafkaWriter, NotWritten, Outcom
 
 _KEY = b"value"
 _PAUSES_S = (0.05, 1.0)
-"""At most, before the second attempt; doubled with each, since whoever opens the id costs others theirs."""
+"""At most, before the second attempt; doubled with each, since a process that opens the id takes it from others."""
 _CREATION_S = 30.0
 Decide = Callable[[bytes | None], bytes | None]
 
@@ -48,13 +48,13 @@ class KafkaRegister:
         self._value: bytes | None = None
 
     def read(self, *, is_settled: bool = False) -> bytes | None:
-        """The value; None when nobody has set one.
+        """The value; None when none was set.
 
-        What somebody has set a moment ago may not be readable yet, though its transaction is committed: the broker
+        A value that was set a moment ago may not be readable yet, though its transaction is committed: the broker
         ends it for readers later. `is_settled` waits for that.
 
         Raises:
-            LogError: no answer, or the topic was made anew; or a transaction stayed open while we waited.
+            LogError: no answer, or the topic was recreated; or a transaction stayed open while we waited.
         """
         if is_settled:
             self._reader.settled_end()
@@ -65,14 +65,14 @@ class KafkaRegister:
     def change(self, decide: Decide, timeout_s: float) -> None:
         """Set what `decide` makes of the value; None changes nothing, and what it raises ends the attempt.
 
-        It is called first without disturbing anybody, and again whenever the value may have changed since; also
+        It is called first without disturbing others, and again whenever the value may have changed since; also
         with the value of an own attempt whose answer did not come, which it has to recognise.
 
         Raises:
             LogError: nothing was decided in time.
         """
         with self._writer.lock:
-            # spread, so that two who take the id from each other part
+            # spread, so that two processes do not take the id from each other for ever
             deadline = Deadline(self._clock, timeout_s, pauses_s=_PAUSES_S, spread=random.random)
             while (failure := self._try(decide, deadline.at_s)) is not None:
                 self._writer.drop()

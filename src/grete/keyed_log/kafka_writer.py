@@ -19,7 +19,7 @@ from grete.keyed_log.base import Entry
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """What one transaction writes. `epoch` raises the scope to it in the same transaction."""
+    """The records of one transaction. `epoch` raises the scope to it in the same transaction."""
 
     entries: Sequence[Entry]
     origin: kafka_header.Origin

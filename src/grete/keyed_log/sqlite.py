@@ -163,7 +163,7 @@ class SqliteKeyedLog(KeyedLog):
             raise IllegalStateError(f"log {self._name!r} is closed")
 
     def close(self) -> None:
-        """See KeyedLog. The file is closed by whoever opened it."""
+        """See KeyedLog. The file is closed by its opener."""
         if self._owns_file and not self._closed:
             self._file.close()
         self._closed = True

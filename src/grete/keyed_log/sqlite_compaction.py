@@ -1,7 +1,7 @@
 """Compaction of a keyed log in a SQLite file: which records go, and how the hash chain closes over them.
 
 Reading comes first, the whole log with its proof, into a map of the last offset of each key (memory: live keys).
-Dropping follows from the front in small write transactions, so that nobody waits long and a crash leaves a log
+Dropping follows from the front in small write transactions, so that no writer waits long and a crash leaves a log
 that is compacted half-way and whole. A tombstone is behind everything that it shadows, so it goes last.
 """
 
@@ -21,7 +21,7 @@ _Row = tuple[int, bytes | None, int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Shadows:
-    """What a whole read has shown up to `end`: the last offset of each key, and tombstones past retention."""
+    """The result of a whole read up to `end`: the last offset of each key, and tombstones past retention."""
 
     end: int
     last: dict[bytes, int]

@@ -86,7 +86,7 @@ def startable_config(stream: CoordinatorStream) -> dict[str, str]:
 
 
 def is_valid(config: Mapping[str, str]) -> bool:
-    """Whether a job can be started with it, as far as it alone tells."""
+    """Whether a job can be started with it, judged by it alone."""
     try:
         validate(config)
     except ConfigError:

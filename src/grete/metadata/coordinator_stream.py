@@ -238,7 +238,7 @@ class CoordinatorStream:
     def change_config(
         self, asked: Mapping[str, str | None], *, run_id: str, reason: str = ""
     ) -> list[ConfigChange]:
-        """Set keys (None unsets) and leave all others as they are, whoever changes them meanwhile; in one append."""
+        """Set keys (None unsets) and leave all others as they are, even when they change meanwhile; in one append."""
         with self._lock:
             old = self.config()
             changes = [ConfigChange(k, old.get(k), v) for k, v in sorted(asked.items()) if old.get(k) != v]

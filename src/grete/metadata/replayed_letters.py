@@ -18,7 +18,7 @@ Range = tuple[int, int]
 
 
 class ReplayedLetters:
-    """Those of one stream; `uid` tells it from a later one of its name."""
+    """Those of one stream; `uid` distinguishes it from a later one of its name."""
 
     def __init__(self, stream: CoordinatorStream, letters: SystemStream, uid: str) -> None:
         self._stream = stream

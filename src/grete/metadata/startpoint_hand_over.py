@@ -68,7 +68,7 @@ class StartpointHandOver:
             return found
 
     def not_told(self, tasks: Tasks) -> set[TaskName]:
-        """Tasks with a startpoint that they have not been told of by this coordinator, nor applied.
+        """Tasks with a startpoint that this coordinator has not sent them and they have not applied.
 
         A task that has not applied it half a minute later may never have got the answer, and is sent it again.
         Startpoints of all tasks are fanned out when the first container asks, so what still waits to be fanned out

@@ -234,7 +234,7 @@ def _start(
             str(ssp),
             Outcome.BLOCKS,
             f"the checkpoint of {task} is {offset}, and the topic holds {first} to {int(end.upcoming) - 1}: records "
-            "that were not processed are gone, or the topic was made anew",
+            "that were not processed are gone, or the topic was recreated",
             f"let Samza's checkpoint tool write {first - 1} for it, after deciding that the loss is borne",
         )
 

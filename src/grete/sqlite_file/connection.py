@@ -1,4 +1,4 @@
-"""One connection with its pragmas, and a wait for locks that lets everybody have a turn."""
+"""One connection with its pragmas, and a fair wait for locks."""
 
 from __future__ import annotations
 

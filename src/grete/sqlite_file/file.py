@@ -160,7 +160,7 @@ class SqliteFile:
     def transaction(self, *, busy_timeout_s: float | None = None) -> Iterator[apsw.Connection]:
         """A write transaction: BEGIN IMMEDIATE, then COMMIT, or ROLLBACK on any exception.
 
-        Keep it short and free of user code and I/O: nobody else can write meanwhile, not even take over.
+        Keep it short and free of user code and I/O: no other process can write meanwhile, not even take over.
 
         Raises:
             StorageFull: nothing was written.
@@ -233,7 +233,7 @@ class SqliteFile:
         try:
             connection.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except (apsw.BusyError, apsw.FullError, apsw.LockedError):
-            return  # somebody else does it, or there is no space: the log keeps everything
+            return  # another process does it, or there is no space: the log keeps everything
         except apsw.IOError as error:
             self._end(f"I/O error: {error}", keep_wal=True)
 
@@ -255,7 +255,7 @@ class SqliteFile:
 
         After an I/O error a commit can stand complete in the write-ahead log without being valid: a later crash
         would bring it back. Another commit writes over it. And what was read may only be in memory, since a failed
-        sync drops dirty pages: folding the log into the file writes and syncs it anew.
+        sync drops dirty pages: folding the log into the file writes and syncs it again.
 
         Raises:
             LogError: readers or writers were in the way for the whole busy timeout.

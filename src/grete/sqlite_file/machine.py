@@ -1,4 +1,4 @@
-"""What the machine must bring: a SQLite build and a file system that keep the promises."""
+"""Requirements on the machine: a SQLite build and a file system that keep the promises."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_file(path: Path) -> None:
         )
     if path.is_file() and path.stat().st_nlink > 1:
         raise UnsafeStorage(
-            f"{path} is a hard link: whoever opens its other name has a write-ahead log of its own; "
+            f"{path} is a hard link: a process that opens its other name has a write-ahead log of its own; "
             f"copy the file instead"
         )
 

@@ -19,7 +19,7 @@ _MARK = struct.Struct(">16sqI")
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The number of a commit in a file's lineage. A file that was created anew has another lineage."""
+    """The number of a commit in a file's lineage. A file that was recreated has another lineage."""
 
     lineage: bytes
     number: int

@@ -1,12 +1,12 @@
-"""The turnstile before a file's write lock: whoever has just written queues behind those who wait.
+"""The turnstile before a file's write lock: a process that has just written queues behind those that wait.
 
 SQLite's lock has no queue. A writer in a loop takes it again within 20 µs of its commit, while the others look once
 a millisecond: of eight writers one did half the appends and another 11 in five seconds. Here the process whose
 turn is next holds a lock on `<file>.queue` until it has the write lock, so the one before can not overtake it.
 
-Whoever met a queue lately pauses before it asks again, so that all draw the same lots.
+A process that met a queue lately pauses before it tries again, so that all draw the same lots.
 
-Only fairness depends on it. The kernel gives the lock back when a process dies, and nobody waits longer than a
+Only fairness depends on it. The kernel gives the lock back when a process dies, and no process waits longer than a
 second for one that is stopped at the turnstile.
 """
 

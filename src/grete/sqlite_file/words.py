@@ -11,9 +11,9 @@ from grete.sqlite_file.machine import write_lock_holder
 
 
 def in_our_words(error: apsw.Error, path: Path, what: str) -> LogError | None:
-    """What an error of a file means, `what` being what was attempted; None for one that is our own mistake.
+    """An error of a file as one of ours, `what` being what was attempted; None for one that is our own mistake.
 
-    StorageFull and LogUnreachable pass when there is space, or whoever has the file is done. LogCorrupted does not.
+    StorageFull and LogUnreachable pass when there is space, or the file is not busy any more. LogCorrupted does not.
     """
     match error:
         case apsw.FullError():

@@ -28,7 +28,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """What a partition holds. `oldest` and `newest` are None when it is empty; `upcoming` is the next offset.
+    """Offsets that a partition holds. `oldest` and `newest` are None when it is empty; `upcoming` is the next offset.
 
     `origin` is known of partitions that were added to a stream, by systems that remember it.
     """
@@ -66,16 +66,16 @@ class SystemAdmin(ABC):
         """
 
     def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
-        """As `offsets`, with None for a partition that nobody answers for now, as one whose only broker is away.
+        """As `offsets`, with None for a partition that is unreachable now, as one whose only broker is away.
 
         Raises:
             StreamNotFound: no such stream.
-            StreamUnreachable: nobody answers at all.
+            StreamUnreachable: no answer at all.
         """
         return self.offsets(stream)
 
     def sizes(self, ranges: Mapping[SystemStreamPartition, Range]) -> Mapping[SystemStreamPartition, int]:
-        """About how many bytes the records of each range take; empty for a system that cannot tell."""
+        """About how many bytes the records of each range take; empty for a system without such figures."""
         return {}
 
     def end_within(self, ssp: SystemStreamPartition, offsets: Range, size: int) -> int:

@@ -68,7 +68,7 @@ def partition_for(stream: str, message: Message, partitions: int, partitioner: P
 
 @dataclass(frozen=True, slots=True)
 class SystemContext:
-    """What a system is opened with. `config` is the job's, with references to secrets unresolved."""
+    """Arguments with which a system is opened. `config` is the job's, with references to secrets unresolved."""
 
     config: Mapping[str, str]
     name: str
@@ -89,7 +89,7 @@ class GroupOffsets(ABC):
         Of several partitions some may be written when an error is raised. Takes some seconds at most.
 
         Raises:
-            Fenced: another incarnation has taken over. A system that cannot tell does not raise it.
+            Fenced: another incarnation has taken over. Some systems cannot detect it.
             GreteError: no answer, or refused, as when a consumer is a member of the group; says the way out.
         """
 
@@ -123,7 +123,7 @@ class System(SystemAdmin, TransactionalStore):
 
     @abstractmethod
     def stream_uid(self, stream: str) -> str:
-        """What tells the stream from one of the same name that is created after its deletion.
+        """An id that differs between the stream and one of the same name created after its deletion.
 
         Raises:
             StreamNotFound: no such stream.
@@ -210,7 +210,7 @@ class System(SystemAdmin, TransactionalStore):
         raise NotImplementedError(f"{type(self).__name__} commits on the driver")
 
     def keep_fence(self, fence: Fence) -> None:
-        """Called between batches: a system that forgets fences in time hears it again, now and then.
+        """Called between batches: for systems that forget fences with time, it renews them now and then.
 
         Raises:
             Fenced: the scope is above it.

@@ -72,7 +72,7 @@ class TransactionalStore(ABC):
         """
 
     def highest_epoch(self, scopes: str) -> int:
-        """The highest epoch that a scope whose name begins so has seen; 0 for none, and where nobody can tell."""
+        """The highest epoch that a scope whose name begins so has seen; 0 for none, and where it is unknown."""
         return 0
 
     @abstractmethod

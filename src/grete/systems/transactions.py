@@ -37,7 +37,7 @@ class Transactions(Protocol):
         """Whether we hold the slot as far as we know."""
 
     def open(self, deadline_s: float) -> None:
-        """Take the slot over. Afterwards no transaction of whoever had it is open, and none will be.
+        """Take the slot over. Afterwards no transaction of its last holder is open, and none will be.
 
         Raises:
             Fenced: the scope has seen a higher epoch.

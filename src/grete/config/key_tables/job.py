@@ -28,7 +28,9 @@ _QUERY, _INTERNAL = ChangeClass.RESTART_QUERY, ChangeClass.INTERNAL
 _JVM = "it sets up Samza's JVM processes"
 
 JOB_NAME = Key("job.name", TEXT, None, _SET_ONCE, "The job's name: letters, digits and `._-`, at most 200.")
-JOB_ID = Key("job.id", TEXT, "1", _SET_ONCE, "Tells apart several jobs of one name, each with its own state.")
+JOB_ID = Key(
+    "job.id", TEXT, "1", _SET_ONCE, "Distinguishes several jobs of one name, each with its own state."
+)
 APP_CLASS = Key("app.class", CLASS, None, _QUERY, "A `grete.DataFramePipeline` as `module:Class`.")
 TASK_CLASS = Key("task.class", CLASS, None, _QUERY, "A `grete.StreamTask` as `module:Class`.")
 APP_NAME = Key(

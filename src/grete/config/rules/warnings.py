@@ -68,10 +68,10 @@ def _misspelt(config: Mapping[str, str]) -> Iterator[str]:
         else:
             unread.append(key)
     unread += unknown[_MOST_CHECKED:]
-    nobodys = [key for key in unread if key.startswith(_CLOSED) and find_key(key) is None]
-    if nobodys:
-        more = f" and {len(nobodys) - _MOST_NAMED} more" if len(nobodys) > _MOST_NAMED else ""
-        yield f"not known, so only the application can read it: {', '.join(nobodys[:_MOST_NAMED])}{more}"
+    unread_by_grete = [key for key in unread if key.startswith(_CLOSED) and find_key(key) is None]
+    if unread_by_grete:
+        more = f" and {len(unread_by_grete) - _MOST_NAMED} more" if len(unread_by_grete) > _MOST_NAMED else ""
+        yield f"not known, so only the application can read it: {', '.join(unread_by_grete[:_MOST_NAMED])}{more}"
 
 
 def _is_unknown(key: str) -> bool:

@@ -111,7 +111,7 @@ class TaskSettings(Section):
     def poison(self) -> PoisonPolicy:
         """`task.poison.policy` where it is set, else the meaning of Samza's keys.
 
-        Samza drops what `task.drop.*.errors` and `task.ignored.exceptions` name, and nobody sees it again. Here the
+        Samza drops what `task.drop.*.errors` and `task.ignored.exceptions` name, and it is lost. Here the
         message is set aside as a dead letter, in the transaction of its batch, and everything else still fails the
         container.
 

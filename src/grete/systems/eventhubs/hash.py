@@ -1,7 +1,7 @@
 """To which partition Event Hubs itself sends a key: Bob Jenkins' lookup3 (public domain), folded to 16 bits.
 
 Producers that speak AMQP leave the choice to the service, those that speak Kafka choose themselves. With the
-service's own hash a key goes where it always went, whoever sends it.
+service's own hash a key goes to the same partition from every sender.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST = 128
 
 
 def hub_partitioner(settings: Settings, stream: SystemStream) -> Partitioner:
-    """What chooses the partitions of an output: `systems.<system>.eventhubs.partition.method`.
+    """The partitioner of an output: `systems.<system>.eventhubs.partition.method`.
 
     Raises:
         ConfigError: the method is none, or keys that number a partition are no integers.

@@ -39,7 +39,7 @@ class Hub:
     namespace: Namespace
 
     def info(self) -> TopicInfo:
-        """What the service says of the hub.
+        """The hub as the service describes it.
 
         Raises:
             StreamNotFound: there is none of its name.
@@ -89,7 +89,7 @@ class Hubs:
             return self._hubs[stream]
 
     def _client(self, derived: Mapping[str, str]) -> dict[str, str]:
-        """What Samza's keys of the hub say, and over it what the system says of its Kafka clients."""
+        """Settings from Samza's keys of the hub, overridden by the system's for Kafka clients."""
         servers = derived.get("bootstrap.servers", "")
         standing_in = {f"systems.{self._system}.consumer.bootstrap.servers": servers} if servers else {}
         return {**derived, **client_settings({**standing_in, **self._config}, self._system)}

@@ -105,7 +105,7 @@ class EventHubsSystem(System):
 
     @cached_property
     def _other(self) -> System:
-        """Opened when it is needed: whoever only looks at hubs does not."""
+        """Opened when it is needed: not to look at hubs alone."""
         return open_other(self._context)
 
     @property
@@ -127,7 +127,7 @@ class EventHubsSystem(System):
         return self._hubs.of(stream).info().partitions
 
     def stream_uid(self, stream: str) -> str:
-        """See System. A service that gives topics no ids has one for all: then nobody can tell."""
+        """See System. A service that gives topics no ids has one for all: then a recreated hub is not noticed."""
         beside = self._routes.beside(stream)
         if beside is not None:
             return self._other.stream_uid(beside)

@@ -20,7 +20,7 @@ class Fetched(Protocol):
         """Its value, None for a tombstone."""
 
     def timestamp(self) -> tuple[int, int]:
-        """What it is the time of, and the time in ms."""
+        """The kind of its time, and the time in ms."""
 
     def offset(self) -> int | None:
         """Its offset."""

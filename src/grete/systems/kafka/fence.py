@@ -1,10 +1,10 @@
-"""The fences of a Kafka system: who may still commit, said by the brokers.
+"""The fences of a Kafka system: the epoch below which brokers let no process commit.
 
 A log of its own, `__grete_fences`, holds each scope's epoch (as the keyed log on Kafka does: an offset of a group
-that nobody joins, written under a transactional id) and, as a record, how many transactional ids the scope has used.
-A container's epoch is raised in two steps: first it is durable there, then every id of the scope is opened. Whoever
-opens an id reads the epoch right afterwards and stops when it is higher than his own. So once `raise_fence` has
-returned, nobody of an older epoch commits: those who held an id are refused, and those who open one learn of it.
+without members, written under a transactional id) and, as a record, how many transactional ids the scope has used.
+A container's epoch is raised in two steps: first it is durable there, then every id of the scope is opened. A process
+that opens an id reads the epoch right afterwards and stops when it is higher than its own. So once `raise_fence` has
+returned, no process of an older epoch commits: one that held an id is refused, and one that opens an id stops.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def transactional_id(scope: str, slot: str) -> str:
 
 
 class FenceReader:
-    """What the brokers have of one scope. Cheap: one request each time."""
+    """The stored epoch of one scope. Cheap: one request each time."""
 
     def __init__(self, scope: str, settings: KafkaLogSettings, clock: Clock) -> None:
         self._scope = scope
@@ -51,9 +51,9 @@ class FenceReader:
         stored = self._epoch.stored()
         if stored is None:
             raise LogError(
-                f"the epoch of {self._scope!r} is gone from the brokers (topic {FENCES} was deleted, or nobody has "
-                "raised it for longer than offsets.retention.minutes), so nobody can tell whether another process is "
-                f"above epoch {epoch}. This process must end; start it anew"
+                f"the epoch of {self._scope!r} is gone from the brokers (topic {FENCES} was deleted, or it was not "
+                "raised for longer than offsets.retention.minutes), so it is unknown whether another process is "
+                f"above epoch {epoch}. This process must end; restart it"
             )
         if stored > epoch:
             raise Fenced(self._scope, epoch=epoch, seen=stored)
@@ -87,7 +87,7 @@ class Fences:
         return self._opened
 
     def raise_epoch(self, fence: Fence) -> None:
-        """Make the epoch durable; also says again to brokers that forget what a week nobody has said.
+        """Make the epoch durable; also again, for brokers forget an epoch that was not written for a week.
 
         Raises:
             Fenced: the scope is above it already.

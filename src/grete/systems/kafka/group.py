@@ -17,7 +17,7 @@ from grete.systems.kafka.fence import FenceReader
 
 @dataclass(frozen=True, slots=True)
 class FenceWatch:
-    """Tells whether an epoch is still the highest of its scope."""
+    """Checks whether an epoch is still the highest of its scope."""
 
     reader: FenceReader
     epoch: int

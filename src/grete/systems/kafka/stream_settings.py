@@ -23,7 +23,7 @@ _TOPIC_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "segment
 
 
 class StreamSettings:
-    """What a job's configuration says of the streams of one Kafka system."""
+    """Settings of one Kafka system's streams in a job's configuration."""
 
     def __init__(self, config: Mapping[str, str], system: str) -> None:
         self._settings = Settings.of(config)

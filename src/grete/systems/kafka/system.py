@@ -122,7 +122,7 @@ class KafkaSystem(System):
         return {partition: PartitionOffsets.held(*offsets) for partition, offsets in held.items()}
 
     def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
-        """See SystemAdmin. Nobody answers for a partition without a leader."""
+        """See SystemAdmin. A partition without a leader is unreachable."""
         found = self._topics.get(stream)
         self._check_same(stream, found.id)
         led = [partition for partition in range(found.partitions) if partition not in found.leaderless]
@@ -176,13 +176,13 @@ class KafkaSystem(System):
             self._topics.grow(spec.stream, spec.partitions)
 
     def _check_policy(self, spec: StreamSpec) -> None:
-        """A changelog whose records go by age loses state that nobody has changed for a week."""
+        """A changelog whose records go by age loses state that was not changed for a week."""
         if not spec.compacted or self._settings.may_be_deleted_by_age(spec.stream):
             return
         policy = self._topics.config(spec.stream).get("cleanup.policy", "")
         if {word.strip() for word in policy.split(",")} != {"compact"}:
             raise StreamError(
-                f"stream {spec.stream!r} exists with cleanup.policy={policy}, so state that nobody changes would be "
+                f"stream {spec.stream!r} exists with cleanup.policy={policy}, so state that does not change would be "
                 f"deleted by age. Set it to compact: kafka-configs --alter --entity-type topics --entity-name "
                 f"{spec.stream} --add-config cleanup.policy=compact"
             )

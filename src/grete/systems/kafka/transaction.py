@@ -2,7 +2,7 @@
 
 The order is the caller's: `begin`, `send` what belongs to streams, `settle` to learn where it stands, `send_entries`
 for the checkpoints that name these positions, `commit`. An error before `commit` aborts; an id that was refused is
-opened again by the caller, who then looks whether somebody else has done the work.
+opened again by the caller, who then looks whether another process has done the work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from grete.systems.kafka.fence import FenceReader
 from grete.systems.transactions import RecordTooLarge
 
 OVERHEAD_BYTES = 128
-"""What a record's batch takes beside key and value, and a little."""
+"""Bytes that a record's batch takes beside key and value, and a little."""
 
 
 class GroupTransactions(ReadableProducer):
@@ -56,7 +56,7 @@ class GroupTransactions(ReadableProducer):
         self._partitions = partitions
 
     def open(self, deadline_s: float) -> None:
-        """Take the id over and see that nobody of a higher epoch has; our successor loses a transaction, no more.
+        """Take the id over and check that no higher epoch is stored; a successor loses a transaction, no more.
 
         Raises:
             Fenced: a higher epoch is stored.

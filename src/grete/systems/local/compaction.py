@@ -1,4 +1,4 @@
-"""What is known of a compacted partition of the embedded system, and which of its records go.
+"""The state of a compacted partition of the embedded system, and which of its records go.
 
     0 ........ clean_to ................ horizon ............. upcoming
     each key at most once,    a compaction is,         every record is there
@@ -10,10 +10,10 @@ when one is reached, everything it shadowed is gone. After the last one clean_to
 dies leaves a log that is whole; the next one begins at the old clean_to, so that no tombstone goes before what it
 shadows.
 
-What a reader has to know. The state at an offset from the horizon on is what the records below it come to, as if
+For readers: the state at an offset from the horizon on is what the records below it come to, as if
 nothing had been dropped. A copy that stands below the horizon cannot catch up any more, because a tombstone that it
 has not seen may be gone, and must start again; so must one during whose reading records were dropped, which `drops`
-tells. Offsets never change.
+shows. Offsets never change.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def compaction_in(connection: apsw.Connection, key: PartitionKey) -> Compaction:
 def remember_in(
     connection: apsw.Connection, key: PartitionKey, *, horizon: int, clean_to: int = 0, dropped: bool = False
 ) -> None:
-    """Note progress, in the caller's transaction. Neither offset goes back, whoever else has compacted meanwhile."""
+    """Note progress, in the caller's transaction. Neither offset goes back, though others may compact meanwhile."""
     known = compaction_in(connection, key)
     connection.execute(
         "INSERT OR REPLACE INTO compactions VALUES (?, ?, ?, ?, ?)",

@@ -35,13 +35,13 @@ class CompactionLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Dropping:
-    """What a compaction drops below its horizon: by the last offset of each key, and tombstones."""
+    """The records that a compaction drops below its horizon: by the last offset of each key, and tombstones."""
 
     horizon: int
     last: Mapping[bytes, int]
 
     def living(self, first: int, batch: pa.RecordBatch) -> pa.Array:
-        """Which records of a segment stay. A record without a key is nobody's earlier value."""
+        """Which records of a segment stay. A record without a key shadows none."""
         offset_of = self.last.get
         rows = zip(
             batch.column(0).to_pylist(),
@@ -108,7 +108,7 @@ class Compactor:
             below = [segment for segment in listed if segment.last < dropping.horizon]
             group = _fitting(below, self._limits.segment_bytes)
             if not group or group[0].first != position:
-                return  # somebody else is at work here
+                return  # another process is at work here
             if not rewrite(self._file, self._key, self._fences, group, dropping):
                 return
             position = group[-1].last + 1

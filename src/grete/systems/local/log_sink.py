@@ -79,7 +79,7 @@ def _trim_partition(system: LocalSystem, stream: int, partition: int, before_ms:
 
 
 def _last_to_go(system: LocalSystem, stream: int, partition: int, before_ms: int) -> int | None:
-    from grete.systems.records import unpack  # Arrow: whoever only looks at jobs does not load it
+    from grete.systems.records import unpack  # Arrow, which looking at jobs does not need
 
     found: int | None = None
     for _ in range(_SEGMENTS_AT_ONCE):

@@ -86,7 +86,7 @@ def segments_from(
 
 
 def data_of(connection: apsw.Connection, key: PartitionKey, segment: Segment) -> bytes | None:
-    """The segment's data; None when it is not as it was listed, because somebody has replaced it.
+    """The segment's data; None when it is not as it was listed, because another process has replaced it.
 
     Raises:
         LogCorrupted: it fails its checksum.
