@@ -24,7 +24,7 @@ class Clock(ABC):
 
     @abstractmethod
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
-        """Block until `event` is set or `timeout_s` has passed; says whether it was set."""
+        """Block until `event` is set or `timeout_s` has passed; returns whether it was set."""
 
 
 class SystemClock(Clock):

@@ -1,4 +1,4 @@
-"""Which batches the checkpoint log still knows, and what each task had committed after them.
+"""Which batches the checkpoint log still has, and each task's commit after them.
 
 Every commit of a task stays in the log until the log is compacted, which leaves the last one. Compaction drops the
 older ones of a key first, so what is left of a task is always its newest commits without a hole: the last one at or

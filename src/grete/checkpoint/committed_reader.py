@@ -47,7 +47,7 @@ class Repetitions:
         self._batches: dict[tuple[str, str], tuple[tuple[Attempt, int], set[int]]] = {}
 
     def is_one(self, stamp: Stamp) -> bool:
-        """Whether a record was returned before, given that all before it in its partition have been asked about.
+        """Whether a record was returned before, given that all before it in its partition were checked.
 
         A batch is over before the next one of its container begins, so what comes of it later is written twice.
         """
@@ -98,7 +98,7 @@ class CommittedReader:
                 return None
 
     def _decided(self) -> Message | None:
-        """One of those that were kept, when the log says now that it counts."""
+        """One of those that were kept, when it is committed by now."""
         if self._undecided:
             self._read_logs()
         return next((each for each in list(self._undecided.values()) if self._decide(each)), None)
@@ -148,7 +148,7 @@ class CommittedReader:
 
 
 class _JobLog:
-    """The checkpoint log of a job, and what it says as far as it was read."""
+    """The checkpoint log of a job and the commits in it, as far as it was read."""
 
     def __init__(self, log: KeyedLog) -> None:
         self._log = log

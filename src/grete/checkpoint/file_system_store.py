@@ -81,7 +81,7 @@ class FileSystemCheckpointStore(CheckpointStore):
 
     def write(self, checkpoints: Mapping[TaskName, StoredCheckpoint]) -> None:
         """See CheckpointStore. There is no fence: what a fenced container still writes is an old copy, and
-        `resolve` knows it as one.
+        `resolve` recognises it as one.
         """
         with self._locked():
             for task, checkpoint in sorted(checkpoints.items()):

@@ -190,7 +190,7 @@ def _start(last: str | None, oldest: int, upcoming: int, default: str) -> int | 
 
 
 def _number(offset: str) -> int | None:
-    """An offset that counts records; only the system knows how to read any other."""
+    """An offset that counts records; only the system can read any other."""
     digits = offset.removeprefix("-")
     return int(offset) if digits.isascii() and digits.isdigit() and len(digits) <= 19 else None
 

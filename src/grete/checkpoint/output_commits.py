@@ -1,13 +1,13 @@
 """Which of the records that a pipeline has sent to Kafka count, and which are of an attempt that never committed.
 
 A pipeline's batch is first written to the output topic and then committed in the checkpoint log, so a container that
-dies in between leaves records of a batch that is written again. Every record says by a header where it is from: its
-`Stamp`. With each commit the log says, under one key for each lineage, which attempt's records of which batches
+dies in between leaves records of a batch that is written again. Every record has its origin in a header: its
+`Stamp`. With each commit the log notes, under one key for each lineage, which attempt's records of which batches
 count: all batches up to the last, each by the attempt that was at work then. A lineage grows by one entry for each
 start of a container, so the log stays small, and compaction takes nothing away from it.
 
     committed   the log names this attempt for this batch
-    void        it does not, and a later attempt of the same container has committed, or the log says that the
+    void        it does not, and a later attempt of the same container has committed, or the log has that the
                 container was fenced off: this one never will
     pending     neither: the batch is being written, or its container has died and nothing has succeeded it yet
 """
@@ -170,7 +170,7 @@ class OutputCommits:
         return self._lineages
 
     def read(self, records: Iterable[Record]) -> int:
-        """Take up what the log says; returns the offset of the last record, -1 when there was none."""
+        """Read on in the log; returns the offset of the last record, -1 when there was none."""
         last = -1
         for record in records:
             last = record.offset

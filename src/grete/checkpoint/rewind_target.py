@@ -1,4 +1,4 @@
-"""Where to rewind to, as `--to` says it."""
+"""Where to rewind to: the values of `--to`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def startpoint_target(text: str) -> Startpoint:
     """
     target = parse_target(text)
     if isinstance(target, BatchTarget):
-        raise ConfigError(f"--to {text!r}: a startpoint knows no batches; use `grete checkpoint rewind`")
+        raise ConfigError(f"--to {text!r}: a startpoint has no batches; use `grete checkpoint rewind`")
     return target
 
 

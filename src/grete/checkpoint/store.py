@@ -63,7 +63,7 @@ class CheckpointStore(ABC):
     """The promise of a store, whatever the back end:
 
     - **A task's checkpoint is whole.** A reader gets an old one or a new one, never a mix. Several tasks are written
-      one after the other where the back end knows no transactions.
+      one after the other where the back end has no transactions.
     - **Durable on return** of `write`.
     - **What is written with a commit's id is read back with it**, until another program writes the task's offsets:
       then without. The mistake an implementer will make: to keep the id in a second place and let a crash between
@@ -86,7 +86,7 @@ class CheckpointStore(ABC):
         """Replace the checkpoints of these tasks. Without `commit` it is an operator's.
 
         Raises:
-            Fenced: the store knows fences and a later incarnation of the container has written.
+            Fenced: the store has fences and a later incarnation of the container has written.
             StorageFull: some tasks may have been written, each of them whole.
         """
 

@@ -30,7 +30,7 @@ class Holder:
     incarnation: str
     since_ms: int
     heard_ms: int | None = None
-    """When it renewed last, by its own clock; None where the store knows whether it lives."""
+    """When it renewed last, by its own clock; None where the store shows whether it lives."""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -87,7 +87,7 @@ class Coordination(ABC):
         the highest one that the caller's own log has seen: losing the store never lowers it.
 
         Raises:
-            HeldByOther: another process leads; names the holder, and says whether it may be dead.
+            HeldByOther: another process leads; names the holder, and returns whether it may be dead.
         """
 
     @abstractmethod

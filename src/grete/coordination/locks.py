@@ -1,6 +1,6 @@
 """Locks of the operating system as signs of life: the kernel gives them back the moment their process dies.
 
-Each incarnation locks a file of its own, named after it. So a lock says something about one incarnation only, and
+Each incarnation locks a file of its own, named after it. So a lock is about one incarnation only, and
 a process that takes over from a stopped one does not have to wait for its lock.
 """
 

@@ -24,7 +24,7 @@ class Patience:
         self._sightings: dict[str, _Sighting] = {}
 
     def is_over(self, scope: str, epoch: int, renewals: int) -> bool:
-        """Look at the holder; says whether it has not renewed for a TTL since we first saw it so."""
+        """Look at the holder; returns whether it has not renewed for a TTL since we first saw it so."""
         now_s = self._clock.monotonic_s()
         seen = self._sightings.get(scope)
         if seen is None or (seen.epoch, seen.renewals) != (epoch, renewals):

@@ -78,7 +78,7 @@ class BackgroundWriter:
                 self._changed.notify_all()
 
     def flush(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> bool:
-        """Wait until everything offered so far is written or dropped; says whether it is."""
+        """Wait until everything offered so far is written or dropped; returns whether it is."""
         with self._changed:
             self._urgent, until = True, self._taken
             self._changed.notify_all()

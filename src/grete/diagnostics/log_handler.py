@@ -74,7 +74,7 @@ class StreamLogHandler(logging.Handler):
         self._writer.hurry()
 
     def flush_to_stream(self, timeout_s: float) -> bool:
-        """Wait until what was logged is written, at most `timeout_s`; says whether it is.
+        """Wait until what was logged is written, at most `timeout_s`; returns whether it is.
 
         Not `flush`: logging calls that one at the end of a process, and whenever it likes.
         """

@@ -34,7 +34,7 @@ from grete.kafka.outage import broker_log
 from grete.kafka.refusal import Refusals
 
 _NEW_S = 3.0
-"""The leader of a partition that was just made hears of it last, and until then says that there is none."""
+"""The leader of a new partition gets its metadata last, and until then answers that there is none."""
 _REQUEST_S = 3.0
 _LOGIN_STEP_S = 0.25
 
@@ -56,7 +56,7 @@ class KafkaConnection:
         origin: SettingsOrigin | None = None,
         tuning: KafkaTuning | None = None,
     ) -> None:
-        """`client` are librdkafka's settings, `origin` says what they are called in the configuration."""
+        """`client` are librdkafka's settings, `origin` has their names in the configuration."""
         self._tuning = KafkaTuning() if tuning is None else tuning
         self.timeout_s = timeout_s
         self._clock = clock
@@ -86,11 +86,11 @@ class KafkaConnection:
         return self._servers
 
     def await_login(self, doing: str, topic: str | None = None) -> None:
-        """Wait until a broker has answered, `timeout_s` at most. To be called before anything else is asked.
+        """Wait until a broker has answered, `timeout_s` at most. To be called before any other request.
 
         Raises:
             LoginRefused: the brokers do not let us in, or we do not trust them: known within seconds.
-            LogError: no answer; with what the client said last.
+            LogError: no answer; with the client's last remark.
         """
         deadline = Deadline(self._clock, self.timeout_s)
         while True:
@@ -109,7 +109,7 @@ class KafkaConnection:
     def new_consumer(
         self, doing: str, more: Mapping[str, Any], tunable: Mapping[str, Any] | None = None
     ) -> Consumer:
-        """One that reads what is committed, joins no group and says so when an offset is not there.
+        """One that reads what is committed, joins no group and reports an offset that is not there.
 
         `tunable` is what the configuration may override; without it the configuration tunes nothing.
         """
@@ -176,7 +176,7 @@ class KafkaConnection:
     def known_offsets(
         self, wanted: Mapping[TopicPartition, OffsetSpec], *, is_stable: bool
     ) -> dict[TopicPartition, int]:
-        """As `list_offsets`, of partitions that all have a leader who knows.
+        """As `list_offsets`, of partitions that all have a leader that can answer.
 
         Raises:
             KafkaException: no answer for the whole timeout, or no such partition.
@@ -187,7 +187,7 @@ class KafkaConnection:
             unknown = sorted(where.partition for where, offset in found.items() if offset < 0)
             if not unknown:
                 return found
-            # no leader, or one that has just begun and does not know yet: said without an error
+            # no leader, or one that has just begun: reported without an error
             if not deadline.pause():
                 which = ", ".join(map(str, unknown))
                 raise KafkaException(

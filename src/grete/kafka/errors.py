@@ -19,7 +19,7 @@ def reason_of(error: KafkaException) -> KafkaError:
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Turn the client's exceptions into LogError, once, here. `doing` says what was attempted and on what.
+    """Turn the client's exceptions into LogError, once, here. `doing` is what was attempted and on what.
 
     Raises:
         LogError: with the broker's or client's own words, and the way out where there is a usual one.
@@ -82,7 +82,7 @@ def is_final(reason: KafkaError) -> bool:
 
 
 STALE = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
-"""The admin client knows an older leader than the broker, and does not look for the new one by itself."""
+"""The admin client has an older leader than the broker, and does not refresh it by itself."""
 NOT_THERE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 _TEMPORARY = frozenset(
     {

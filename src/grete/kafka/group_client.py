@@ -18,7 +18,7 @@ from grete.kafka.errors import is_temporary, reason_of
 from grete.kafka.library import KafkaError, KafkaException, TopicPartition
 
 _PATIENCE_MS = 10_000
-"""For a coordinator of the group that is just being found or is loading; longer is an outage, and said."""
+"""For a coordinator of the group that is just being found or is loading; longer is an outage, and reported."""
 _POLL_S = 0.02
 """The client gives its answer within a poll and stays in it all the same."""
 _AT_ONCE = 1_000

@@ -89,7 +89,7 @@ def find(clients: KafkaClients) -> LogTopic | None:
     """
     try:
         found = topic_info(clients, clients.topic)
-        config = topic_config(clients, clients.topic)  # by another node, which may learn of a new topic later
+        config = topic_config(clients, clients.topic)  # by another node, which may have a new topic later
     except KafkaException as error:
         if reason_of(error).code() in GONE:
             return None

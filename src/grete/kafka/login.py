@@ -1,4 +1,4 @@
-"""How to reach a system's Kafka brokers and get in, as a Samza configuration says it, in librdkafka's words.
+"""How to reach a system's Kafka brokers and get in, from a Samza configuration into librdkafka's settings.
 
 Samza gives its Java clients `systems.<system>.consumer.*` and `systems.<system>.producer.*`. Addresses and
 logins are taken over here; what tunes a client is the matter of `grete.config.kafka_tuning`.

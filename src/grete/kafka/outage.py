@@ -25,7 +25,7 @@ class BrokerLog:
         self._complained_s: float | None = None
 
     def log(self, level: int, message: str, *arguments: object, **_: object) -> None:
-        """Called by clients with what librdkafka says."""
+        """Called by clients with librdkafka's log lines."""
         if level < logging.WARNING:
             _log.log(level, message, *arguments)
             return
@@ -38,7 +38,7 @@ class BrokerLog:
             _log.debug(message, *arguments)
 
     def answered(self) -> None:
-        """A broker has done what was asked."""
+        """A broker has answered a request."""
         with self._lock:
             since_s = self._complained_s
             if since_s is None or self._now_s() - since_s < _QUIET_S:

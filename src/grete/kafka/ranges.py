@@ -168,9 +168,7 @@ class RangeReader:
         try:
             return self._connection.held(key[0], [key[1]])[key[1]]
         except KafkaException as error:
-            raise StreamUnreachable(
-                f"asking for the ends of {key[0]}: {describe(reason_of(error))}"
-            ) from error
+            raise StreamUnreachable(f"reading the ends of {key[0]}: {describe(reason_of(error))}") from error
 
     def close(self) -> None:
         """Close the consumers."""

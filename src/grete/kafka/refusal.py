@@ -1,6 +1,6 @@
 """Distinguishes brokers that refuse the login from brokers that are away.
 
-To librdkafka both are a request without answer: it goes on trying, and says only by the way what came of it. Waiting
+To librdkafka both are a request without answer: it goes on trying, and reports failures only in passing. Waiting
 for a broker's return is right, waiting for a wrong password to become the right one is a minute of silence.
 """
 
@@ -27,7 +27,7 @@ class Refusals:
         self._remark = ""
 
     def note(self, reason: KafkaError) -> None:
-        """Take down what the client says by the way."""
+        """Note a remark of the client."""
         _log.debug("%s (%s)", reason.str(), reason.name())
         if reason.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self._strikes += 1

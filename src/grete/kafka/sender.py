@@ -127,5 +127,5 @@ class AcknowledgedSender:
             outcome.refuse(error)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait for the brokers' answers; says whether all are there."""
+        """Wait for the brokers' answers; returns whether all are there."""
         return self._producer.flush(timeout_s) == 0

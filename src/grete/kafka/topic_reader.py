@@ -94,7 +94,7 @@ class TopicReader:
         raise LogError(f"reading topic {self._clients.topic}: {describe(error)}")
 
     def wait(self, first: int, after: int, timeout_s: float) -> bool:
-        """Block until there is a record above `after`, reading from `first` on; says whether one has come."""
+        """Block until there is a record above `after`, reading from `first` on; returns whether one has come."""
         deadline = Deadline(self._clock, timeout_s)
         with self._consumer(_WAIT_MS) as consumer:
             consumer.assign([self._clients.partition(first if first > 0 else OFFSET_BEGINNING)])

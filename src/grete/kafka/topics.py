@@ -50,7 +50,7 @@ class TopicSettings:
 
 
 class RememberedTopics:
-    """Facts of topics as an executor needs them, asked once: partitions are only added, settings seldom set."""
+    """Facts of topics as an executor needs them, requested once: partitions are only added, settings seldom set."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics

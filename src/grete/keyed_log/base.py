@@ -7,7 +7,7 @@ The promise, whatever the back end:
 - **Fenced.** A writer that names a fence is refused once the scope was raised to a higher epoch; the
   check and the append are one atomic step, so a process that was paused in between can not slip through.
 - **Three results.** `append` returns, raises (nothing was written), or raises `InDoubt`. After `InDoubt` the
-  caller asks `resolve(append_id)`; a retry with the same id writes at most one copy.
+  caller calls `resolve(append_id)`; a retry with the same id writes at most one copy.
 - **Compaction keeps the last entry of each key**, never reorders, never reuses offsets. A tombstone (value None)
   may be dropped after it has shadowed its key; an empty value is not a tombstone.
 - **Streaming.** `read` holds a bounded number of records; the log's length never decides memory.
@@ -27,7 +27,7 @@ from grete.errors import LogError
 from grete.model.fence import Fence as Fence
 
 TOMBSTONE_RETENTION_MS = 24 * 60 * 60 * 1000
-"""Compaction leaves tombstones for a day: a reader that was away for a night still learns of the deletion."""
+"""Compaction leaves tombstones for a day: a reader that was away for a night still gets the deletion."""
 
 
 @dataclass(frozen=True, slots=True)

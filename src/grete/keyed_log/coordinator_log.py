@@ -1,4 +1,4 @@
-"""Which log holds coordinator streams: what the factory of the coordinator system says."""
+"""The log of coordinator streams, by the factory of the coordinator system."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class LogReader:
         Raises:
             LogCorrupted: it went back: the topic was deleted and recreated.
         """
-        with translated(f"asking for the end of topic {self._clients.topic}"):
+        with translated(f"reading the end of topic {self._clients.topic}"):
             end = self._clients.end(is_stable=True)
         self.check_not_back(end)
         return end
@@ -138,7 +138,7 @@ class LogReader:
         Raises:
             LogError: a transaction stayed open for the whole timeout.
         """
-        with translated(f"asking for the end of topic {self._clients.topic}"):
+        with translated(f"reading the end of topic {self._clients.topic}"):
             end = self._clients.end(is_stable=False)
         deadline = Deadline(self._clock, self._clients.settings.timeout_s, pauses_s=(0.002, 0.1))
         while self.stable_end() < end:
@@ -204,7 +204,7 @@ class LogReader:
         return -1
 
     def wait(self, after: int, timeout_s: float) -> bool:
-        """Block until there is a record above `after`; says whether there is one."""
+        """Block until there is a record above `after`; returns whether there is one."""
         deadline = Deadline(self._clock, timeout_s)
         if self.last_offset() > after:
             return True

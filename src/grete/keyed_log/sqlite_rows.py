@@ -2,7 +2,7 @@
 
 Several logs share one table: a row's id is the log's number in the upper bits and the offset in the lower 40, so
 that a log is one run of the table's b-tree (twice as fast to read as a two-column key) and the end of a log is its
-last row; nothing else says where it ends, so nothing can disagree.
+last row; nothing else stores where it ends, so nothing can disagree.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def find_log(connection: apsw.Connection, name: str) -> LogRow | None:
         return None
     if row[2] != _FORMAT:
         raise LogError(
-            f"{connection.filename}: log {name!r} has format {row[2]}, this grete knows {_FORMAT}; upgrade grete"
+            f"{connection.filename}: log {name!r} has format {row[2]}, this grete reads {_FORMAT}; upgrade grete"
         )
     return LogRow(row[0], name, row[1])
 

@@ -54,7 +54,7 @@ def _are_by_one(one: Origin | None, other: Origin | None) -> bool:
 
 
 def _name(origin: Origin, generation: CoordinatorMessage | None) -> str:
-    """`user@host (program)`; a generation of ours knows its host's name, a record only an address."""
+    """`user@host (program)`; a generation of ours has its host's name, a record only an address."""
     host = origin.host
     if generation is not None and _are_by_one(origin, generation.origin):
         host = (generation.values or {}).get("hostname", host)

@@ -1,6 +1,6 @@
 """Which configurations a coordinator stream has had, who wrote each, and what changed with it.
 
-A generation of ours says how many keys it changed, in the same append. What else was written is a foreign program's:
+A generation of ours has how many keys it changed, in the same append. What else was written is a foreign program's:
 it is a generation of its own, under its author's name, so that each author answers for his own changes and a
 rollback goes back over one of them at a time.
 """

@@ -47,7 +47,7 @@ def write_container_request(stream: CoordinatorStream, request: ContainerRequest
 
 
 def read_container_requests(stream: CoordinatorStream) -> list[ContainerRequest]:
-    """The last request for each container. A foreign record under our name asks for nothing."""
+    """The last request for each container. A foreign record under our name is ignored."""
     found = []
     for key, message in stream.messages(REQUEST).items():
         values = message.values

@@ -4,7 +4,7 @@ What is kept in memory is the last raw value of each live key, so replay is boun
 log's length. Records that are not understood are set aside with their offset; they never stop a job.
 
 A config generation is one atomic append: every changed set-config, a tombstone per vanished key, and a
-`grete-config-generation` record that says who wrote it, when, where from and why. So no reader ever sees a mix of
+`grete-config-generation` record of its author, time, origin and reason. So no reader ever sees a mix of
 two configurations (S2-47). Real Samza skips the type it does not know.
 """
 

@@ -147,7 +147,7 @@ def indexed_jobs(path: Path) -> list[JobId]:
 
 
 def jobs(home: Path) -> list[JobId]:
-    """The jobs that this home knows: of its embedded system, and those submitted from here to others; sorted."""
+    """The jobs of this home: of its embedded system, and those submitted from here to others; sorted."""
     path = home / "local" / FILE_NAME
     own = indexed_jobs(path) if path.exists() else []
     return sorted({*own, *submitted_jobs(home)})

@@ -87,7 +87,7 @@ def read_stop_request(stream: CoordinatorStream) -> StopRequest | None:
             return None
         return StopRequest(int(message.values["epoch"]), deadline_s, message.values.get("reason", ""))
     except (KeyError, ValueError):
-        return None  # a foreign record under our name asks for nothing
+        return None  # a foreign record under our name is ignored
 
 
 @dataclass(frozen=True, slots=True)

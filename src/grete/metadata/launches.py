@@ -1,7 +1,7 @@
 """Which containers run, as grete's own records in the coordinator stream: what a new coordinator adopts (S1-26).
 
 A record is written before its process starts, again with a `handle` by which a launcher finds the process, and again
-before the container gets its next assignment. So a container runs what its record says or what it said before.
+before the container gets its next assignment. So a container runs the assignment of its record or the one before.
 """
 
 from __future__ import annotations

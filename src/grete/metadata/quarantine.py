@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 SHOWN = 100
-"""How many of them a document names; how many there are is said beside them."""
+"""How many of them a document names; the total stands beside them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Deleting what was read from a coordinator stream without deleting what others wrote meanwhile under the same keys.
 
 A log has no compare-and-set, so a deletion may shadow a record that its writer has not read. The append that deletes
-holds a record of grete's own that says up to where was read; what was shadowed is written again in the append that
-removes this record. A process that dies between the two leaves it, and the next one does the second append.
+holds a record of grete's own with the offset up to which was read; what was shadowed is written again in the append
+that removes this record. A process that dies between the two leaves it, and the next one does the second append.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Hands startpoints to a container that asks the coordinator for its assignment.
+"""Hands startpoints to a container with its assignment.
 
 Startpoints are fanned out to the tasks of the whole job model, merged with what earlier fan-outs still ask for.
-What a task has applied (it says so in the transaction of the checkpoint that holds the new offsets) is taken out
+What a task has applied (noted in the transaction of the checkpoint that holds the new offsets) is taken out
 of its fan-out here, the next time it is read: late, but never before it is durable where it counts, which is
 what went wrong in SAMZA-2749.
 """
@@ -71,8 +71,8 @@ class StartpointHandOver:
         """Tasks with a startpoint that this coordinator has not sent them and they have not applied.
 
         A task that has not applied it half a minute later may never have got the answer, and is sent it again.
-        Startpoints of all tasks are fanned out when the first container asks, so what still waits to be fanned out
-        would not say it.
+        Startpoints of all tasks are fanned out with the first container's assignment, so what still waits to be
+        fanned out would not say it.
         """
         with self._lock:
             restore_shadowed(self._stream)

@@ -45,4 +45,4 @@ def _request(values: Mapping[str, str]) -> StateRequest | None:
         positions = {str(name): int(end) for name, end in json.loads(values["positions"]).items()}
         return StateRequest(StateChoice(values["state"]), int(values["created"]), positions)
     except (KeyError, TypeError, ValueError, AttributeError):
-        return None  # a foreign record under our name asks for nothing
+        return None  # a foreign record under our name is ignored

@@ -29,7 +29,7 @@ def startpoint_key(ssp: SystemStreamPartition, task: TaskName | None) -> str:
 
 
 def startpoint_entry(key: str, startpoint: Startpoint | None) -> Entry:
-    """The record that asks for a startpoint; None deletes it."""
+    """The record of a startpoint; None deletes it."""
     data = None if startpoint is None else startpoint_json.encode(startpoint)
     return Entry(encode_key(NAMESPACE, key), data)
 
@@ -43,7 +43,7 @@ def fan_out_entry(
 
 
 def decoded_startpoints(raw: Mapping[str, bytes]) -> dict[str, Startpoint]:
-    """Startpoints by key, expired ones too; a foreign record asks for nothing."""
+    """Startpoints by key, expired ones too; a foreign record is ignored."""
     found = {}
     for key, data in raw.items():
         try:
@@ -60,7 +60,7 @@ def live_startpoints(raw: Mapping[str, bytes], now_ms: int) -> dict[str, Startpo
 
 
 def decoded_fan_outs(raw: Mapping[str, bytes]) -> FanOuts:
-    """Fan-outs by task; a foreign record asks for nothing."""
+    """Fan-outs by task; a foreign record is ignored."""
     found = {}
     for task, data in raw.items():
         try:

@@ -1,1 +1,1 @@
-"""The system port: what an input or output system says of its streams and how they are read and written."""
+"""The system port: streams of input and output systems, how they are described, read and written."""

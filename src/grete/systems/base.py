@@ -90,7 +90,7 @@ class GroupOffsets(ABC):
 
         Raises:
             Fenced: another incarnation has taken over. Some systems cannot detect it.
-            GreteError: no answer, or refused, as when a consumer is a member of the group; says the way out.
+            GreteError: no answer, or refused, as when a consumer is a member of the group; with the way out.
         """
 
     @abstractmethod
@@ -139,7 +139,7 @@ class System(SystemAdmin, TransactionalStore):
 
     @abstractmethod
     def append(self, stream: str, messages: Iterable[Message]) -> int:
-        """Append messages outside any commit group, all or none, durable on return; says how many.
+        """Append messages outside any commit group, all or none, durable on return; returns how many.
 
         Raises:
             StreamNotFound: no such stream.

@@ -1,4 +1,4 @@
-"""Opens the system of a name: what `systems.<name>.samza.factory` of the configuration says."""
+"""Opens the system of a name, by `systems.<name>.samza.factory` of the configuration."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The streams that a job writes: made by its coordinator, which knows all inputs; containers only look for them.
+"""The streams that a job writes: made by its coordinator, which has all inputs; containers only look for them.
 
-A partition count is for ever, and a container knows its own inputs alone: two of them would disagree.
+A partition count is for ever, and a container has its own inputs alone: two of them would disagree.
 """
 
 from __future__ import annotations

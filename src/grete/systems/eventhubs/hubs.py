@@ -63,7 +63,7 @@ def create_command(topic: str, partitions: int) -> str:
 
 
 class Hubs:
-    """The hubs of one system of a configuration. Connections are opened when a hub is first asked for."""
+    """The hubs of one system of a configuration. Connections are opened when a hub is first needed."""
 
     def __init__(self, config: Mapping[str, str], system: str, clock: Clock) -> None:
         self._config = config

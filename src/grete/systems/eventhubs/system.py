@@ -145,7 +145,7 @@ class EventHubsSystem(System):
 
     @contextmanager
     def _asking(self, hub: Hub) -> Iterator[KafkaConnection]:
-        with stream_errors(f"asking for offsets of {hub.stream} in system {self.name!r}"):
+        with stream_errors(f"reading offsets of {hub.stream} in system {self.name!r}"):
             yield hub.namespace.connection
 
     def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
@@ -226,7 +226,7 @@ class EventHubsSystem(System):
         return self._other.changes(stream, partition, start, end, copied_ms=copied_ms)
 
     def partitioner(self, stream: SystemStream) -> Partitioner:
-        """See System: what `partition.method` says; of streams beside the hubs what their system says."""
+        """See System: by `partition.method`; of streams beside the hubs their system's."""
         if stream.system != self.name:
             return self._other.partitioner(stream)
         return hub_partitioner(Settings.of(self._context.config), stream)

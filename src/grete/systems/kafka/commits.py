@@ -139,7 +139,7 @@ class KafkaCommits:
         try:
             return self._reader(scope).stored()
         except NotWritten as error:
-            raise LogUnreachable(f"asking for the epoch of {scope!r}: {error}") from error
+            raise LogUnreachable(f"reading the epoch of {scope!r}: {error}") from error
 
     def _reader(self, scope: str) -> FenceReader:
         with self._lock:

@@ -1,4 +1,4 @@
-"""How topics of a job are created: what the configuration says of each.
+"""Settings with which topics of a job are created, from the configuration.
 
 Replication factors, changelog settings and their precedence are Samza's (KafkaConfig); a changelog is compacted and
 keeps its youngest changes from compaction for `min.compaction.lag.ms`, so that stores can be brought back to them.
@@ -48,7 +48,7 @@ class StreamSettings:
         return TopicSettings(read_as(COUNT, key, copies or "3"), key, config)
 
     def may_be_deleted_by_age(self, stream: str) -> bool:
-        """Whether the configuration itself wants a changelog's records deleted by age."""
+        """Whether the configuration has a changelog's records deleted by age."""
         store = self._store_behind(stream)
         return store is not None and "delete" in self._changelog(store).config["cleanup.policy"]
 

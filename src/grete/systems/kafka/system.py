@@ -143,7 +143,7 @@ class KafkaSystem(System):
             )
 
     def _asking(self, stream: str) -> AbstractContextManager[None]:
-        return stream_errors(f"asking for offsets of {stream} in system {self.name!r}")
+        return stream_errors(f"reading offsets of {stream} in system {self.name!r}")
 
     def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
         """See SystemAdmin. The broker's index answers."""

@@ -63,7 +63,7 @@ class Housekeeper:
         self._next_round_s = 0.0
 
     def step(self) -> bool:
-        """Do one piece of work, if there is any; says whether it did. A round looks at every partition once.
+        """Do one piece of work, if there is any; returns whether it did. A round looks at every partition once.
 
         Raises:
             Fenced: another incarnation has taken over; nothing was changed.

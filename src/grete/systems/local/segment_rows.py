@@ -109,7 +109,7 @@ def data_of(connection: apsw.Connection, key: PartitionKey, segment: Segment) ->
 def replace_in(
     connection: apsw.Connection, key: PartitionKey, old: Sequence[Segment], count: int, data: bytes
 ) -> bool:
-    """Put one segment of the same offsets for neighbours, in the caller's transaction; says whether it did.
+    """Put one segment of the same offsets for neighbours, in the caller's transaction; returns whether it did.
 
     It does not when one of them is not as it was listed.
     """

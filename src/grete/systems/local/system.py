@@ -285,7 +285,7 @@ class LocalSystem(System):
     def changes(
         self, stream: str, partition: int, start: int, end: int, *, copied_ms: int = 0
     ) -> Iterator[Change]:
-        """See System. The file says how far compaction has got, so the copy's age does not matter."""
+        """See System. How far compaction has got is in the file, so the copy's age does not matter."""
         before = self.compaction(stream, partition)
         before.check_readable(start, end)
         for _, batch in self.read(stream, partition, start, end):

@@ -39,7 +39,7 @@ class Changelog:
         """Whether every record below `position` is still there: only then is the state at it known.
 
         Raises:
-            JobError: compaction or retention has removed some; says how many.
+            JobError: compaction or retention has removed some; returns how many.
         """
         if position == 0:
             return  # no state: nothing has to be there to know it
