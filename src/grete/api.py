@@ -1,4 +1,4 @@
-"""What applications import: small, typed, stable. It imports neither pyspark nor any client library.
+"""The interface for applications: small, typed, stable. It imports neither pyspark nor any client library.
 
 An application is one of:
 
@@ -93,7 +93,7 @@ class KeyValueStore(Protocol):
 
 
 class TaskContext(Protocol):
-    """What a task knows of itself. Valid from `init` to `close`."""
+    """A task's own context. Valid from `init` to `close`."""
 
     @property
     def task_name(self) -> TaskName:

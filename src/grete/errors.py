@@ -12,7 +12,7 @@ GreteError
 │   ├── StorageFull        no space; reads still work, nothing was half written
 │   └── UnsafeStorage      the file system or SQLite build cannot keep the promises
 ├── CoordinationError
-│   ├── HeldByOther        somebody else leads; names the holder
+│   ├── HeldByOther        another process leads; names the holder
 │   └── LeadershipLost     we led and no longer do
 ├── StreamError            an input or output system
 │   ├── StreamNotFound
@@ -36,7 +36,7 @@ from collections.abc import Sequence
 class GreteError(Exception):
     """Base of every error grete raises on purpose. `exit_code` is what the command line ends with.
 
-    `may_pass`: a store did not answer, and the same may work when it is back, without anybody's doing.
+    `may_pass`: a store did not answer, and the same may work when it is back, without intervention.
     """
 
     exit_code = 1
@@ -123,9 +123,9 @@ class CoordinationError(GreteError):
 
 
 class HeldByOther(CoordinationError):
-    """Somebody else holds the leadership; `holder` says who.
+    """Another process holds the leadership: `holder`.
 
-    `may_be_dead`: it has not been seen to renew since we first looked, and nothing else tells whether it lives.
+    `may_be_dead`: it has not been seen to renew since we first looked, and nothing else shows whether it lives.
     """
 
     exit_code = 4

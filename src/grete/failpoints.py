@@ -3,7 +3,7 @@
 `GRETE_FAILPOINT=name:action[:nth]` arms a point: the nth pass of a process (1 by default) performs the action:
 `kill` (SIGKILL to ourselves), `stop` (SIGSTOP), `raise` (LogError), `delay` (one second). Several, separated by
 commas, are armed side by side, the same point more than once too. With `GRETE_FAILPOINT_ONCE=folder` each of them
-acts in one process only, the one that creates a file for it in that folder, so that whoever is started instead gets
+acts in one process only, the one that creates a file for it in that folder, so that a process started instead gets
 past it; the file's name is its place in the list and the point's name. With `GRETE_FAILPOINT_CONTAINER=id` only the
 processes of that container are armed, its coordinator is not. `POINTS` lists every name, so that a campaign
 can go through all of them and a misspelt one is an error.
@@ -41,11 +41,11 @@ POINTS: dict[str, str] = {
     "launch.started": "a container's process runs, the launcher does not know it yet",
     "coordinator.launched": "containers were launched",
     "change.adopted": "some containers of an earlier coordinator are taken over, others not",
-    "change.fence-raised": "who gives tasks away commits nothing more, and nobody has them yet",
+    "change.fence-raised": "the containers that give tasks away are fenced, the tasks are unassigned",
     "change.fenced-off": "a container's fence is raised, it is not killed",
-    "change.replanned": "a changed model is remembered, no container was told anything",
-    "change.granted": "a changed model is served, no container was told to run it",
-    "change.recorded": "a container's record says what it is about to be told",
+    "change.replanned": "a changed model is remembered, no container was commanded anything",
+    "change.granted": "a changed model is served, no container was commanded to run it",
+    "change.recorded": "a container's record has the command that it gets next",
     "coordinator.finishing": "all containers have ended, the terminal state is not written",
     "coordinator.finished": "the terminal state is written, leadership not released",
     "leader.released": "leadership is released, our lock file still held",
@@ -53,7 +53,7 @@ POINTS: dict[str, str] = {
     "log.rows-written": "inside a transaction: every record is written, the append's id is not",
     "file.before-commit": "a transaction is complete and numbered, COMMIT not begun",
     "file.committed": "COMMIT has returned, the file's mark does not know",
-    "file.marked": "the mark is written, nobody has heard of the commit",
+    "file.marked": "the mark is written, the commit was not returned",
     "container.locality-written": "the container has its assignment and wrote its locality",
     "container.fence-raised": "older incarnations are fenced",
     "change.startpoints-deleted": "startpoints were deleted, what came meanwhile is not written again",

@@ -48,7 +48,7 @@ def read_token(path: Path) -> str:
 
     Raises:
         OSError: the file cannot be read.
-        WireError: what it holds is no token: whatever else it is goes to nobody.
+        WireError: the content is no token; it is sent nowhere.
     """
     with path.open("rb") as file:
         token = file.read(_LONGEST_TOKEN + 1).strip()

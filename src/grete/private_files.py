@@ -1,4 +1,4 @@
-"""Files and folders for their owner only: what a job holds is nobody's business on a machine that others use, too."""
+"""Files and folders for their owner only: the state of a job is private on a shared machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def private_opener(path: str, flags: int) -> int:
 
 
 def tighten(path: Path) -> None:
-    """Take the rights of all but its owner away; nothing where it is not there, is not ours, or is everybody's."""
+    """Take the rights of all but its owner away; nothing where it is not there, is not ours, or is shared."""
     with contextlib.suppress(FileNotFoundError, PermissionError):
         mode = path.stat().st_mode
         if mode & _OTHERS and not mode & stat.S_ISVTX:

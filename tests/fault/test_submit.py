@@ -15,7 +15,7 @@ import pytest
 
 from grete.clock import SystemClock
 from grete.failpoints import POINTS
-from grete.metadata.config_history import config_history
+from grete.metadata.config_history import config_generations
 from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
 from grete.operations import open_job
@@ -154,7 +154,7 @@ def test_killed_anywhere_in_a_submit_the_next_one_works_and_nothing_is_mixed(
     assert letters() == NEW
     with open_job(JobId("job")) as handle:
         assert handle.changelog_mapping() == {f"Partition {i}": i for i in range(4)}
-        generations = [m for m, _ in config_history(handle.coordinator_log)]
+        generations = [one.message for one in config_generations(handle.coordinator_log)]
         assert all(m.key == "current" for m in generations)
 
 

@@ -20,7 +20,7 @@ from grete.errors import Fenced, GreteError, IllegalStateError, StorageFull
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.launch.processes import ProcessName, parse_name
-from grete.metadata.config_history import config_history
+from grete.metadata.config_history import config_generations
 from grete.metadata.coordinator_stream import CoordinatorStream, host_address
 from grete.metadata.history import HISTORY, History
 from grete.metadata.launches import LAUNCH, read_launches
@@ -172,7 +172,7 @@ def test_a_generation_is_one_append_and_vanished_keys_are_tombstoned() -> None:
     assert stream(log).config() == {"b": "", "c": "3"}
     assert stream(log).run_id() == "r2"
     assert log.end() - before == 3
-    reasons = [(message.values or {}).get("reason") for message, _ in config_history(log)]
+    reasons = [(one.message.values or {}).get("reason") for one in config_generations(log)]
     assert reasons == ["first", ""]
 
 

@@ -34,8 +34,8 @@ class Assignment:
     """The container's share of the job model, with the epoch of its incarnation and the one that fences its commits.
 
     `serial` is the number of the assignment; a higher one in a directive means: read the assignment again.
-    `until_drained` ends the container when what is there is consumed. `input_uids` tell the inputs that the job model
-    was made of from later ones of the same name.
+    `until_drained` ends the container when what is there is consumed. `input_uids` distinguish the inputs that the
+    job model was made of from later ones of the same name.
     """
 
     job: JobId

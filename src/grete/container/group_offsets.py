@@ -15,7 +15,7 @@ NextOffsets = Mapping[str, int]
 
 
 class GroupProgress:
-    """The inputs of a container: where they are, and what of it the group has been told.
+    """The inputs of a container: their offsets, and those that were published to the group.
 
     Times are seconds of a monotonic clock.
     """

@@ -94,16 +94,16 @@ class OffsetPublisher:
         try:
             group = self._open_group()
         except GreteError as error:
-            _log.warning("the consumer group is not told of this container: %s", error)
+            _log.warning("offsets of this container are not published to the consumer group: %s", error)
             return
         if group is None:
-            _log.warning("the system of the inputs has no consumer groups, so none is told of this container")
+            _log.warning("the system of the inputs has no consumer groups, so no offsets are published")
             return
         try:
             while offsets := self._next():
                 self._write(group, offsets)
         except Fenced as error:
-            _log.info("the consumer group is told no more: %s", error)
+            _log.info("no more offsets are published to the consumer group: %s", error)
         finally:
             group.close()
 

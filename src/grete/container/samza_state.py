@@ -100,8 +100,8 @@ def restored_to(state: TaskSettings, changelog: Changelog, marks: ChangelogMarks
     """The position of a changelog to which Samza's checkpoint belongs; None: all that is in it counts.
 
     An offset that the changelog does not hold means another changelog, or one with a retention: all that is there
-    counts, as in Samza. One that is null means that nothing was in it (Samza itself does not tell that from nothing
-    noted, so what it processed before its first commit counts twice there). Where nothing is noted,
+    counts, as in Samza. One that is null means that nothing was in it (Samza itself does not distinguish that from
+    nothing noted, so what it processed before its first commit counts twice there). Where nothing is noted,
     `task.transactional.state.retain.existing.state` says what becomes of it.
     """
     ends = changelog.system.offsets(changelog.stream)[changelog.partition]
@@ -125,7 +125,7 @@ RESTORE_ALL = (
 
 
 def check_known(changelog: Changelog, position: int) -> None:
-    """Whether the state at `position` can be told from what the changelog holds.
+    """Whether the state at `position` follows from what the changelog holds.
 
     Samza goes by the time: after nine tenths of `min.compaction.lag.ms` it takes all there is, and what it had
     processed after its last commit counts twice. Here it is enough that nothing was removed.

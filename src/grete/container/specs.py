@@ -36,7 +36,7 @@ def single_system(assignment: Assignment) -> str:
 
 
 def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpec:
-    """The container's tasks and stores, as the executors are told.
+    """The container's tasks and stores, as executors get them.
 
     Raises:
         ConfigError: no task.class.

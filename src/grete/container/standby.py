@@ -31,7 +31,7 @@ _INTERVAL_S = 0.5
 
 
 class StandbyRun:
-    """Follows the changelogs of the tasks that a standby container was given, until stopped or told something new."""
+    """Follows the changelogs of the tasks that a standby container was given, until stopped or reassigned."""
 
     def __init__(self, assignment: Assignment, home: Path, clock: Clock | None = None) -> None:
         clock = SystemClock() if clock is None else clock
@@ -42,7 +42,7 @@ class StandbyRun:
         self._files: dict[tuple[TaskName, str], StoreFile] = {}
 
     def execute(self, control: Control) -> Ended:
-        """Catch up again and again, a last time when told to end.
+        """Catch up again and again, a last time at the end.
 
         A job that drains asks its standby containers to end when its others have: so the copies are at the end, too.
         What fails is tried again: a standby that is late does no harm, a job that ends because of it would.

@@ -101,7 +101,7 @@ class BackgroundWriter:
             try:
                 sink = self._open_sink() if sink is None else sink
                 sink.write(batch)
-            except Exception as error:  # noqa: BLE001 - telling must not end the job, whatever the stream has
+            except Exception as error:  # noqa: BLE001 - reporting must not end the job, whatever the stream has
                 self._complain(error)
                 self._settle(len(batch), written=False)
             else:

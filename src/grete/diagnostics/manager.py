@@ -30,7 +30,7 @@ _MANY_EXCEPTIONS = 1_000
 
 
 class DiagnosticsManager:
-    """Tells the start once, then exceptions and stops of processors. Never waits, never raises."""
+    """Reports the start once, then exceptions and stops of processors. Never waits, never raises."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class DiagnosticsManager:
         return self._writer.is_own_thread
 
     def started(self, **parameters: Any) -> None:
-        """Tell that the process runs, with which configuration (secrets masked) and parameters."""
+        """Report the start of the process, with configuration (secrets masked) and parameters."""
         start = {
             "containerNumCores": os.cpu_count(),
             "numPersistentStores": len(Settings.of(self._config).store_names),
@@ -76,7 +76,7 @@ class DiagnosticsManager:
         self._send(start=start)
 
     def exception(self, error: BaseException, *, time_ms: int | None = None) -> None:
-        """Tell an exception with its stack and causes."""
+        """Report an exception with its stack and causes."""
         self._exceptions += 1
         if self._exceptions > _MANY_EXCEPTIONS:
             return
@@ -91,7 +91,7 @@ class DiagnosticsManager:
         self._send(exceptions=[event])
 
     def processor_stopped(self, processor_id: str, *, exit_status: int, reason: str, host: str = "") -> None:
-        """Tell that a container ended, with code and reason."""
+        """Report that a container ended, with code and reason."""
         stop = ProcessorStopEvent(
             processor_id, "", host or self._header.host, exit_status, self._hide.everything(reason)
         )
@@ -108,7 +108,7 @@ class DiagnosticsManager:
 
 
 class DiagnosticsLogHandler(logging.Handler):
-    """Tells exceptions that are logged (Samza's SimpleDiagnosticsAppender)."""
+    """Reports exceptions that are logged (Samza's SimpleDiagnosticsAppender)."""
 
     def __init__(self, manager: DiagnosticsManager) -> None:
         super().__init__(logging.WARNING)

@@ -81,7 +81,7 @@ def observed(
 
 
 def _hear_more(root: logging.Logger) -> dict[logging.Logger | logging.Handler, int]:
-    """Let records from INFO up reach the stream, while everybody else hears what they heard before.
+    """Let records from INFO up reach the stream, while other handlers keep their levels.
 
     Returns the levels to restore.
     """

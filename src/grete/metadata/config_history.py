@@ -94,12 +94,6 @@ def is_valid(config: Mapping[str, str]) -> bool:
     return True
 
 
-def config_history(log: KeyedLog) -> Iterator[tuple[CoordinatorMessage, list[ConfigChange]]]:
-    """Every generation still in the log, oldest first, with its changes."""
-    for generation in config_generations(log):
-        yield generation.message, list(generation.changes)
-
-
 def _decoded(record: Record) -> _Write | CoordinatorMessage | None:
     """A key's record or a generation's; None for every other one."""
     try:

@@ -1,1 +1,1 @@
-"""What of a Samza job carries over: key by key from its configuration, task by task from its streams."""
+"""The parts of a Samza job that carry over: key by key from its configuration, task by task from its streams."""

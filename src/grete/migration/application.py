@@ -146,15 +146,15 @@ def _launcher(config: Mapping[str, str]) -> Notes:
 def _poison(config: Mapping[str, str]) -> Notes:
     """Samza drops what it cannot process; a job that did so for years must not die of the first one here."""
     keys = (task.DROP_DESERIALIZATION_ERRORS, task.DROP_SERIALIZATION_ERRORS)
-    told = "what Samza dropped is put aside as a dead letter"
+    note = "what Samza dropped is put aside as a dead letter"
     where = f"{task.DEAD_LETTERS.name} names another stream than the job's own"
     for key in keys:
         if valid_value_of(config, key) and key.name in config:
-            yield Note(Section.APPLICATION, key.name, Outcome.AS_IS, told, where)
+            yield Note(Section.APPLICATION, key.name, Outcome.AS_IS, note, where)
     name = task.IGNORED_EXCEPTIONS.name
     ignored = valid_value_of(config, task.IGNORED_EXCEPTIONS) or ()
     if "*" in ignored:
-        yield Note(Section.APPLICATION, name, Outcome.AS_IS, told, where)
+        yield Note(Section.APPLICATION, name, Outcome.AS_IS, note, where)
     elif ignored:
         says = "these are put aside as dead letters, by the names of Python's classes: Java's never come"
         yield Note(Section.APPLICATION, name, Outcome.PORT, says, f"{name}=ValueError,my_job.errors.Odd")

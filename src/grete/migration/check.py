@@ -1,7 +1,8 @@
 """The whole of a Samza configuration, key by key: every key gets one note, and what `validate` refuses is among them.
 
-Rules speak of keys whose meaning takes more than the table of keys. Any other key is told by the table. In the end
-the configuration is validated as `--write` would write it, so that nothing is promised that `grete run` refuses.
+Rules speak of keys whose meaning takes more than the table of keys. Any other key gets its note from the table. In
+the end the configuration is validated as `--write` would write it, so that nothing is promised that `grete run`
+refuses.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _PREFIXES = (
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What becomes of a configuration. `written` is what `grete run` gets, save for the code that is to be ported."""
+    """The outcome for a configuration. `written` is what `grete run` gets, save for the code that is to be ported."""
 
     config: Mapping[str, str]
     notes: tuple[Note, ...]
@@ -137,7 +138,7 @@ def _meaning(known: Key[object], key: str, value: str) -> str:
 
 
 def _refused(written: Mapping[str, str], found: Mapping[str, Note]) -> Notes:
-    """What validation refuses beyond what is told already, each under the key that it names."""
+    """Further refusals of validation, each under the key that it names."""
     full = with_derived_keys(written)
     for problem in validated(full).errors:
         named = [key for key in {**full, **found} if key in problem]

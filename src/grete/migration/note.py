@@ -1,4 +1,4 @@
-"""What is said of one key of a Samza configuration."""
+"""A note on one key of a Samza configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """What becomes of a key. Only `BLOCKS` keeps the job from running once its code is ported."""
+    """The outcome for a key. Only `BLOCKS` keeps the job from running once its code is ported."""
 
     AS_IS = "as it is"
     MAPPED = "becomes"
@@ -18,7 +18,7 @@ class Outcome(StrEnum):
 
 
 class Section(StrEnum):
-    """What a key is about, in the order in which it is told."""
+    """The subject of a key, in the order of the report."""
 
     APPLICATION = "application"
     STREAMS = "inputs, outputs, serdes"
@@ -34,7 +34,7 @@ class Section(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What becomes of `key`; a key that the configuration lacks can have one too, if that means something.
+    """The outcome for `key`; a key that the configuration lacks can have one too, if that means something.
 
     `changes` is what `--write` does about it: key -> new value, None to leave it out.
     """

@@ -202,7 +202,7 @@ def _on_the_way_back(config: Mapping[str, str]) -> Notes:
 
 
 def coordination(config: Mapping[str, str]) -> Notes:
-    """Who leads, how partitions become tasks."""
+    """Leader election, and how partitions become tasks."""
     key = "job.coordinator.factory"
     kind = aliases.canonical(aliases.COORDINATION, config.get(key, ""))
     if key not in config:
@@ -271,7 +271,7 @@ def _own_classes(config: Mapping[str, str]) -> Notes:
 
 
 def cluster(config: Mapping[str, str]) -> Notes:
-    """What asked YARN for resources, in Spark's words."""
+    """Requests to YARN for resources, as Spark's settings."""
     for key, words in _SPARKS.items():
         if key in config:
             yield Note(

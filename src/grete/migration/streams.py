@@ -26,7 +26,7 @@ _SERDE_OF_OBJECTS = ("serializable", "org.apache.samza.serializers.SerializableS
 
 
 def systems(config: Mapping[str, str]) -> Notes:
-    """The kinds of systems, and what their clients are told."""
+    """The kinds of systems, and the settings of their clients."""
     for system in Settings.of(config).system_names:
         key = f"systems.{system}.samza.factory"
         kind = aliases.canonical(aliases.SYSTEMS, config[key])
@@ -56,7 +56,7 @@ def _around(factory: str) -> str:
 
 
 def _brokers(config: Mapping[str, str], system: str) -> Notes:
-    """Whether librdkafka can be told how to get in: Java's key stores and login modules cannot be used."""
+    """Whether librdkafka can log in: Java's key stores and login modules cannot be used."""
     readable = {key: _REFERENCE.sub("reference", value) for key, value in config.items()}
     problems = []
     for store in ("truststore", "keystore"):  # the reader of settings ends at the first problem

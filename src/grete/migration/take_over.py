@@ -1,4 +1,4 @@
-"""What grete would take over from a Samza job's streams: read from the broker, nothing written.
+"""The state that grete would take over from a Samza job's streams: read from the broker, nothing written.
 
 The job model is calculated as `grete run` would, from what the coordinator stream remembers, and compared with the
 checkpoints: a task that finds none starts where its inputs' default offsets say.
@@ -51,7 +51,7 @@ class TaskTakeOver:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the checkpoint log holds: groupers, tasks by version of their checkpoints, each task's last checkpoint."""
+    """Content of a checkpoint log: groupers, tasks by version of their checkpoints, each task's last checkpoint."""
 
     groupers: frozenset[str]
     tasks: Mapping[str, frozenset[TaskName]]
@@ -64,7 +64,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """What is there. `differs` are keys whose value in the stream is not the file's."""
+    """The state that was found. `differs` are keys whose value in the stream is not the file's."""
 
     stream: str
     keys: int
@@ -273,7 +273,7 @@ def changelog(store: str, name: str, partitions: int | None, needed: int) -> Not
 def _states(
     config: Mapping[str, str], job: JobId, home: Path, clock: Clock, calculated: Calculated, written: Written
 ) -> Notes:
-    """What becomes of the changelogs beyond the last commits."""
+    """The fate of changelogs beyond the last commits."""
     settings = Settings.of(config)
     inspector = KafkaInspector(config, log_system(config), clock)
     tasks = sorted((t, p) for t, p in calculated.changelog.items() if t in written.commits)

@@ -1,4 +1,4 @@
-"""What a kind of system can do, and where its parts are. Code asks for a capability, never for a system's name."""
+"""Capabilities of a kind of system, and its parts. Code asks for a capability, never for a system's name."""
 
 from __future__ import annotations
 

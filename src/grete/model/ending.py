@@ -19,7 +19,7 @@ _LONGEST = 1_000
 
 
 class ExitCode(IntEnum):
-    """What a container's code tells the coordinator. Negative ones are signals."""
+    """Exit codes of containers, as the coordinator reads them. Negative ones are signals."""
 
     OK = 0
     FAILED = 1
@@ -38,7 +38,7 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as its container tells it: exception type, first line of its message, and where it was met."""
+    """An error as its container reports it: exception type, first line of its message, and where it was met."""
 
     type: str
     message: str = ""
@@ -71,7 +71,7 @@ class ContainerEnd(int):
 
 
 def failure_of(error: BaseException, *, task: str = "", ssp: str = "", offset: str = "") -> Failure:
-    """What the error says of itself, or, if somebody nearer to it has noted that, what was noted."""
+    """The error's own message, or the one that was noted nearer to it."""
     noted = _noted(error)
     if noted is not None:
         return noted
@@ -99,7 +99,7 @@ def as_document(failure: Failure | None) -> dict[str, str] | None:
 
 
 def from_document(document: Any) -> Failure | None:
-    """What `as_document` gave; None when it is something else. Nothing of it is longer than a line."""
+    """The inverse of `as_document`; None when it is something else. Nothing of it is longer than a line."""
     if not isinstance(document, Mapping) or not isinstance(document.get("type"), str):
         return None
     named = (field.name for field in fields(Failure))

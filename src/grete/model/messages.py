@@ -33,7 +33,7 @@ VALUE_FIELDS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who wrote a message, when and where; `host` is an address, as Samza writes it."""
+    """Author, time and place of a message; `host` is an address, as Samza writes it."""
 
     source: str
     host: str

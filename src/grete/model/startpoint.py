@@ -39,7 +39,7 @@ class Startpoint:
 
 
 class StateChoice(StrEnum):
-    """What becomes of a task's stores when it starts elsewhere."""
+    """Fate of a task's stores when it starts elsewhere."""
 
     KEEP = "keep"
     RESTORE = "restore"
@@ -48,7 +48,7 @@ class StateChoice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateRequest:
-    """What becomes of a task's stores when its startpoints of `created_ms` are applied.
+    """Fate of a task's stores when its startpoints of `created_ms` are applied.
 
     `positions` belongs to RESTORE: per store, the end of the changelog that makes up the state to go back to.
     """
@@ -60,7 +60,7 @@ class StateRequest:
 
 @dataclass(frozen=True, slots=True)
 class PendingStart:
-    """What a task was asked for and has not applied: startpoints by SSP, and what becomes of its stores."""
+    """Requests to a task that it has not applied: startpoints by SSP, and the fate of its stores."""
 
     startpoints: Mapping[SystemStreamPartition, Startpoint] = field(default_factory=dict)
     state: StateRequest | None = None

@@ -48,7 +48,7 @@ class StringSerde(Serde):
 
 
 class JsonSerde(Serde):
-    """JSON in UTF-8 (S2-123). NaN and lone surrogates are refused: what we write everybody can read."""
+    """JSON in UTF-8 (S2-123). NaN and lone surrogates are refused: what we write every parser can read."""
 
     def to_bytes(self, value: Any) -> bytes | None:
         """See Serde."""

@@ -121,7 +121,7 @@ class KafkaPipelineBatch:
 
 
 def runs_tasks_once(master: str) -> bool:
-    """Whether Spark runs no task that failed again: a local master does not, unless it is told how often to try."""
+    """Whether Spark never repeats a failed task; local masters do not by default."""
     return local_cores(master) is not None and "," not in master
 
 

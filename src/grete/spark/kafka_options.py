@@ -1,4 +1,4 @@
-"""How Spark's Kafka connector is told what `systems.<system>.consumer.*` and `.producer.*` say, in Java's own names.
+"""Options of Spark's Kafka connector from `systems.<system>.consumer.*` and `.producer.*`, in Java's own names.
 
 The connector runs Java clients, so what Samza's configuration says is passed on as it is: where the brokers are and
 how to get in is the same for both clients (as for our own, `client_settings`: the producer's word wins), what tunes a
@@ -20,7 +20,7 @@ from grete.config.secrets import has_reference, resolve_secrets
 from grete.errors import ConfigError
 
 REDACTED_OPTIONS = r"(?i)url|^kafka\.(sasl|ssl)\.|secret|passw|token|credential|jaas"
-"""For `spark.sql.redaction.options.regex`: Spark's default, and all that tells the connector how to get in."""
+"""For `spark.sql.redaction.options.regex`: Spark's default, and all options of a login."""
 _ACCESS = re.compile(r"(security|sasl|ssl)\..+|bootstrap\.servers")
 _NOT_PASSED = re.compile(
     r"(key|value)\.(de)?serializer|auto\.offset\.reset|enable\.auto\.commit|auto\.commit\..*|interceptor\.classes"

@@ -114,7 +114,7 @@ def too_large(
 ) -> str:
     """By what a batch that is planned and not committed exceeds the limits; empty when it does not.
 
-    `size_of` tells how many bytes lie between two sets of next offsets, 0 when that is not known.
+    `size_of` returns the bytes between two sets of next offsets, 0 when that is not known.
     """
     if not isinstance(spark, SparkProgress) or spark.planned <= spark.committed or spark.planned_end is None:
         return ""

@@ -47,7 +47,7 @@ class _Buffer:
 
 
 class StreamFacts:
-    """What collectors need to know of streams, asked once in a worker: partitions are only ever added."""
+    """Facts of streams for collectors, read once in a worker: partitions are only ever added."""
 
     def __init__(self, system: System) -> None:
         self._system = system

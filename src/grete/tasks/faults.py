@@ -23,7 +23,7 @@ def is_machines(error: BaseException) -> bool:
 
 
 FILE_ERRORS = (apsw.Error, OSError, DamagedStore)
-"""Errors of our own files; caught where they are used, to tell them from those that an application opens."""
+"""Errors of our own files; caught where they are used, to distinguish them from those that an application opens."""
 
 
 def file_error(what: str, error: BaseException) -> LogError:

@@ -1,7 +1,7 @@
 """A task inside a Python worker process: instance, stores and collector, kept between batches while still true.
 
 Spark reuses Python workers but promises nothing about which worker gets which task. What a worker keeps of a task
-is valid only when the attempt that left it so is the one that was committed; the attempt's token tells.
+is valid only when the attempt that left it so is the one that was committed; the attempt's token shows it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A worker is killed without a word when Spark ends or has no use for it. So what was logged is written when a share of
 a batch is done, while the driver commits it, and no batch waits for that. After a failure Spark ends the worker at
-once: then the worker waits, for a moment, since what it said last is what everybody will want to read.
+once: then the worker waits, for a moment, since its last lines matter most.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def _v1_template(ssps: tuple[SystemStreamPartition, ...]) -> _V1Template:
 
 
 def _v1_fields(ssp: SystemStreamPartition) -> tuple[bytes, bytes]:
-    """What stands before and after the offset."""
+    """The text before and after the offset."""
     head = jackson_bytes.dumps({"system": ssp.system, "partition": str(ssp.partition)})
     tail = jackson_bytes.dumps({"stream": ssp.stream})
     return head[:-1] + b',"offset":', b"," + tail[1:]

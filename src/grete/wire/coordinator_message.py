@@ -18,7 +18,7 @@ from grete.wire import java_json
 
 VERSION = 1
 _OLD_FIELDS = {SET_CHANGELOG: "partition", SET_CONTAINER_HOST: "hostname"}
-_LONGEST_VERSION = 9  # digits; a longer text is kept as it is and is no version that anybody knows
+_LONGEST_VERSION = 9  # digits; a longer text is kept as it is and is no known version
 
 
 def encode_key(message_type: str, key: str, version: Any = VERSION) -> bytes:

@@ -138,7 +138,7 @@ class JavaHashMap(Generic[K]):
             self.put_each(listed)
 
     def _fill(self, keys: list[K]) -> bool:
-        """What putting each of these keys into an empty map comes to, at once; false when it is not that simple.
+        """Put all of these keys into an empty map at once; false when it is not that simple.
 
         A bin keeps the order in which its keys came, through every resize, unless it has grown too long on the
         way: then it becomes a tree, or the table doubles early. So the bins of each size on the way are counted.

@@ -36,7 +36,7 @@ def dumps(value: Any) -> bytes:
 
 
 def slow_text(value: Any) -> str:
-    """What orjson refuses as well, escapes as Python writes them.
+    """JSON of what orjson refuses too, escapes as Python writes them.
 
     Raises:
         WireError: a NaN, or a kind of value that JSON has not.

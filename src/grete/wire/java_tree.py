@@ -28,7 +28,7 @@ class _Node:
 
 
 def _order(key: Any) -> Any:
-    """What compareTo orders by: strings by UTF-16 code units, SSPs by system, stream, partition."""
+    """The sort key of compareTo: strings by UTF-16 code units, SSPs by system, stream, partition."""
     if isinstance(key, SystemStreamPartition):
         return (_order(key.system), _order(key.stream), key.partition, key.key_bucket)
     return key.encode("utf-16-be", "surrogatepass") if isinstance(key, str) else key
