@@ -87,7 +87,7 @@ def system(tmp_path: Path) -> Iterator[LocalSystem]:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    """One Kafka broker for the whole run, started by the first test that asks for it. Nobody harms it."""
+    """One Kafka broker for the whole run, started by the first test that needs it. No test harms it."""
     with shared("kafka", KafkaCluster, lambda: tmp_path_factory.mktemp("kafka")) as cluster:
         yield cluster
 
@@ -122,7 +122,7 @@ def spark() -> Iterator[SparkSession]:
 def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
     """One broker that asks who comes, for the whole run, started by the first test that asks for it.
 
-    `ann` gets in by PLAIN and `bob` by SCRAM; the third user is as on Event Hubs, where nobody has transactions.
+    `ann` gets in by PLAIN and `bob` by SCRAM; the third user is as on Event Hubs, without transactions.
     """
     with shared("secure", _asking_broker, lambda: tmp_path_factory.mktemp("secure")) as cluster:
         allow_records(cluster, "$ConnectionString")

@@ -42,7 +42,7 @@ class TestProcessLauncher(KillingLauncherConformance):
 def test_a_process_that_is_not_provably_the_container_is_neither_adopted_nor_signalled(
     tmp_path: Path, exit_file: str, epoch: int
 ) -> None:
-    """Whoever writes into the coordinator stream says which process a container is: it may be anybody's."""
+    """A writer of the coordinator stream decides which process a container is: it may be any user's."""
     launcher, start = ProcessLauncher(["true"], tmp_path), ContainerStart(ContainerId("0"), 4, {})
     environment = {
         **os.environ,

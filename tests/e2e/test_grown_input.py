@@ -25,7 +25,7 @@ def asked(job: Any, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def grete(job: Any, *words: str) -> Any:
-    """What a command prints with `-o json`."""
+    """A command's output with `-o json`."""
     done = asked(job, *words)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -43,7 +43,7 @@ def caught_up(job: Any) -> None:
 
 
 def metrics(job: Any) -> dict[str, float]:
-    """What the running coordinator exports."""
+    """The metrics of the running coordinator."""
     (row,) = grete(job, "status")
     token = Path(row["token_file"]).read_text()
     answer = httpx.get(

@@ -83,7 +83,7 @@ def test_a_job_is_reconfigured_succeeded_scaled_and_drained_without_a_record_los
 
     coordinator.kill()
     coordinator.wait()
-    operator.fill(1_000)  # nobody coordinates, everything is processed
+    operator.fill(1_000)  # no coordinator runs, everything is processed
     coordinator = operator.coordinate("--job", "counter")
     operator.eventually(lambda: "container-adopted" in operator.events(), "the adoption")
     operator.fill(1_000)

@@ -24,7 +24,7 @@ def blocks(section: str) -> list[str]:
 
 
 def follow(script: str, folder: Path) -> str:
-    """What a shell prints that is given it in the folder, with the programs of this environment."""
+    """Its output in a shell in the folder, with the programs of this environment."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],

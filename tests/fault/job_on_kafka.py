@@ -194,7 +194,7 @@ class Job:
 
     def stop(self) -> None:
         """Let the job end; its coordinators have nothing to complain of."""
-        eventually(self._is_asked_to_stop, "somebody who leads and can be asked to stop", tell=self.tell)
+        eventually(self._is_asked_to_stop, "a leader that can be stopped", tell=self.tell)
         assert [process.wait(patient(60)) for process in self._processes] == [0] * len(self._processes), (
             self.tell()
         )
@@ -216,7 +216,7 @@ class Job:
             return [int(one.handle.split("/")[1]) for one in handle.launches().values() if one.handle]
 
     def kill(self) -> None:
-        """Kill all its processes; nobody minds how they ended."""
+        """Kill all its processes; exit codes do not matter."""
         for process in self._processes:
             process.kill()
             process.wait()
@@ -236,7 +236,7 @@ class Job:
     def send(self, count: int, only: int | None = None) -> None:
         """Append the next records, or those of them that belong into one partition.
 
-        Without a transaction: brokers that are killed right after one may forget to end it, and nobody reads on.
+        Without a transaction: brokers that are killed right after one may forget to end it, and readers stand still.
         """
         servers = self._direct["systems.kafka.producer.bootstrap.servers"]
         producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
@@ -264,7 +264,7 @@ class Job:
         self.partitions = partitions
 
     def written(self) -> list[Output]:
-        """What the job has written and committed, in order."""
+        """Records that the job has written and committed, in order."""
         with self._system() as system:
             return [
                 Output(key, json.loads(value))
@@ -314,7 +314,7 @@ class Job:
         return 0 if state is None else state.epoch
 
     def history(self) -> list[HistoryRow]:
-        """What has happened to the job."""
+        """The job's history."""
         with open_job(self.id) as handle:
             return handle.history()
 
@@ -327,7 +327,7 @@ class Job:
         eventually(lambda: event in self.events(), f"the event {event}", tell=self.tell)
 
     def unreachable(self) -> list[str]:
-        """The partitions that the job's status says nobody answers for."""
+        """The unreachable partitions in the job's status."""
         with open_job(self.id) as handle:
             return [str(ssp) for ssp in handle.lag().unreachable]
 

@@ -107,14 +107,14 @@ class Job:
             return [row.event for row in handle.history()]
 
     def epoch(self) -> int:
-        """Of whoever says last that he runs the job."""
+        """Of the last incarnation that recorded its start."""
         with open_job(self.id) as handle:
             state = handle.state()
         return 0 if state is None else state.epoch
 
     def stop(self) -> None:
-        """Ask whoever leads to stop; not while one incarnation has ended and the next has not begun."""
-        eventually(self._is_asked_to_stop, "somebody who leads and can be asked to stop")
+        """Stop the leader; not while one incarnation has ended and the next has not begun."""
+        eventually(self._is_asked_to_stop, "a leader that can be stopped")
 
     def _is_asked_to_stop(self) -> bool:
         with open_job(self.id) as handle, contextlib.suppress(JobError):
@@ -170,7 +170,7 @@ def test_a_coordinator_that_is_killed_is_succeeded_by_the_next_start(job: Job) -
 
 
 def test_what_a_coordinator_that_was_killed_has_left_is_stopped(job: Job) -> None:
-    """The topic names the dead until somebody else leads, so they are known by their silence alone."""
+    """The topic names a dead holder until another one leads, so it is known by its silence alone."""
     process, _ = copying(job)
     process.kill()
     process.wait()

@@ -1,4 +1,4 @@
-"""Event Hubs as a system, on a broker that asks who comes as the service does and gives nobody transactions."""
+"""Event Hubs as a system, on a broker with logins as the service has them and without transactions."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ stores.counts.changelog.replication.factor=1
         assert done.returncode == 0, done.stderr[-5000:]
 
     def counts(self, system: str, stream: str) -> dict[str, list[int]]:
-        """What was sent, by key."""
+        """The records that were sent, by key."""
         config = load([str(self.config)], {})
         with closing(open_system(config, system, self.home, SystemClock())) as opened:
             found: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""A whole stateful job on Kafka, its brokers killed and cut off: every record counted once, nobody has to help."""
+"""A whole stateful job on Kafka, its brokers killed and cut off: every record counted once, without intervention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to topics under a job that reads them: deleted and recreated, trimmed, joined by others."""
+"""Topics under a job that reads them: deleted and recreated, trimmed, joined by others."""
 
 from __future__ import annotations
 

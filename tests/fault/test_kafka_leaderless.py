@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
 
 
 def knows(node: str, topic: str) -> bool:
-    """A client that has asked nobody yet asks this node."""
+    """A client without metadata asks this node."""
     return topic in AdminClient({"bootstrap.servers": node}).list_topics(timeout=patient(10)).topics
 
 

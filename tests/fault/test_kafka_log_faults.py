@@ -1,4 +1,4 @@
-"""What the log on Kafka does when brokers, networks and writers fail. Acknowledged and lost: 0. Written twice: 0."""
+"""The log on Kafka when brokers, networks and writers fail. Acknowledged and lost: 0. Written twice: 0."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_leaders_are_elected_behind_sasl_ssl(secure_kafka: SecureCluster) -> Non
 def test_a_wrong_password_is_told_with_the_key_that_holds_it(
     secure_kafka: SecureCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told although the log waits thirty seconds for brokers that are away: nobody waits for this one."""
+    """It is reported at once, although the log waits thirty seconds for brokers that are away."""
     monkeypatch.setenv("ANNS_PASSWORD", "not-the-password")
     with pytest.raises(LoginRefused) as refused:
         open_log(config_of(secure_kafka))

@@ -26,7 +26,7 @@ OF_STORES = ("store.created", "store.applied")
 
 
 def stopped_at(point: str, job: Job, marks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start the job anew; returns when one of its processes stands at the point."""
+    """Restart the job; returns when one of its processes stands at the point."""
     monkeypatch.setenv("GRETE_FAILPOINT", f"{point}:stop")
     monkeypatch.setenv("GRETE_FAILPOINT_ONCE", str(marks))
     job.run_again()
@@ -49,7 +49,7 @@ def stands(pid: int) -> bool:
 def test_a_broker_that_is_killed_while_a_job_starts_costs_no_record(
     cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """Everything of the job was killed before, and its stores are lost; nobody has to help it afterwards."""
+    """Everything of the job was killed before, and its stores are lost; it recovers without intervention."""
     with job_on(cluster, tmp_path / "job", monkeypatch) as job:
         job.submit()
         job.send(400)

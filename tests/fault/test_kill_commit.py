@@ -70,7 +70,7 @@ for batch in range(first, batches):
 
 
 def document(home: Path, factory: str) -> dict[str, Any]:
-    """What a coordinator would tell the container."""
+    """The assignment that a coordinator would serve."""
     ssps = [{"system": "local", "stream": "in", "partition": number} for number in range(2)]
     tasks = [
         {"name": f"Partition {number}", "ssps": [ssp], "changelog_partition": number}

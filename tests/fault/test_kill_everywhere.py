@@ -65,7 +65,7 @@ BEFORE_THE_QUERY = points("container", "log", "file") + NEW_LINEAGE
 
 
 def stream_task_points() -> list[tuple[str, int]]:
-    """What happens once a start, and what happens around a batch."""
+    """Points once a start, and points around a batch."""
     if NIGHTLY:
         return every_driver_point()
     return passes(BEFORE_THE_QUERY, 1) + passes(AROUND_A_BATCH, 1)

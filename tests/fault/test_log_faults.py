@@ -1,4 +1,4 @@
-"""What the embedded log does when process, disk and bits fail. Acknowledged and lost: 0. Silently wrong: 0."""
+"""The embedded log when process, disk and bits fail. Acknowledged and lost: 0. Silently wrong: 0."""
 
 from __future__ import annotations
 

@@ -360,7 +360,7 @@ def test_killed_anywhere_in_a_change_the_next_coordinator_completes_it(job: Job,
 
 
 def test_who_is_said_to_have_paused_and_has_not_commits_nothing_more(job: Job) -> None:
-    """Somebody speaks in its name, or late: the others are given its tasks, and its own commits are refused."""
+    """A forged or late `paused`: the others are given its tasks, and its own commits are refused."""
     job.submit(**{"test.deaf": "0"})
     job.eventually(lambda: len(job.last()) == 4)
     with open_job(JOB) as handle:

@@ -97,7 +97,7 @@ def test_a_password_behind_a_reference_occurs_nowhere(
 
 
 def _while_it_runs(job: JobId, home: Path) -> list[str]:
-    """What HTTP answers, and what the container's process shows of itself."""
+    """Answers over HTTP, and what the container's process shows of itself."""
 
     def has_worked() -> bool:
         with closing(LocalSystem(home / "local", SystemClock())) as local:
@@ -123,7 +123,7 @@ def _while_it_runs(job: JobId, home: Path) -> list[str]:
 
 
 def _in_the_command_line(job: JobId, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What the tools print, for people and for programs."""
+    """Output of the tools, for people and for programs."""
     said = []
     for words in (["status"], ["history"], ["config", "get"], ["stream", "dump"], ["job-model"]):
         assert main([*words, "--job", job.name, "-o", "json"]) == 0, words

@@ -201,7 +201,7 @@ def test_of_many_submits_at_once_one_wins_and_the_others_name_it(job: Job) -> No
 
 
 def test_a_stop_that_is_asked_for_while_a_job_starts_again_is_obeyed(job: Job) -> None:
-    """What is recorded then is the end of the run before; the election knows better."""
+    """Recorded then is the end of the run before; the election is newer."""
     assert job.run(job.config("once")) == (0, "")
     settings = {"test.for.ever": "1"}
     again = job.start(job.config("again", **settings), GRETE_FAILPOINT="submit.elected:stop")
@@ -258,7 +258,7 @@ def test_a_paused_coordinator_that_was_succeeded_ends_without_effect(job: Job) -
 
 
 def test_killed_outright_the_job_can_run_again_at_once(job: Job) -> None:
-    """Nobody waits for the end of its lease."""
+    """Without a wait for the end of its lease."""
     path = job.config("a", **{"test.for.ever": "1"})
     first = job.start(path)
     eventually(lambda: state() == "running")

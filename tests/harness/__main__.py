@@ -49,7 +49,7 @@ class Run:
     report: Path
 
     def environment(self, servers_name: str) -> dict[str, str]:
-        """What its processes have beside ours."""
+        """Additions to our environment for its processes."""
         temporary, own_servers = self.folder / "tmp", self.folder / servers_name
         for folder in (temporary, own_servers):
             folder.mkdir(exist_ok=True)

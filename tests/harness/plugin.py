@@ -123,7 +123,7 @@ def pytest_timeout_set_timer(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def stacks_of(test: str) -> str:
-    """What the processes do that this test has started; nothing is known of them outside of a run."""
+    """State of the processes that this test has started; unknown outside of a run."""
     run = os.environ.get(processes.RUN)
     return processes.stacks([each for each in processes.of_run(run) if each.test == test]) if run else ""
 
@@ -141,7 +141,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """End what the test has left: processes whose parents are gone, which nobody else will end."""
+    """End what the test has left: processes whose parents are gone."""
     try:
         yield
     finally:

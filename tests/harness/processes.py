@@ -37,7 +37,7 @@ class RunProcess:
 
     @property
     def is_orphan(self) -> bool:
-        """Whoever started it has ended."""
+        """Its parent has ended."""
         return self.parent == 1
 
 
@@ -83,7 +83,7 @@ def _lives(pid: int) -> bool:
 
 
 def stacks(processes: Sequence[RunProcess]) -> str:
-    """What every thread of these processes is doing, as py-spy and jcmd see it from outside."""
+    """Stacks of every thread of these processes, by py-spy and jcmd."""
     return "\n".join(f"--- {process.pid} {process.command[:200]}\n{_stack(process)}" for process in processes)
 
 

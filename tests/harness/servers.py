@@ -18,7 +18,7 @@ FOLDER = "GRETE_TEST_SERVERS"
 
 @contextmanager
 def shared(name: str, make: Callable[..., Cluster], own_directory: Callable[[], Path]) -> Iterator[Cluster]:
-    """The run's cluster of this name, started by whoever comes first.
+    """The run's cluster of this name, started by the first test.
 
     `make(directory, outlives_us=...)` gives a cluster that is not started. In a run it lives until the run ends,
     whatever becomes of the worker that started it. Outside of one it is started in `own_directory` and stopped.

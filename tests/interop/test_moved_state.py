@@ -174,7 +174,7 @@ class MovedJob:
         return found
 
     def states(self) -> dict[int, dict[str, int]]:
-        """What the changelog says, by its partition: what any reader of it restores."""
+        """The state in the changelog, by partition: as any reader restores it."""
         found: dict[int, dict[str, int]] = {partition: {} for partition in range(PARTITIONS)}
         for partition, key, value in self._read(self.changelog):
             if value is None:

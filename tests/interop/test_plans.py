@@ -1,4 +1,4 @@
-"""Random jobs, starts, growth and moves through the real planner and ours: no difference that nobody meant."""
+"""Random jobs, starts, growth and moves through the real planner and ours: no unintended difference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STORIES = [story(1, number) for number in range(500)]
 
 
 class Answers:
-    """What Samza answers, asked once for each story."""
+    """Samza's answers, computed once for each story."""
 
     def __init__(self, planner: SamzaPlanner) -> None:
         self._planner = planner

@@ -115,7 +115,7 @@ def test_samza_bootstraps_the_coordinator_stream_that_grete_wrote(
 
 
 def abort_one(log: KafkaKeyedLog, stream: CoordinatorStream) -> None:
-    """Leave a record of an aborted append behind, whose value nobody may believe."""
+    """Leave a record of an aborted append behind, whose value no reader may use."""
 
     class Aborted(Exception):
         pass

@@ -1,4 +1,4 @@
-"""What executors that commit do when brokers fail. Processed and lost: 0. Counted twice: 0."""
+"""Executors that commit when brokers fail. Processed and lost: 0. Counted twice: 0."""
 
 from __future__ import annotations
 

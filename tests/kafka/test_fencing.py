@@ -28,7 +28,7 @@ ONE = ContainerId("1")
 def test_readers_need_not_wait_for_what_a_container_wrote_that_was_fenced_off(
     kafka: KafkaCluster, kind: str
 ) -> None:
-    """Outputs of a StreamTask are committed with its checkpoints, so nobody waits for those."""
+    """Outputs of a StreamTask are committed with its checkpoints, so there is no wait for those."""
     job = JobId(f"gone-{uuid.uuid4().hex[:8]}")
     config = {
         kind: "application:Application",

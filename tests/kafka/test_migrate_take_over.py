@@ -1,4 +1,4 @@
-"""What grete says it would take over is what the real Samza 1.8.0 wrote; saying it writes nothing."""
+"""The report of a take-over shows what the real Samza 1.8.0 wrote, and writes nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GROUPERS = "org.apache.samza.container.grouper.stream."
 def job(harmed_broker: KafkaCluster) -> dict[str, str]:
     """A job of Samza's with a topic of two partitions, of which 102 records are processed.
 
-    On a broker where nobody makes topics meanwhile: those that `migrate` makes would show.
+    On a broker without other writers of topics: those that `migrate` makes would show.
     """
     name = f"moved_{uuid.uuid4().hex[:8]}"
     config = samza_config(harmed_broker.bootstrap, name)

@@ -1,4 +1,4 @@
-"""What Spark's connector reads and writes for a pipeline: columns, partitions, headers, and which rows count."""
+"""Spark's connector under a pipeline: columns, partitions, headers, and which rows count."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_stream_has_the_columns_of_every_system_and_headers_when_asked(
 def drained(
     frame: DataFrame, directory: Path, look: Callable[[DataFrame], Any] = DataFrame.collect
 ) -> list[Any]:
-    """What there is to see in each batch, its rows if nothing else, until nothing is left."""
+    """A view of each batch, by default its rows, until nothing is left."""
     batches: list[Any] = []
     writer = frame.writeStream.foreachBatch(lambda batch, _: batches.append(look(batch)))
     writer = writer.option("checkpointLocation", str(directory / "checkpoint"))

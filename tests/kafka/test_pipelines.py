@@ -72,7 +72,7 @@ spark.log.level=INFO
 
 
 class Topics:
-    """The job's topics, from the side where nobody is asked for a password."""
+    """The job's topics, through the listener without password."""
 
     def __init__(self, bootstrap: str) -> None:
         self.name = f"pipe-{uuid.uuid4().hex[:8]}"

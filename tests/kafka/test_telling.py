@@ -50,7 +50,7 @@ def config(kafka: KafkaCluster, job: JobId) -> Mapping[str, str]:
 
 
 def records(kafka: KafkaCluster, topic: str) -> Iterator[tuple[int, str, Any]]:
-    """Partition, key and document of all there are; no transaction keeps anybody from reading them."""
+    """Partition, key and document of all there are; no transaction holds readers back."""
     settings = {"bootstrap.servers": kafka.bootstrap, "group.id": "test", "isolation.level": "read_committed"}
     consumer = Consumer({**settings, "enable.auto.commit": False})
     for partition in consumer.list_topics(topic, timeout=patient(30)).topics[topic].partitions:

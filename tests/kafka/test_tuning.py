@@ -1,4 +1,4 @@
-"""What Samza's `producer.*` and `consumer.*` say of speed is followed; what would weaken a promise is not."""
+"""Settings of speed in Samza's `producer.*` and `consumer.*` apply; those that weaken a promise do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens to log and store, in any order: a job stands where it has come to, or where somebody moved it."""
+"""Whatever happens to log and store, in any order: a job stands where it has come to, or where it was moved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOG, FILES, STREAM = (
 )
 TASK, SSP, JOB = TaskName("Partition 0"), SystemStreamPartition("local", "in", 0), JobId("j")
 stores, factories = st.sampled_from([FILES, STREAM]), st.sampled_from([LOG, FILES, STREAM])
-offsets = st.integers(0, 5)  # few, so that somebody's wish often equals what is there
+offsets = st.integers(0, 5)  # few, so that a wish often equals what is there
 
 
 class Job(RuleBasedStateMachine):

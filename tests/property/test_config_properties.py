@@ -1,4 +1,4 @@
-"""What holds for every configuration: nothing is lost in a file, in a diff, or between null and empty."""
+"""Invariants of every configuration: nothing is lost in a file, in a diff, or between null and empty."""
 
 from __future__ import annotations
 

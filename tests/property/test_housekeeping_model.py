@@ -91,7 +91,7 @@ class History:
         try:
             copy.settle(self.end, "", changes, unpack_changes)
         except OffsetOutOfRange:
-            assert under_way  # five times in a row somebody compacted: no state rather than a wrong one
+            assert under_way  # compacted five times in a row: no state rather than a wrong one
             return
         assert dict(copy.scan(None, None)) == self.states[-1]
 

@@ -1,4 +1,4 @@
-"""What is computed the fast way is what the plain way computes: HashMap order, the model's JSON, CRC-32C."""
+"""The fast way computes the same as the plain one: HashMap order, the model's JSON, CRC-32C."""
 
 from __future__ import annotations
 

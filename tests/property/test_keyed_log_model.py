@@ -120,7 +120,7 @@ class KeyedLogs(RuleBasedStateMachine):
             assert log.resolve(append_id) == self.ids.get(append_id)
 
     @invariant()
-    def everybody_agrees(self) -> None:
+    def all_readers_agree(self) -> None:
         for log in self.logs:
             assert (log.end(), list(log.read())) == (self.end, self.records)
 

@@ -60,7 +60,7 @@ class Incarnation:
 
 
 class World:
-    """What really runs: answers come late or never, processes die or hang."""
+    """The real processes: answers come late or never, processes die or hang."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -168,7 +168,7 @@ class World:
             return ContainerSilent(one.container, one.launch, 10.0)
         if choice < 0.72 and self.incarnations:
             one = self.chance.choice(self.incarnations)
-            if one.asked:  # and somebody else says that it has
+            if one.asked:  # and another one reports that it has
                 return ContainerPaused(one.container, one.launch, one.asked)
         return Tick()
 

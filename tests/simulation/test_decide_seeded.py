@@ -28,7 +28,7 @@ CONTAINERS = tuple(ContainerId(str(i)) for i in range(3))
 
 
 class World:
-    """What really runs, as the launcher would know it."""
+    """The real processes, as the launcher would have them."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance

@@ -1,4 +1,4 @@
-"""Whole jobs in a seeded world full of faults: every promise is kept, and whoever breaks one is found out."""
+"""Whole jobs in a seeded world full of faults: every promise is kept, and a mutation that breaks one is found."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLANTS = load_plants(ROOT)
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """What the product logs of its faults is not worth reading: a violation is replayed with its trace."""
+    """Logs of injected faults are not worth reading: a violation is replayed with its trace."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

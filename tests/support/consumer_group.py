@@ -9,7 +9,7 @@ from grete.testing.waiting import eventually
 
 
 def group_offsets(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
-    """What the brokers have of the group, by topic and partition."""
+    """The group's committed offsets, by topic and partition."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
     return {(found.topic, found.partition): found.offset for found in asked.result(30).topic_partitions}

@@ -1,4 +1,4 @@
-"""What an application finds in its configuration: secrets, where the configuration has references to them."""
+"""An application's view of its configuration: secrets, where the configuration has references to them."""
 
 from __future__ import annotations
 

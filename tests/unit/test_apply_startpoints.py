@@ -193,7 +193,7 @@ def test_a_startpoint_that_retention_overtook_stops_the_job_with_the_missing_ran
 
 
 def drop_before(system: LocalSystem, offset: int) -> None:
-    """What retention does to the first partition of `in`."""
+    """Retention of the first partition of `in`."""
     with system.file.transaction() as connection:
         connection.execute(
             "UPDATE partitions SET oldest = ? WHERE partition = 0 AND stream = "
@@ -242,7 +242,7 @@ def test_state_whose_changelog_was_compacted_is_not_restored_and_the_startpoint_
 
 
 def assignment_of(job: JobUnderTest, startpoint: Startpoint, state: StateRequest | None = None) -> Assignment:
-    """What the coordinator would tell the container that starts next."""
+    """The assignment of the container that starts next."""
     ask(job, startpoint, state)
     job._epoch += 1
     (made,) = assignments_of(job.model, job._epoch, job._pending_starts())

@@ -14,7 +14,7 @@ RESULT = "job.autosizing.container.count"
 
 
 def submit(home: Path, text: str, *, found: dict[str, str] | None = None) -> dict[str, str]:
-    """Submit the file; then somebody else writes what he `found`. The configuration in force."""
+    """Submit the file; then another program writes what it `found`. The configuration in force."""
     file = home / "sized.properties"
     file.write_text(text)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A writer that nobody waits for: bounded, counted, and never in the way."""
+"""A writer in the background: bounded, counted, and never in the way."""
 
 from __future__ import annotations
 

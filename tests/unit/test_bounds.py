@@ -1,4 +1,4 @@
-"""Numbers that a slip of the pen or a foreign writer asks for are refused before anybody calculates with them."""
+"""Numbers that a slip of the pen or a foreign writer asks for are refused before they are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts where log and store differ, and how a job's checkpoints move from one store to another."""
+"""The commit that counts where log and store differ, and how a job's checkpoints move from one store to another."""
 
 from __future__ import annotations
 
@@ -106,14 +106,14 @@ class Container:
         return found[TASK].offsets[SSP] if TASK in found else None
 
     def overwrite(self, factory: str, offset: str) -> None:
-        """What an operator does to the store."""
+        """An operator's change of the store."""
         store = checkpoints.checkpoint_store(self.assignment(factory), self._clock, self._home)
         assert store is not None
         with closing(store):
             store.write({TASK: StoredCheckpoint({SSP: offset})})
 
     def overwrite_log(self, offset: str) -> None:
-        """What an operator does to the log."""
+        """An operator's change of the log."""
         name = checkpoints.commit_target(self.assignment("grete.checkpoint.log"), self._system, self._clock)
         entries = commit_entries({TASK: TaskCommit({SSP: offset})}, grouper=name.grouper)
         self._system.checkpoint_log(name.checkpoint_log).append(entries)

@@ -106,7 +106,7 @@ def test_a_change_that_is_wrong_is_refused_with_the_reason(
 def test_what_another_program_changed_of_the_state_is_taken_back_without_force(
     job: Path, capsys: Output
 ) -> None:
-    """What counts is the configuration that the job has run with, not the one that stands in the stream."""
+    """The configuration that the job has run with counts, not the one in the stream."""
     moved = "stores.totals.changelog"
     with opened() as handle:
         TaskAssignments(handle.stream).write(ConfigInForce(handle.stream).records(CONFIG))

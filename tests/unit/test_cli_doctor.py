@@ -1,4 +1,4 @@
-"""What the doctor says of a machine that lacks something: each with the way out."""
+"""Findings of the doctor on a machine that lacks something: each with the way out."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_a_job_that_ends_while_it_is_looked_at_has_not_died(
 def test_a_coordinator_that_only_its_silence_tells_of_is_said_to_be_silent(
     job: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, ago_s: int | None, told: int | None
 ) -> None:
-    """On Kafka nobody can tell a dead one from a slow one. The lease is 15 s."""
+    """On Kafka a dead one looks like a slow one. The lease is 15 s."""
     now_ms = SystemClock().wall_ms()
     holder = Holder("far", 7, "x", now_ms, None if ago_s is None else now_ms - 1000 * ago_s)
     monkeypatch.setattr(JobHandle, "holder", lambda handle: holder)

@@ -88,7 +88,7 @@ def rewind(capsys: Output, to: str, *more: str) -> dict[str, tuple[str, str, int
 
 
 def new_outputs(job: JobUnderTest) -> list[tuple[str, int]]:
-    """What the job sends when it is started again and runs to the end."""
+    """Records that the job sends when it is restarted and runs to the end."""
     before = sent(job)
     job.restart()
     job.run()

@@ -82,9 +82,9 @@ def test_a_damaged_note_of_a_job_hides_no_other(job: Path, capsys: Output) -> No
 
 
 def test_while_the_brokers_of_one_job_are_away_the_others_are_shown_within_five_seconds(job: Path) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # bound, and nobody listens
-        submitted_elsewhere(job, "far", on_kafka("far", f"127.0.0.1:{nobody.getsockname()[1]}"))
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # bound, without a listener
+        submitted_elsewhere(job, "far", on_kafka("far", f"127.0.0.1:{silent.getsockname()[1]}"))
         began_s = time.monotonic()
         result = timed(job, "status")
     assert time.monotonic() - began_s < 100
@@ -98,9 +98,9 @@ def test_while_the_brokers_of_one_job_are_away_the_others_are_shown_within_five_
 def test_of_one_job_whose_brokers_are_away_is_shown_what_is_known_here(job: Path) -> None:
     logs = job / "jobs" / "far-1" / "logs"
     logs.mkdir(parents=True)
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        submitted_elsewhere(job, "far", on_kafka("far", f"127.0.0.1:{nobody.getsockname()[1]}"))
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        submitted_elsewhere(job, "far", on_kafka("far", f"127.0.0.1:{silent.getsockname()[1]}"))
         result = timed(job, "status", "--job", "far", "-o", "json")
     assert result.returncode == 0, result.stderr
     assert float(result.stderr.splitlines()[-1]) < 15
@@ -110,9 +110,9 @@ def test_of_one_job_whose_brokers_are_away_is_shown_what_is_known_here(job: Path
 
 
 def test_of_one_job_whose_inputs_are_away_all_but_the_lag_is_shown(job: Path) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        servers = f"127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
         far = {"systems.far.samza.factory": "kafka", "systems.far.producer.bootstrap.servers": servers}
         with open_job(JOB) as handle:
             inputs = {**CONFIG, **far, "task.inputs": "far.in"}

@@ -67,7 +67,7 @@ def test_what_a_dead_coordinator_has_left_is_shown_fenced_off_and_stopped(
 
 @pytest.fixture
 def silent(job: Path) -> Iterator[None]:
-    """A coordinator that is alive to whoever looks at its process, and renews its leadership no more."""
+    """A coordinator whose process is alive, and renews its leadership no more."""
     with opened() as handle:
         set_config(handle, {"job.coordinator.lease.ttl.ms": "1000"}, reason="test")
     with opened() as leader:

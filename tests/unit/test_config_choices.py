@@ -31,7 +31,7 @@ def spellings(choice: str) -> list[str]:
 
 
 def names_of(key: Key[object]) -> tuple[str, ...]:
-    """What the `%s` of the key's own name stand for."""
+    """Values for the `%s` of the key's own name."""
     return ("in",) if key.name.startswith("streams.") else NAMES[: key.name.count("%s")]
 
 

@@ -228,7 +228,7 @@ def test_a_consumer_group_without_an_input_on_kafka_is_refused() -> None:
     ],
 )
 def test_what_commits_together_is_in_one_system(named: dict[str, str], problem: str) -> None:
-    """Else it would begin anew, or fail when its containers start. One cluster may have two names."""
+    """Else it would begin from scratch, or fail when its containers start. One cluster may have two names."""
     systems = {
         f"systems.{name}.{key}": value
         for name, brokers in (("kafka", "b:9092"), ("same", "b:9092"), ("other", "o:9092"))

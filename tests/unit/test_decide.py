@@ -189,7 +189,7 @@ def test_a_container_that_broke_off_and_leaves_the_model_is_fenced_off(code: int
 
 
 def test_who_gives_tasks_away_is_fenced_before_the_others_are_served_them() -> None:
-    """What it says of itself may be forged or late: the fence, and not its word, keeps a task's second writer out."""
+    """Its reports may be forged or late: the fence, and not its word, keeps a task's second writer out."""
     apart = {ZERO: ContainerSpec("one task", "q", "p"), ONE: ContainerSpec("the other", "q", "p")}
     asked, _ = decide(started(None, ZERO), ModelChanged(2, apart), 1)
     _, actions = decide(asked, ContainerPaused(ZERO, 1, 2), 1)
@@ -307,7 +307,7 @@ def test_a_job_does_not_fail_with_its_standby_container() -> None:
 
 
 def test_an_end_that_may_be_of_what_it_ran_before_is_no_end() -> None:
-    """A container that drained just when it was told to go on: nobody has heard that it runs the new query."""
+    """A container that drained just when it was resumed: it has not reported yet that it runs the new query."""
     state = started()
     changed = {ZERO: ContainerSpec(f"tasks of {ZERO}", "another query", "p")}
     state, actions = decide(state, ModelChanged(2, changed), 1)
@@ -320,7 +320,7 @@ def test_an_end_that_may_be_of_what_it_ran_before_is_no_end() -> None:
 
 
 def told_of_exit(state: State, code: int) -> dict[str, str]:
-    """What history says of the exit of the container."""
+    """The container's exit in the history."""
     event = ContainerExited(ZERO, state.containers[ZERO].launch, code, "" if code in (0, 6) else "why")
     records = [action for action in decide(state, event, 5)[1] if isinstance(action, Record)]
     return dict(records[0].details)

@@ -1,4 +1,4 @@
-"""What the documents point to exists: files, tests, keys of the Makefile; and they hold no machine's paths."""
+"""References of the documents exist: files, tests, keys of the Makefile; and they hold no machine's paths."""
 
 from __future__ import annotations
 

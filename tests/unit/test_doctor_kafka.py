@@ -1,4 +1,4 @@
-"""What the doctor says of a Kafka system, from facts about it: each finding names what, where and the way out."""
+"""The doctor's findings on a Kafka system, from facts about it: each finding names what, where and the way out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Samza configuration of Event Hubs becomes, and what it cannot ask for."""
+"""Settings from a Samza configuration of Event Hubs, and those that are refused."""
 
 from __future__ import annotations
 

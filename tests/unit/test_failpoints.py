@@ -38,7 +38,7 @@ CAMPAIGNS = {
 
 
 def passed(**environment: str) -> tuple[list[str], int]:
-    """What a process gets past that passes `submit.elected` once and `commit.before` twice."""
+    """The points of a process that passes `submit.elected` once and `commit.before` twice."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GRETE_FAILPOINT")}
     result = subprocess.run(
         [sys.executable, "-c", PASS], env={**inherited, **environment}, capture_output=True, text=True

@@ -166,7 +166,7 @@ def job(home: Path, system: LocalSystem) -> Iterator[JobHandle]:
 
 
 def start(handle: JobHandle) -> None:
-    """What a coordinator reads and writes before its containers run."""
+    """Reads and writes of a coordinator before its containers run."""
     stream = handle.stream
     with ExitStack() as stack:
         settings = Settings.of(startable_config(stream))

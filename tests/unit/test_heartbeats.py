@@ -1,4 +1,4 @@
-"""What passes between a coordinator and its containers."""
+"""Messages between a coordinator and its containers."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_without_any_coordinator_a_container_becomes_an_orphan_in_its_time(
 
 
 def test_while_the_coordinator_stream_does_not_answer_no_container_becomes_an_orphan() -> None:
-    """Nobody can lead then: whoever ended would have to be started again when the brokers are back."""
+    """No process can lead then: one that ended would have to be restarted when the brokers are back."""
     beat, seen, clock = heartbeat(Client(CoordinatorUnavailable("gone")), LogUnreachable("no broker"))
     beat.orphan_s = 50.0
     for _ in range(10):
@@ -173,8 +173,8 @@ def test_an_answer_that_is_no_coordinators_counts_as_none() -> None:
 
 
 def test_whatever_a_heartbeat_meets_the_container_is_an_orphan_in_its_time() -> None:
-    """A container that nobody can end would go on for ever."""
-    beat, seen, clock = heartbeat(Client(ZeroDivisionError("nobody has thought of it")))
+    """Else the container would go on for ever."""
+    beat, seen, clock = heartbeat(Client(ZeroDivisionError("unexpected")))
     beat.orphan_s = 50.0
     clock.advance(51)
     beat.start()

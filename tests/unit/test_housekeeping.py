@@ -1,4 +1,4 @@
-"""Streams that are merged, trimmed and compacted between batches: smaller, and the same for whoever reads them."""
+"""Streams that are merged, trimmed and compacted between batches: smaller, and the same for every reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients log while brokers are away: one line, and one when they are back."""
+"""Logs of clients while brokers are away: one line, and one when they are back."""
 
 from __future__ import annotations
 

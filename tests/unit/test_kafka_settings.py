@@ -1,4 +1,4 @@
-"""What the Kafka keyed log takes from a Samza configuration, and what it writes into its header."""
+"""Settings of the Kafka keyed log from a Samza configuration, and its header."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_a_container_that_has_read_everything_says_so(coordinator: Coordinator, 
 def test_a_container_whose_store_does_not_answer_begins_anew_until_it_does(
     coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its process stays, as often as it takes: nobody has to start it, and nobody gives it up (G15)."""
+    """Its process stays, as often as it takes: without intervention, and without an end (G15)."""
     monkeypatch.setattr(course, "_OUTAGE_PAUSE_S", (0.001, 0.002))
     outages: list[GreteError] = [
         StreamUnreachable("no broker answers"),
@@ -143,7 +143,7 @@ def test_a_container_whose_store_does_not_answer_begins_anew_until_it_does(
 
 
 def test_a_container_whose_disk_is_in_doubt_ends(coordinator: Coordinator, tmp_path: Path) -> None:
-    """What a disk has not answered it does not answer later (RELIABILITY rule 9)."""
+    """An I/O error of a disk is final (RELIABILITY rule 9)."""
 
     def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
         raise InDoubt("commit", "EIO")
@@ -154,7 +154,7 @@ def test_a_container_whose_disk_is_in_doubt_ends(coordinator: Coordinator, tmp_p
 def test_a_coordinator_whose_token_cannot_be_read_yet_is_found_as_soon_as_it_can(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
-    """Its job has just ended, or it has only begun: whoever looks for it is not hurt, and looks again."""
+    """Its job has just ended, or it has only begun: an observer is not hurt, and looks again."""
     url, token = f"http://127.0.0.1:{coordinator.server_port}", tmp_path / "jobs" / "job-1" / "its-token"
     found: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads: the format, every family with HELP and TYPE, and where the numbers come from."""
+"""Metrics for Prometheus: the format, every family with HELP and TYPE, and where the numbers come from."""
 
 from __future__ import annotations
 

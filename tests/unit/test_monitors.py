@@ -1,4 +1,4 @@
-"""What monitors find, once each, and what their thread does with what fails."""
+"""Findings of monitors, once each, and failures on their thread."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_all_monitors_read_a_real_system_and_tell_what_changed(system: LocalSyst
 
 
 class OneAway(LocalSystem):
-    """Nobody answers for partition 1."""
+    """Partition 1 is unreachable."""
 
     def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
         return {**self.offsets(stream), 1: None}

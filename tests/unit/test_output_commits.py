@@ -82,7 +82,7 @@ def test_the_log_keeps_what_counts_of_every_lineage_when_it_is_compacted() -> No
 
 
 class Message:
-    """What confluent-kafka gives."""
+    """A message of confluent-kafka."""
 
     def __init__(self, value: str, where: Stamp | None, partition: int = 0) -> None:
         self.text = value

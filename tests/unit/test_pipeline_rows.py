@@ -1,4 +1,4 @@
-"""What a pipeline's rows become: which columns they may have, where they go on the embedded system."""
+"""Rows of a pipeline: which columns they may have, where they go on the embedded system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the comparison with the real planner goes by where Samza has no opinion: whether a plan of ours is sound."""
+"""Soundness of our plans, for comparisons where Samza defines nothing."""
 
 from __future__ import annotations
 

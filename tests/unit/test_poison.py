@@ -1,4 +1,4 @@
-"""What Samza's keys mean by ignoring errors: the message is set aside, and everything else still fails."""
+"""Samza's keys for ignoring errors: the message is set aside, and everything else still fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job holds is for its owner only."""
+"""Files of a job are for its owner only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that nobody understands: passed over, shown with their offset, removed by one command."""
+"""Unknown records: passed over, shown with their offset, removed by one command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read next while nobody answers for a partition."""
+"""Reading on while a partition is unreachable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's process over the incarnations of its coordinator, when its stores are away and somebody wants it to end."""
+"""A job's process over the incarnations of its coordinator, when its stores are away and it is to end."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from grete.errors import LogUnreachable
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
 
-PATIENTLY = "job.coordinator.lease.ttl.ms=600000"  # so that nobody but the loop renews
+PATIENTLY = "job.coordinator.lease.ttl.ms=600000"  # so that only the loop renews
 
 
 class Election(MemoryCoordination):
-    """It answers until somebody leads, and never again. The signal comes when it is asked to do this."""
+    """It answers until a process leads, and never again. The signal comes with the call."""
 
     def __init__(self, signal_at: str) -> None:
         super().__init__(SystemClock())

@@ -63,7 +63,7 @@ def key(kind: str) -> bytes:
 def version_1(
     inputs: Mapping[SystemStreamPartition, str], mark: str | None, of: SystemStreamPartition = CHANGELOG
 ) -> Entry:
-    """What Samza commits: `mark` is the changelog's last offset as text, None leaves it out."""
+    """A commit of Samza: `mark` is the changelog's last offset as text, None leaves it out."""
     marks = {} if mark is None else {of: f"{ID}:{mark}"}
     return Entry(key("checkpoint"), checkpoint_json.encode_v1({**inputs, **marks}))
 

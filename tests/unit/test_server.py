@@ -324,7 +324,7 @@ def test_waits_grow_to_their_maximum_and_never_shrink() -> None:
     ],
 )
 def test_who_answers_like_no_coordinator_is_none(tmp_path: Path, answer: tuple[int, bytes]) -> None:
-    """Whoever got the port of a coordinator that is gone."""
+    """Another process on the port of a coordinator that is gone."""
 
     class Stranger(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -358,7 +358,7 @@ def raw(port: int, head: bytes) -> socket.socket:
 
 
 def test_connections_that_say_nothing_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reaches the port needs no token to open one; a heartbeat gets through all the same."""
+    """Connections need no token to be opened; a heartbeat gets through all the same."""
     monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(most=8))
     server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
     server.start()

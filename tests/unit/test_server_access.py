@@ -1,4 +1,4 @@
-"""Who gets in: every route by every method, with and without token, right and wrong Host and Origin; and fuzz."""
+"""Access: every route by every method, with and without token, right and wrong Host and Origin; and fuzz."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ def test_the_document_names_every_parameter_of_a_path() -> None:
 
 
 def test_nobody_but_a_container_speaks_for_one(client: TestClient) -> None:
-    """Whoever scrapes metrics must not be able to say that a container has paused."""
+    """A reader of metrics must not be able to report that a container has paused."""
     said = {"epoch": EPOCH, "paused": 3}
     for headers in (HOST, GOOD, WRITER):
         assert client.post(HEARTBEAT, headers=headers, json=said).status_code == 401

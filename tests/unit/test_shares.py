@@ -1,4 +1,4 @@
-"""Who does which share of a batch."""
+"""Shares of a batch and the workers that take them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standby tasks: warm copies of stores, taken over when a store is lost, and never in anybody's way."""
+"""Standby tasks: warm copies of stores, taken over when a store is lost, and never in the way."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_of_several_copies_the_furthest_is_taken_over(
 
 
 def content(system: LocalSystem) -> tuple[object, ...]:
-    """Everything that anybody could read: every stream's ends, the checkpoints, the fences."""
+    """Everything that can be read: every stream's ends, the checkpoints, the fences."""
     log = system.checkpoint_log(checkpoint_log_name(JobId("job")))
     with system.file.reading() as connection:
         fences = connection.execute("SELECT * FROM fenced_scopes ORDER BY 1").fetchall()

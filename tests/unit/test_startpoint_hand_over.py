@@ -1,4 +1,4 @@
-"""What a coordinator hands over to tasks: startpoints fanned out, merged, and taken out once applied."""
+"""Hand-over of startpoints to tasks: they are fanned out, merged, and taken out once applied."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Job:
 
 
 class LogWithOthers(MemoryKeyedLog):
-    """Lets somebody else write while an append is on its way."""
+    """Lets another writer append while an append is on its way."""
 
     meanwhile: list[Entry]
 

@@ -144,7 +144,7 @@ def test_a_worker_that_was_replaced_while_it_waited_for_the_file_takes_nothing_b
 
 @pytest.fixture
 def healthy(path: Path) -> Path:
-    """A store whose changelog nobody can read any more, so that it cannot be rebuilt."""
+    """A store whose changelog is unreadable, so that it cannot be rebuilt."""
     file = StoreFile(path, "log")
     settled(file, len(LOG))
     file.close()

@@ -1,4 +1,4 @@
-"""What is said of a stream: each place in every combination, for whoever asks. The vectors have Samza's answers."""
+"""Settings of a stream: each place in every combination, for each reader. The vectors have Samza's answers."""
 
 from __future__ import annotations
 

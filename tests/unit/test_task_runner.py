@@ -208,7 +208,7 @@ def groups_of(rows: tuple[Row, ...]) -> list[tuple[int, list[Range]]]:
 
 
 def forget_worker() -> None:
-    """What a Python worker that was replaced remembers: nothing."""
+    """A replaced Python worker: its memory is gone."""
     if share._workers is not None:
         share._workers.close()
         share._workers = None

@@ -1,4 +1,4 @@
-"""What a coordinated job makes of what its monitors find: a new model, new inputs, or a problem that is shown."""
+"""A coordinated job and the findings of its monitors: a new model, new inputs, or a problem that is shown."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Watched:
         return told
 
     def events(self, state: State = IN_FORCE) -> list[Event]:
-        """What has arrived."""
+        """The events that have arrived."""
         return list(self._job.poll(state))
 
     @property
@@ -209,7 +209,7 @@ def match(job: Watched) -> None:
 def test_what_is_asked_for_while_brokers_are_away_is_followed_when_they_are_back(
     job: Watched, change: Callable[[Watched], None]
 ) -> None:
-    """Nobody asks again: monitors tell what they have found once, and an operator waits."""
+    """Monitors report a finding once, and an operator waits."""
     change(job)
     job.brokers.are_away = True
     assert job.told() == []

@@ -91,7 +91,7 @@ PLANTS = {
         ("pause-container", "kills-lost", "take-over"),
     ),
     "no-fence-raised": Plant(
-        "a container starts, and nobody has fenced off the one before",
+        "a container starts, and the one before was not fenced off",
         _fence_not_raised,
         ("pause-container", "kills-lost", "take-over"),
     ),

@@ -31,7 +31,7 @@ def _granted_too_early(replaced: Replaced) -> None:
 
 
 def _not_fenced(replaced: Replaced) -> None:
-    """Whoever gives tasks away is believed when it says that it has paused."""
+    """A container that gives tasks away is believed when it reports that it has paused."""
     replaced(reconfigure, "_raise_fences", lambda state, pending: (state, ()))
 
 
@@ -115,7 +115,7 @@ def _resurrected(replaced: Replaced) -> None:
 
 
 def _stopped_counts_as_drained(replaced: Replaced) -> None:
-    """What an adopted container says is doubted until it says what it runs, which hides this: that is gone, too."""
+    """Reports of an adopted container are doubted until it reports what it runs, which hides this: also gone."""
     replaced(container_program, "_STOPPED", ExitCode.OK)
     replaced(loop, "Container", lambda **known: Container(**{**known, "unsure": False}))
 
@@ -140,7 +140,7 @@ PLANTS = {
         ("forged-pause", "container-count"),
     ),
     "never-adopted": Plant(
-        "a new coordinator starts everything anew",
+        "a new coordinator restarts everything",
         _never_adopted,
         ("kill-coordinator",),
     ),

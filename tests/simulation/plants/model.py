@@ -12,15 +12,15 @@ from grete.model.ids import TaskName
 from grete.testing.simulator.plants import Plant, Replaced
 
 
-def _given_anew(replaced: Replaced) -> None:
+def _given_again(replaced: Replaced) -> None:
     mapping = job_model.changelog_mapping
 
-    def anew(tasks: Iterable[TaskName], previous: Mapping[TaskName, int]) -> dict[TaskName, int]:
+    def given(tasks: Iterable[TaskName], previous: Mapping[TaskName, int]) -> dict[TaskName, int]:
         again = mapping(tasks, {})
         last = len(again) - 1
         return {task: last - partition for task, partition in again.items()} if previous else again
 
-    replaced(job_model, "changelog_mapping", anew)
+    replaced(job_model, "changelog_mapping", given)
 
 
 def _shared_partition(replaced: Replaced) -> None:
@@ -50,7 +50,7 @@ def _set_once_accepted(replaced: Replaced) -> None:
 
 PLANTS = {
     "changelog-partitions-anew": Plant(
-        "changelog partitions are given out anew with each model", _given_anew, ("container-count",)
+        "changelog partitions are given out again with each model", _given_again, ("container-count",)
     ),
     "changelog-partition-shared": Plant("all tasks share a changelog partition", _shared_partition),
     "partition-forgotten": Plant("the grouper leaves out a partition", _partition_forgotten),
