@@ -39,7 +39,9 @@ def test_a_job_that_never_ran_can_run_and_nothing_is_made(kafka: KafkaCluster, j
     assert not any(job.name.replace("_", "-") in topic for topic in topics(kafka))
 
 
-def test_more_copies_than_brokers_and_a_topic_that_deletes_are_told(kafka: KafkaCluster, job: JobId) -> None:
+def test_more_copies_than_brokers_and_a_topic_that_deletes_are_reported(
+    kafka: KafkaCluster, job: JobId
+) -> None:
     config = {**samza_config(kafka.bootstrap, job.name), "task.checkpoint.replication.factor": "3"}
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     new = NewTopic(stream_name(job), 2, 1, config={"cleanup.policy": "delete"})
@@ -53,7 +55,7 @@ def test_more_copies_than_brokers_and_a_topic_that_deletes_are_told(kafka: Kafka
     assert "cleanup.policy=delete" in failed
 
 
-def test_a_stream_whose_readers_believe_aborted_records_is_told(kafka: KafkaCluster, job: JobId) -> None:
+def test_a_stream_whose_readers_read_aborted_records_is_reported(kafka: KafkaCluster, job: JobId) -> None:
     config = samza_config(kafka.bootstrap, job.name)
     key = "systems.kafka.consumer.isolation.level"
     with closing(open_coordinator_log(config, stream_name(job), Path(), SystemClock())) as log:

@@ -205,7 +205,7 @@ def test_brokers_that_are_away_longer_than_the_lease_cost_an_incarnation_and_not
     assert job.copied_once()
 
 
-def test_a_stop_that_was_asked_for_while_nobody_led_is_obeyed_by_the_incarnation_that_follows(
+def test_a_stop_that_was_requested_without_a_leader_is_obeyed_by_the_next_incarnation(
     job: Job, kafka: KafkaCluster, proxy: TcpProxy, tmp_path: Path
 ) -> None:
     """It names the epoch that the operator saw, and that one is over."""

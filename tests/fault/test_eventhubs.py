@@ -195,7 +195,7 @@ def test_there_are_no_transactions_where_these_tests_run(secure_kafka: SecureClu
         Producer({**login, "transactional.id": "any"}).init_transactions(30)
 
 
-def test_a_wrong_key_is_told_with_samzas_key_for_it(
+def test_a_wrong_key_is_reported_with_samzas_key_for_it(
     secure_kafka: SecureCluster, open_hubs: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLIGHTS_KEY", "not-the-key")

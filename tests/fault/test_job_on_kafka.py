@@ -52,7 +52,7 @@ def test_a_broker_that_is_killed_in_the_middle_and_comes_back_costs_no_record(
         job.assert_each_counted_once()
 
 
-def test_brokers_that_are_away_for_longer_than_anybody_waits_cost_no_record_and_soon_are_made_use_of(
+def test_brokers_that_are_away_for_longer_than_any_timeout_cost_no_record_and_are_soon_used_again(
     cluster: KafkaCluster,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

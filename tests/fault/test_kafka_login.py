@@ -94,7 +94,7 @@ def test_leaders_are_elected_behind_sasl_ssl(secure_kafka: SecureCluster) -> Non
         own.release(renewed)
 
 
-def test_a_wrong_password_is_told_with_the_key_that_holds_it(
+def test_a_wrong_password_is_reported_with_the_key_that_holds_it(
     secure_kafka: SecureCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is reported at once, although the log waits thirty seconds for brokers that are away."""
@@ -107,7 +107,9 @@ def test_a_wrong_password_is_told_with_the_key_that_holds_it(
     assert "not-the-password" not in text
 
 
-def test_a_mechanism_that_the_brokers_lack_is_told_with_those_they_have(secure_kafka: SecureCluster) -> None:
+def test_a_mechanism_that_the_brokers_lack_is_reported_with_those_they_have(
+    secure_kafka: SecureCluster,
+) -> None:
     config = config_of(secure_kafka, sasl_mechanism="SCRAM-SHA-512")
     with pytest.raises(LoginRefused, match=r"PLAIN,SCRAM-SHA-256.*systems\.kafka\.consumer\.sasl\.mechanism"):
         open_log(config)
@@ -130,7 +132,7 @@ def test_a_certificate_for_other_names_is_refused(secure_kafka: SecureCluster) -
         open_log(config)
 
 
-def test_a_certificate_that_cannot_be_read_is_told_before_any_broker_is_asked(
+def test_a_certificate_that_cannot_be_read_is_reported_before_any_request(
     secure_kafka: SecureCluster,
 ) -> None:
     config = config_of(secure_kafka, ssl_truststore_location="/nowhere/ca.pem")
@@ -138,7 +140,7 @@ def test_a_certificate_that_cannot_be_read_is_told_before_any_broker_is_asked(
         open_log(config)
 
 
-def test_brokers_that_speak_another_protocol_are_told_from_brokers_that_are_away(
+def test_brokers_with_another_protocol_are_distinguished_from_brokers_that_are_away(
     secure_kafka: SecureCluster,
 ) -> None:
     """Only when the time is up: a connection that ends in the handshake may be a broker that goes."""

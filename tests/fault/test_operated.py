@@ -210,7 +210,7 @@ def test_the_exit_of_an_adopted_container_is_noticed_and_it_is_started_again(job
     assert "container-exited" in job.events()
 
 
-def test_a_container_that_died_with_its_coordinator_is_started_anew(job: Job) -> None:
+def test_a_container_that_died_with_its_coordinator_is_restarted(job: Job) -> None:
     coordinator = job.submit()
     job.eventually(lambda: len(job.last()) == 4)
     first = job.last()
@@ -257,7 +257,7 @@ def test_more_containers_and_fewer_move_tasks_and_never_share_one(job: Job) -> N
     assert job.events().count("reconfigured") == 4
 
 
-def test_only_the_query_is_built_anew_when_nothing_else_changed(job: Job) -> None:
+def test_only_the_query_is_rebuilt_when_nothing_else_changed(job: Job) -> None:
     job.submit()
     job.eventually(lambda: len(job.last()) == 4)
     first = job.last()

@@ -168,7 +168,7 @@ def test_the_stream_alone_is_enough_to_run_again(job: Job) -> None:
         assert [row.event for row in handle.history()].count("attempt") == 1
 
 
-def test_a_second_copy_is_refused_and_told_who_runs_it(job: Job) -> None:
+def test_a_second_copy_is_refused_with_the_holders_name(job: Job) -> None:
     path = job.config("a", **{"test.for.ever": "1"})
     first = job.start(path)
     try:
@@ -323,7 +323,7 @@ def test_a_large_configuration_survives(job: Job) -> None:
         assert {key: config[key] for key in large} == large
 
 
-def test_records_nobody_understands_do_not_keep_a_job_from_starting(job: Job) -> None:
+def test_unknown_records_do_not_keep_a_job_from_starting(job: Job) -> None:
     from grete.keyed_log.base import Entry
 
     assert job.run(job.config("a"))[0] == 0

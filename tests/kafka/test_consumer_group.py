@@ -219,7 +219,7 @@ def test_a_container_that_was_succeeded_moves_no_group(job: Job) -> None:
         assert job.offsets() == {0: 0}
 
 
-def test_a_partition_that_is_not_there_is_told(job: Job) -> None:
+def test_a_partition_that_is_not_there_is_reported(job: Job) -> None:
     fence = Fence(f"container/{job.id}/0", 1)
     with closing(job.system()) as system:
         system.raise_fence([fence])

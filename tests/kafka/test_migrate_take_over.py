@@ -107,7 +107,7 @@ def test_tasks_offsets_and_changelog_partitions_are_samzas(
         ({"stores.counts.changelog": "kafka.narrow"}, "stores.counts.changelog"),
     ],
 )
-def test_what_would_lose_state_or_offsets_is_told(
+def test_what_would_lose_state_or_offsets_is_reported(
     harmed_broker: KafkaCluster,
     ran: dict[str, str],
     tmp_path: Path,
@@ -141,7 +141,7 @@ def test_a_standalone_job_has_checkpoints_and_no_coordinator_stream(
     assert topics(alone) == before
 
 
-def test_a_job_that_never_ran_is_told_and_not_made(
+def test_a_job_that_never_ran_is_reported_and_not_made(
     job: dict[str, str], tmp_path: Path, capsys: Output
 ) -> None:
     before = topics(job)

@@ -127,7 +127,7 @@ def drained(
     return batches
 
 
-def test_records_that_are_gone_are_told_by_their_offsets(
+def test_records_that_are_gone_are_reported_by_their_offsets(
     spark: SparkSession,
     config: Mapping[str, str],
     kafka: KafkaCluster,

@@ -49,7 +49,7 @@ def test_everything_offered_is_written_in_order_in_few_writes() -> None:
     assert sink.writes < 10
 
 
-def test_while_the_stream_hangs_offers_return_at_once_and_what_does_not_fit_is_counted_and_told() -> None:
+def test_while_the_stream_hangs_offers_return_at_once_and_what_does_not_fit_is_counted_and_reported() -> None:
     sink = ListSink()
     sink.gate.clear()
     writer = BackgroundWriter(

@@ -18,7 +18,7 @@ from grete.systems.local.system import LocalSystem
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "10001", "2147483647", "9" * 5000, "²", "", "x"])
-def test_a_number_of_containers_that_nobody_can_run_is_refused(count: str) -> None:
+def test_an_impossible_number_of_containers_is_refused(count: str) -> None:
     with pytest.raises(ConfigError, match=r"job\.container\.count"):
         _ = Settings.of({"job.container.count": count}).job.container_count
 

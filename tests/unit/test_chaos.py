@@ -39,7 +39,7 @@ def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.stdout.close()
 
 
-def test_one_running_process_is_killed_a_round_until_nobody_is_left(
+def test_one_running_process_is_killed_a_round_until_none_is_left(
     sleepers: list[subprocess.Popen[bytes]],
 ) -> None:
     killed: list[str] = []

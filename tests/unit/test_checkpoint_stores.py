@@ -46,7 +46,7 @@ FILES, STREAM = "grete.checkpoint.file-system", "grete.checkpoint.coordinator-st
         (DAMAGE, Resolved({TASK: NOW}, stale=frozenset({TASK}))),
     ],
 )
-def test_a_copy_never_moves_a_job_and_anybody_elses_checkpoint_does(
+def test_a_copy_never_moves_a_job_and_another_programs_checkpoint_does(
     stored: StoredCheckpoint | None, counts: Resolved
 ) -> None:
     assert resolve({TASK: NOW}, {} if stored is None else {TASK: stored}) == counts

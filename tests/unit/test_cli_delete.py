@@ -98,7 +98,7 @@ def test_a_deleted_job_is_gone_with_all_that_was_its_own(
     assert main(["job", "delete", "--job", "orders", "--execute"]) == 1, "it is not there any more"
 
 
-def test_a_job_of_the_same_name_begins_anew(jobs: Path, system: LocalSystem) -> None:
+def test_a_job_of_the_same_name_begins_from_scratch(jobs: Path, system: LocalSystem) -> None:
     assert main(["job", "delete", "--job", "orders", "--execute"]) == 0
     submit(system, jobs, JobId("orders"))
     with open_job(JobId("orders")) as handle:

@@ -40,7 +40,7 @@ def submitted(name: str, partitions: int = 4, **config: str) -> None:
         TaskAssignments(handle.stream).write(assignment_records(model, Remembered()))
 
 
-def test_a_stream_that_nobody_reads_grows_to_any_count(system: LocalSystem, capsys: Output) -> None:
+def test_a_stream_without_readers_grows_to_any_count(system: LocalSystem, capsys: Output) -> None:
     assert main(["stream", "grow", "local.in", "--partitions", "6", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"stream": "local.in", "before": 4, "partitions": 6}
     assert system.partition_count("in") == 6

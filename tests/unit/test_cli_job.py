@@ -54,7 +54,7 @@ def test_status_of_one_job_shows_which_partitions_are_behind(job: Path, capsys: 
     ]
 
 
-def test_a_job_recorded_as_running_that_nobody_runs_has_died(job: Path, capsys: Output) -> None:
+def test_a_job_recorded_as_running_without_a_process_has_died(job: Path, capsys: Output) -> None:
     with opened() as handle:
         write_state(handle.stream, JobState("running", "run-1", 1))
     assert main(["status", "--job", "orders"]) == 0
@@ -78,7 +78,7 @@ def test_a_job_that_ends_while_it_is_looked_at_has_not_died(
 
 
 @pytest.mark.parametrize(("ago_s", "told"), [(None, None), (3, None), (100, 100)])
-def test_a_coordinator_that_only_its_silence_tells_of_is_said_to_be_silent(
+def test_a_coordinator_without_any_other_sign_of_death_is_shown_as_silent(
     job: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, ago_s: int | None, told: int | None
 ) -> None:
     """On Kafka a dead one looks like a slow one. The lease is 15 s."""

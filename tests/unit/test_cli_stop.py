@@ -100,7 +100,7 @@ def test_one_container_that_a_dead_coordinator_has_left_is_stopped(
     assert "fenced off and ended" in capsys.readouterr().out
 
 
-def test_who_is_asked_is_whoever_leads_though_it_has_not_said_so_yet(job: Path) -> None:
+def test_a_stop_goes_to_the_leader_before_its_first_record(job: Path) -> None:
     """While a coordinator starts the recorded state, if there is any, is still that of the run before."""
     zero = ContainerId("0")
     with opened() as leader, opened() as handle:

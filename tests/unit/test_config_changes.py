@@ -134,7 +134,7 @@ def test_a_store_may_come_and_go_as_a_whole() -> None:
         {"task.max.records.per.batch": "5", "my.own": "x", "job.id": "2"},
     ],
 )
-def test_the_set_once_part_tells_the_same_changes_as_the_whole(change: dict[str, str]) -> None:
+def test_the_set_once_part_finds_the_same_changes_as_the_whole(change: dict[str, str]) -> None:
     old = {**STATEFUL, "streams.a.samza.offset.default": "oldest", "my.own": "y"}
     new = {**old, **change}
     assert refused_changes(set_once_part(old), set_once_part(new)) == refused_changes(old, new)

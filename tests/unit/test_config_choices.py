@@ -66,7 +66,7 @@ def test_settings_of_streams_are_choices_too(text: str) -> None:
     assert StreamSettings({"streams.in.samza.partitioner": "KAFKA"}, stream).partitioner == "kafka"
 
 
-def test_nobody_reads_a_choice_as_the_text_that_somebody_wrote() -> None:
+def test_no_choice_is_read_as_the_text_that_was_written() -> None:
     """A choice is read through `Settings`: as a text, another case would be another value."""
     texts = {key.name for key in CHOICES}
     tables = (coordinator, eventhubs, job, samza, streams, task)

@@ -141,7 +141,7 @@ def test_keys_that_only_stream_tasks_follow_are_named_for_a_pipeline() -> None:
     assert "app.class" not in warnings(**keys)
 
 
-def test_keys_of_the_application_and_of_spark_are_nobodys_business() -> None:
+def test_keys_of_the_application_and_of_spark_are_not_checked() -> None:
     assert warnings(**{"my.threshold": "3", "spark.sql.shuffle.partitions": "4", "taskforce": "x"}) == ""
 
 
@@ -243,18 +243,18 @@ def test_what_commits_together_is_in_one_system(named: dict[str, str], problem: 
 UNKNOWN = "not known, so only the application can read it: "
 
 
-def test_a_key_that_nobody_knows_is_told_also_beside_the_right_one() -> None:
+def test_an_unknown_key_is_reported_also_beside_the_right_one() -> None:
     told = check({**GOOD, "task.foo": "1", "job.container.count": "1", "job.containr.count": "9"}).warnings
     assert "job.containr.count is not a known key; did you mean job.container.count?" in told
     assert f"{UNKNOWN}task.foo" in told
 
 
-def test_keys_of_the_applications_own_are_nobody_elses_matter() -> None:
+def test_keys_of_the_applications_own_are_not_reported() -> None:
     config = {**GOOD, "shop.name": "x", "streams.in.shop": "y", "systems.local.shop": "z"}
     assert not [warning for warning in check(config).warnings if "shop" in warning]
 
 
-def test_a_regex_that_matches_nothing_is_told_rather_than_a_missing_key() -> None:
+def test_a_regex_that_matches_nothing_is_reported_rather_than_a_missing_key() -> None:
     config = {key: value for key, value in GOOD.items() if key != "task.inputs"}
     regex = {
         "job.config.rewriters": "inputs",

@@ -96,7 +96,7 @@ def test_slow_failures_come_to_an_end_too() -> None:
     assert attempts == 9
 
 
-def test_a_container_that_ran_for_the_whole_window_begins_to_count_anew() -> None:
+def test_a_container_that_ran_for_the_whole_window_counts_from_zero_again() -> None:
     state = started(RetryPolicy(count=1, window_s=10))
     for _ in range(5):
         state = failed(state, ran_s=10)
@@ -113,7 +113,7 @@ def test_pauses_grow_to_a_minute_and_do_not_count_as_running() -> None:
     assert state.containers[ZERO].failures.count == 8
 
 
-def test_nobody_waits_longer_than_the_configuration_says() -> None:
+def test_no_wait_is_longer_than_configured() -> None:
     state, pauses = started(RetryPolicy(count=-1, longest_pause_s=2.5)), []
     for _ in range(4):
         state = failed(state, ran_s=1)
@@ -353,6 +353,6 @@ def test_history_says_why_a_container_was_asked_to_end() -> None:
 @pytest.mark.parametrize(
     ("code", "meaning"), [(1, "failed"), (3, "poison message"), (8, "cannot work"), (-9, "killed")]
 )
-def test_history_says_what_ended_a_container_that_nobody_asked(code: int, meaning: str) -> None:
+def test_history_has_what_ended_a_container_without_a_request(code: int, meaning: str) -> None:
     told = told_of_exit(started(), code)
     assert (told["meaning"], told["cause"], told["reason"]) == (meaning, "", "why")

@@ -78,7 +78,7 @@ def test_log_records_are_in_the_stream_in_samzas_fields_under_the_containers_nam
     assert "file" not in failure
 
 
-def test_location_is_told_when_asked_for(tmp_path: Path, system: LocalSystem) -> None:
+def test_location_is_reported_on_request(tmp_path: Path, system: LocalSystem) -> None:
     warning, _ = told(tmp_path, system, **{"task.log4j.location.info.enabled": "true"})
     assert (warning["file"], warning["method"]) == ("test_diagnostics.py", "told")
 
@@ -258,7 +258,9 @@ def diagnosed(
     return [event for _, event in read(system, "diag")]
 
 
-def test_starts_exits_and_exceptions_are_told_in_samzas_fields(tmp_path: Path, system: LocalSystem) -> None:
+def test_starts_exits_and_exceptions_are_reported_in_samzas_fields(
+    tmp_path: Path, system: LocalSystem
+) -> None:
     start, stop, failure = diagnosed(tmp_path, system)
     manager = "org.apache.samza.diagnostics.DiagnosticsManager"
     assert start["header"]["job-name"] == "my-job"
@@ -272,11 +274,11 @@ def test_starts_exits_and_exceptions_are_told_in_samzas_fields(tmp_path: Path, s
     assert exception["mdcMap"]["jobName"] == "my-job"
 
 
-def test_no_secret_is_told(tmp_path: Path, system: LocalSystem) -> None:
+def test_no_secret_is_reported(tmp_path: Path, system: LocalSystem) -> None:
     assert "tell-nobody" not in json.dumps(diagnosed(tmp_path, system))
 
 
-def test_an_exception_that_ends_the_process_is_told_with_its_cause(
+def test_an_exception_that_ends_the_process_is_reported_with_its_cause(
     tmp_path: Path, system: LocalSystem
 ) -> None:
     error = ProcessingError("offset 7")
@@ -287,7 +289,7 @@ def test_an_exception_that_ends_the_process_is_told_with_its_cause(
     assert "ZeroDivisionError: division by zero" in exception["compactExceptionStackTrace"]
 
 
-def test_a_thousand_exceptions_are_told_and_no_more(tmp_path: Path, system: LocalSystem) -> None:
+def test_a_thousand_exceptions_are_reported_and_no_more(tmp_path: Path, system: LocalSystem) -> None:
     config = {"job.name": "my-job", **DIAGNOSTICS}
     with observed(Settings.of(config), JOB, "samza-container-0", tmp_path):
         for _ in range(1_100):
@@ -295,7 +297,7 @@ def test_a_thousand_exceptions_are_told_and_no_more(tmp_path: Path, system: Loca
     assert len(read(system, "diag")) == 1_001
 
 
-def test_a_process_that_is_not_its_own_tells_no_log_twice(tmp_path: Path, system: LocalSystem) -> None:
+def test_a_process_that_is_not_its_own_reports_no_log_twice(tmp_path: Path, system: LocalSystem) -> None:
     with observed(Settings.of({**CONFIG, **DIAGNOSTICS}), JOB, "samza-job-coordinator", tmp_path):  # noqa: SIM117 - one in one
         with observed(
             Settings.of({**CONFIG, **DIAGNOSTICS}), JOB, "samza-container-0", tmp_path, own_process=False

@@ -90,7 +90,7 @@ def test_brokers_with_kafkas_defaults_are_fine_and_unknown_settings_are_said() -
 @pytest.mark.parametrize(
     ("level", "ok"), [("read_committed", True), ("read_uncommitted", False), (None, False)]
 )
-def test_readers_of_the_stream_are_told_to_skip_aborted_records(level: str | None, ok: bool) -> None:
+def test_readers_of_the_stream_have_to_skip_aborted_records(level: str | None, ok: bool) -> None:
     config = {"systems.kafka.samza.factory": "kafka", **({} if level is None else {KEY: level})}
     (finding,) = isolation(config)
     assert finding.ok is ok

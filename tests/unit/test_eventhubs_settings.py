@@ -121,7 +121,7 @@ def test_a_job_that_only_writes_to_event_hubs_may_check_its_own_streams() -> Non
     assert "Missing streams.more.eventhubs.namespace" in problem
 
 
-def test_a_policys_name_that_is_missing_is_told_when_its_key_turns_out_to_be_one(
+def test_a_policys_name_that_is_missing_is_reported_when_its_key_turns_out_to_be_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("FLIGHTS_KEY", "only-the-key")

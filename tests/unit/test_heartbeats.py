@@ -122,7 +122,7 @@ def test_a_heartbeat_says_how_far_the_container_is_and_passes_on_the_answer() ->
     assert client.heartbeats == [Heartbeat(11, "running", batch_id=5, records=100, serial=3)]
 
 
-def test_a_fenced_container_is_told_so() -> None:
+def test_a_fenced_container_gets_the_answer_fenced() -> None:
     beat, seen, _ = heartbeat(Client(Fenced("container 0", epoch=11, seen=12)))
     beat.send()
     assert seen == ["fenced"]

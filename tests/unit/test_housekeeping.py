@@ -174,7 +174,7 @@ def test_a_compaction_that_died_half_way_brings_nothing_back(system: LocalSystem
     assert records(system, "c") == [(1, b"x", b"2"), (9, b"y", b"5")]
 
 
-def test_what_somebody_else_has_rewritten_is_not_written_over(
+def test_what_another_process_has_rewritten_is_not_written_over(
     system: LocalSystem, clock: ManualClock
 ) -> None:
     changelog(system)

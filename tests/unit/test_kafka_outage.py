@@ -27,7 +27,7 @@ def test_an_outage_is_one_line_and_its_end_another(caplog: pytest.LogCaptureFixt
     ]
 
 
-def test_a_second_outage_is_told_like_the_first(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_second_outage_is_logged_like_the_first(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     log = BrokerLog("a:9092", now_s=clock.monotonic_s)
     for _ in range(2):

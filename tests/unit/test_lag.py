@@ -95,7 +95,7 @@ def test_offsets_that_are_no_numbers_and_missing_streams_leave_the_total_unknown
     assert (gone.missing, gone.total) == ((IN,), None)
 
 
-def test_a_partition_that_nobody_answers_for_leaves_the_total_unknown_and_is_named() -> None:
+def test_an_unreachable_partition_leaves_the_total_unknown_and_is_named() -> None:
     found = lag({TASKS[0]: {ssp(0): "4"}, TASKS[1]: {ssp(1): "9"}}, {0: held(0, 8), 1: None})
     assert (found.unreachable, found.total, found.by_task) == ([ssp(1)], None, {"Partition 0": 3})
 

@@ -120,7 +120,7 @@ def test_a_container_that_has_read_everything_says_so(coordinator: Coordinator, 
     assert life(coordinator, tmp_path, work).run() == ExitCode.OK
 
 
-def test_a_container_whose_store_does_not_answer_begins_anew_until_it_does(
+def test_a_container_whose_store_does_not_answer_starts_again_until_it_does(
     coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its process stays, as often as it takes: without intervention, and without an end (G15)."""

@@ -271,7 +271,7 @@ def test_compaction_never_changes_what_a_reader_sees(writes: list[tuple[str, str
 
 
 @pytest.mark.parametrize("number", ["", "x", "-1", "9" * 30, "9" * 5000])
-def test_a_launch_record_with_a_number_that_no_container_can_be_told_counts_for_nothing(number: str) -> None:
+def test_a_launch_record_with_an_impossible_number_is_ignored(number: str) -> None:
     stream = CoordinatorStream(MemoryKeyedLog(SystemClock()), SystemClock(), source="test")
     good = {"epoch": "7", "serial": "3", "handle": "", "tasks": "t", "query": "q", "process": "p"}
     stream.append([stream.entry(LAUNCH, "0", good), stream.entry(LAUNCH, "1", {**good, "serial": number})])
@@ -309,7 +309,7 @@ def test_records_say_the_address_of_the_machine_and_not_the_loopbacks(
     assert host_address.__wrapped__() == expected
 
 
-def test_a_host_without_an_address_is_told_of_and_left_out(
+def test_a_host_without_an_address_is_reported_and_left_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(name: str) -> str:

@@ -159,7 +159,7 @@ def test_a_coordinator_measures_lag_from_checkpoints_and_streams(view: View) -> 
     assert samples["grete_history_events", (("event", "deployment"),)] == 1
 
 
-def test_a_job_model_is_encoded_once_and_served_anew_when_it_changes(view: View) -> None:
+def test_a_job_model_is_encoded_once_and_again_when_it_changes(view: View) -> None:
     first = view.job_model_document()
     assert view.job_model_document() is first
     config = {"job.name": "orders", "task.inputs": "local.in", "db.password": "hunter2hunter2"}

@@ -89,7 +89,7 @@ def test_a_stateful_job_beside_zookeeper(key: str, outcome: Outcome, says: str) 
     assert says in note.says + note.way_out
 
 
-def test_each_problem_is_told_once() -> None:
+def test_each_problem_is_reported_once() -> None:
     found = check(load_file(JOBS / "hubs.properties")).notes
     blocking = {note.key for note in found if note.outcome is Outcome.BLOCKS}
     assert blocking == {
@@ -147,11 +147,11 @@ def test_the_exit_code_says_whether_something_will_not_work(capsys: Output) -> N
         ),
     ],
 )
-def test_what_grete_run_would_refuse_is_told_beforehand(more: dict[str, str], key: str) -> None:
+def test_what_grete_run_would_refuse_is_reported_beforehand(more: dict[str, str], key: str) -> None:
     assert notes("parser", **more)[key].outcome is Outcome.BLOCKS
 
 
-def test_checkpoints_on_another_cluster_than_the_inputs_are_told() -> None:
+def test_checkpoints_on_another_cluster_than_the_inputs_are_reported() -> None:
     other = {"systems.logs.samza.factory": "org.apache.samza.system.kafka.KafkaSystemFactory"}
     other |= {"task.checkpoint.system": "logs", "systems.logs.producer.bootstrap.servers": "elsewhere:9092"}
     assert notes("parser", **other)["task.checkpoint.system"].outcome is Outcome.BLOCKS

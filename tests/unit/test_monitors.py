@@ -53,7 +53,7 @@ def test_a_stream_that_grew_is_found_once_and_again_when_it_grows_more() -> None
     assert monitor.counts == {IN: 8, MORE: 4}
 
 
-def test_a_stream_that_shrank_is_told_apart_from_one_that_grew() -> None:
+def test_a_stream_that_shrank_is_distinguished_from_one_that_grew() -> None:
     (finding,) = PartitionCountMonitor({IN: 2, MORE: 4}).observe({IN: 3, MORE: 1}, 0)
     assert finding == PartitionsChanged((PartitionChange(IN, 2, 3),), (PartitionChange(MORE, 4, 1),))
 
@@ -115,7 +115,7 @@ def test_rewriters_of_other_kinds_are_no_regexes() -> None:
 # --- containers ---
 
 
-def test_a_container_is_silent_when_its_last_heartbeat_is_old_and_that_is_told_once() -> None:
+def test_a_container_is_silent_when_its_last_heartbeat_is_old_and_that_is_reported_once() -> None:
     monitor = ContainerLivenessMonitor()
     facts = {C0: ContainerFacts(7, heartbeat_s=10)}
     assert monitor.observe(facts, 69, silent_after_s=60) == ()
@@ -141,7 +141,7 @@ def look(monitor: QueryProgressMonitor, seen: ContainerFacts, now_s: float) -> t
     return monitor.observe({C0: replace(seen, heartbeat_s=now_s - 1)}, now_s, stuck_after_s=60)
 
 
-def test_a_query_with_lag_whose_batch_stays_the_same_is_stuck_and_that_is_told_once() -> None:
+def test_a_query_with_lag_whose_batch_stays_the_same_is_stuck_and_that_is_reported_once() -> None:
     monitor = QueryProgressMonitor()
     assert look(monitor, STUCK, 0) == ()
     assert look(monitor, STUCK, 59) == ()
@@ -156,7 +156,7 @@ def test_a_query_with_lag_whose_batch_stays_the_same_is_stuck_and_that_is_told_o
     [{"lag": 0}, {"lag": None}, {"batch_id": 4}, {"launch": 8}, {"state": "starting"}],
     ids=["no lag", "lag unknown", "another batch", "another incarnation", "starting"],
 )
-def test_the_time_begins_anew_when_there_was_nothing_to_wait_for(between: dict[str, object]) -> None:
+def test_the_time_starts_again_when_there_was_nothing_to_wait_for(between: dict[str, object]) -> None:
     monitor = QueryProgressMonitor()
     look(monitor, STUCK, 0)
     look(monitor, replace(STUCK, **between), 30)  # type: ignore[arg-type] # the names are the table's above
@@ -245,7 +245,7 @@ CONFIG = {
 }
 
 
-def test_all_monitors_read_a_real_system_and_tell_what_changed(system: LocalSystem) -> None:
+def test_all_monitors_read_a_real_system_and_report_what_changed(system: LocalSystem) -> None:
     system.create_stream(StreamSpec("orders-eu", 2))
     stream = SystemStream("local", "orders-eu")
     model = calculate(Settings.of(CONFIG), {stream: 2}, Remembered()).model
@@ -303,7 +303,7 @@ class OneAway(LocalSystem):
         return {**self.offsets(stream), 1: None}
 
 
-def test_a_partition_that_nobody_answers_for_is_a_problem_that_names_it(tmp_path: Path) -> None:
+def test_an_unreachable_partition_is_a_problem_that_names_it(tmp_path: Path) -> None:
     with closing(OneAway(tmp_path, ManualClock())) as system:
         system.create_stream(StreamSpec("in", 2))
         config = {"task.inputs": "local.in"}

@@ -82,7 +82,7 @@ def test_a_reset_stream_forgets_its_checkpoint_and_takes_the_default() -> None:
     assert start({IN: "45"}, ssp=IN, **reset) == "10"
 
 
-def test_a_partition_that_nobody_answers_for_goes_on_after_its_checkpoint_and_waits_without_one() -> None:
+def test_an_unreachable_partition_goes_on_after_its_checkpoint_and_waits_without_one() -> None:
     admins = {"s": Admin({"in": {0: None}})}
     found = starting_offsets({ONE: [IN]}, {ONE: {IN: "45"}}, Settings.of({}), admins)
     assert found.by_ssp == {IN: "46"}

@@ -31,7 +31,7 @@ def progress(start: Mapping[str, int]) -> GroupProgress:
     return GroupProgress([[A], [B]], start)
 
 
-def test_first_everything_is_told_and_then_what_moved() -> None:
+def test_first_everything_is_published_and_then_what_moved() -> None:
     group = progress({A: 5, B: 7})
     assert group.due(0) == {A: 5, B: 7}
     group.written({A: 5, B: 7}, 0)
@@ -87,7 +87,7 @@ def test_a_quiet_job_says_it_again_before_brokers_forget() -> None:
     assert group.due(REFRESH_S + 10) == {}
 
 
-def test_partitions_of_others_are_never_told() -> None:
+def test_partitions_of_others_are_never_published() -> None:
     group = progress({A: 1})
     group.move({A: 2, B: 3})
     assert group.due(0) == {A: 2}
@@ -130,7 +130,7 @@ def publishing(told: Told, clock: ManualClock) -> OffsetPublisher:
     return OffsetPublisher(lambda: told, progress({A: 5}), clock)
 
 
-def test_the_group_is_told_the_start_and_at_the_end_what_is_left() -> None:
+def test_the_start_is_published_and_at_the_end_what_is_left() -> None:
     told, clock = Told(), ManualClock()
     with publishing(told, clock) as publisher:
         assert told.next() == {A: 5}
@@ -180,7 +180,7 @@ def test_an_end_does_not_wait_for_a_group_that_fails() -> None:
     assert told.writes.empty()
 
 
-def test_who_was_succeeded_tells_nothing_more() -> None:
+def test_a_succeeded_container_publishes_nothing_more() -> None:
     told = Told()
 
     def is_succeeded() -> None:
@@ -195,7 +195,7 @@ def test_who_was_succeeded_tells_nothing_more() -> None:
     assert told.writes.empty()
 
 
-def test_who_learns_from_the_group_that_he_was_succeeded_tells_nothing_more() -> None:
+def test_a_container_that_the_group_shows_as_succeeded_publishes_nothing_more() -> None:
     told, clock = Told(), ManualClock()
     told.refusal = Fenced("container", epoch=1, seen=2)
     with publishing(told, clock) as publisher:
@@ -216,7 +216,7 @@ def assignment(container: str, config: Mapping[str, str]) -> Assignment:
 
 
 @pytest.mark.parametrize(("container", "expected"), [("0", {A: 1, ALL: 2}), ("1", {A: 1})])
-def test_of_broadcast_partitions_the_first_container_tells(
+def test_of_broadcast_partitions_the_first_container_publishes(
     container: str, expected: object, tmp_path: Path
 ) -> None:
     told = Told()
@@ -241,7 +241,7 @@ def test_without_the_key_nothing_is_published(system: LocalSystem) -> None:
         assert publisher is None
 
 
-def test_a_system_without_groups_is_told_once_and_the_job_goes_on(
+def test_a_system_without_groups_is_reported_once_and_the_job_goes_on(
     system: LocalSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = {"task.checkpoint.consumer.group": "g"}

@@ -78,7 +78,7 @@ def test_a_home_of_an_earlier_version_is_tightened(tmp_path: Path) -> None:
     assert mode(tmp_path / "local" / "streams.db") == 0o600
 
 
-def test_a_folder_of_everybody_stays_so(tmp_path: Path) -> None:
+def test_a_shared_folder_stays_shared(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     tighten(tmp_path)
     assert mode(tmp_path) == 0o1777

@@ -136,7 +136,7 @@ def test_status_and_doctor_name_what_is_not_understood_and_the_command_that_remo
     assert "grete stream quarantine --job job" in findings["coordinator stream"]["way_out"]
 
 
-def test_the_command_removes_nothing_without_execute_and_then_what_it_was_told(
+def test_the_command_removes_nothing_without_execute_and_then_what_was_named(
     job: str, capsys: Output
 ) -> None:
     quarantine = ["stream", "quarantine", "--job", job, "-o", "json"]
@@ -157,7 +157,7 @@ def test_commands_work_beside_a_key_that_is_no_text(job: str, capsys: Output) ->
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_task_whose_changelog_partition_nobody_can_tell_is_refused_with_the_way_out() -> None:
+def test_a_task_with_an_unknown_changelog_partition_is_refused_with_the_way_out() -> None:
     from grete.coordinator.job_model import Remembered, calculate
     from grete.coordinator.plan import _lost_partitions
 

@@ -138,7 +138,7 @@ class SparkWithoutMemory(SparkAboutToHandOver):
         (1, r"^Spark's JVM ended with code 1$"),
     ],
 )
-def test_a_jvm_that_has_run_out_of_memory_is_told_by_that_and_by_the_keys(
+def test_a_jvm_that_has_run_out_of_memory_is_reported_with_the_keys(
     tmp_path: Path, code: int, says: str
 ) -> None:
     settings = QuerySettings(tmp_path, "local", until_drained=False, interval_ms=0)

@@ -58,7 +58,7 @@ def test_the_others_are_read_and_it_goes_on_when_it_is_back() -> None:
     assert read(plan) == {"s.in.0": 10, "s.in.1": 10, "s.first.0": 10}
 
 
-def test_a_drain_waits_for_it_since_nobody_knows_what_is_there() -> None:
+def test_a_drain_waits_for_it_since_what_is_there_is_unknown() -> None:
     with pytest.raises(StreamUnreachable):
         ReadPlan(OPTIONS, Ends(("in", 1)), ManualClock()).stop_at_the_end()
 

@@ -37,7 +37,7 @@ def made() -> tuple[Renewal, Coordination, ManualClock]:
     return renewal, coordination, clock
 
 
-def test_a_proof_within_its_time_asks_nobody() -> None:
+def test_a_proof_within_its_time_needs_no_request() -> None:
     renewal, coordination, clock = made()
     clock.advance(TTL_S / 2)
     renewal.prove()

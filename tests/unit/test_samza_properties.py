@@ -125,7 +125,7 @@ def test_a_topic_pattern_of_samza_chooses_inputs() -> None:
     assert rewritten["systems.kafka.streams.page-views-eu.samza.msg.serde"] == "json"
 
 
-def test_samzas_readers_are_told_to_skip_aborted_records() -> None:
+def test_samzas_readers_have_to_skip_aborted_records() -> None:
     assert with_derived_keys(JOB)[ISOLATION] == "read_committed"
     assert ISOLATION not in with_derived_keys({**JOB, "systems.kafka.samza.factory": "local"})
 

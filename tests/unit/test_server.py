@@ -103,7 +103,7 @@ class Resting(View):
         return "container 1 given up"
 
 
-def test_readiness_is_told_in_a_word_and_its_absence_with_the_reason(client: TestClient) -> None:
+def test_readiness_is_one_word_and_its_absence_has_the_reason(client: TestClient) -> None:
     ready = client.get("/readyz", headers=GOOD)
     assert (ready.status_code, ready.text) == (200, "ready\n")
     app = build_app(Resting(), tokens=TOKENS, hosts=frozenset({"127.0.0.1", "localhost"}))
@@ -188,7 +188,7 @@ def test_a_port_in_use_or_an_open_address_is_refused_before_anything_happens() -
     taken.close()
 
 
-def test_a_port_that_somebody_who_is_taken_over_has_still_is_left_to_him(
+def test_a_port_that_a_predecessor_still_has_is_left_to_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     taken = bind("127.0.0.1", 0)
@@ -357,7 +357,7 @@ def raw(port: int, head: bytes) -> socket.socket:
     return opened
 
 
-def test_connections_that_say_nothing_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_connections_keep_no_client_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections need no token to be opened; a heartbeat gets through all the same."""
     monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(most=8))
     server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)

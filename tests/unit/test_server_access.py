@@ -313,7 +313,7 @@ def test_the_document_names_every_parameter_of_a_path() -> None:
             assert named == re.findall(r"{(\w+)}", path)
 
 
-def test_nobody_but_a_container_speaks_for_one(client: TestClient) -> None:
+def test_only_a_container_speaks_for_itself(client: TestClient) -> None:
     """A reader of metrics must not be able to report that a container has paused."""
     said = {"epoch": EPOCH, "paused": 3}
     for headers in (HOST, GOOD, WRITER):
@@ -324,7 +324,7 @@ def test_nobody_but_a_container_speaks_for_one(client: TestClient) -> None:
     assert client.post(HEARTBEAT, headers=CONTAINER, json=said).status_code == 200
 
 
-def test_nobody_but_a_container_is_told_its_secrets(client: TestClient) -> None:
+def test_only_a_container_gets_its_secrets(client: TestClient) -> None:
     for headers in (GOOD, WRITER):
         answer = client.get("/api/v1/containers/0", headers=headers)
         assert answer.json()["config"] == {**SECRET, "shop.password": "********"}
@@ -339,7 +339,7 @@ def test_a_container_changes_nothing_of_its_job(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("path", WRITES)
-def test_what_changes_the_job_needs_the_write_token_whoever_may_read(client: TestClient, path: str) -> None:
+def test_what_changes_the_job_needs_the_write_token_even_of_readers(client: TestClient, path: str) -> None:
     for headers in (HOST, GOOD):
         assert client.post(path, headers=headers, json={"what": "stop"}).status_code == 401
     with TestClient(app(token=None)) as readable_by_all:

@@ -17,7 +17,7 @@ def shares(count: int, holders: dict[int, str], directory: str | None) -> Shares
     return Shares({slot: [(slot, [Range(slot, 0, 1)])] for slot in range(count)}, False, holders, directory)
 
 
-def test_a_worker_takes_what_it_had_then_what_nobody_had_then_the_last_of_the_others(tmp_path: Path) -> None:
+def test_a_worker_takes_what_it_had_then_what_is_new_then_the_last_of_the_others(tmp_path: Path) -> None:
     with Places(tmp_path).of_a_batch() as directory:
         batch = shares(5, {0: "a", 1: "b", 2: "a", 3: "b"}, directory)
         assert [batch.take("a", number) for number in range(5)] == [0, 2, 4, 3, 1]

@@ -172,7 +172,7 @@ def follower(job: JobUnderTest, tmp_path: Path) -> StandbyRun:
     return StandbyRun(assignment, tmp_path)
 
 
-def test_a_standby_follows_until_it_is_told_otherwise(job: JobUnderTest, tmp_path: Path) -> None:
+def test_a_standby_follows_until_it_is_reassigned(job: JobUnderTest, tmp_path: Path) -> None:
     count(job, "a")
     stop = threading.Event()
     stop.set()
@@ -184,7 +184,7 @@ def test_a_standby_follows_until_it_is_told_otherwise(job: JobUnderTest, tmp_pat
         assert connection.execute("SELECT position FROM meta").fetchall() == [(1,)]
 
 
-def test_what_was_written_before_a_standby_is_told_to_end_is_in_its_copy(
+def test_what_was_written_before_a_standby_is_stopped_is_in_its_copy(
     job: JobUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Containers commit a last time and end, and then their standby containers are asked to."""
@@ -262,7 +262,7 @@ def test_standby_tasks_that_could_keep_nothing_are_refused(
     assert any(problem in error for error in errors)
 
 
-def test_the_log_tells_where_a_store_came_from(job: JobUnderTest, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_where_a_store_came_from(job: JobUnderTest, caplog: pytest.LogCaptureFixture) -> None:
     count(job, "a")
     job.follow()
     with caplog.at_level(logging.WARNING):

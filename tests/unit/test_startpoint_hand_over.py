@@ -225,7 +225,7 @@ def test_a_coordinator_that_was_succeeded_hands_nothing_over(job: Job) -> None:
         StartpointHandOver(late, job.clock, job._applied).pending(TASKS)
 
 
-def test_a_task_has_to_be_told_of_what_was_fanned_out_for_another_container(job: Job) -> None:
+def test_a_task_gets_what_was_fanned_out_for_another_container(job: Job) -> None:
     job.ask(A, None, job.oldest())
     job.ask(B, None, job.oldest())
     assert job.hand_over.not_told(TASKS) == {T0, T1}
@@ -238,7 +238,7 @@ def test_a_task_has_to_be_told_of_what_was_fanned_out_for_another_container(job:
     assert job.hand_over.not_told(TASKS) == {T1}
 
 
-def test_a_task_that_was_told_and_did_not_apply_it_is_told_again_after_a_while(job: Job) -> None:
+def test_a_startpoint_that_a_task_did_not_apply_is_sent_again_after_a_while(job: Job) -> None:
     job.ask(A, None, job.oldest())
     job.pending()
     assert job.hand_over.not_told(TASKS) == set()
@@ -248,7 +248,7 @@ def test_a_task_that_was_told_and_did_not_apply_it_is_told_again_after_a_while(j
     assert job.hand_over.not_told(TASKS) == set()
 
 
-def test_a_coordinator_that_takes_over_tells_again_what_was_not_applied(job: Job) -> None:
+def test_a_coordinator_that_takes_over_sends_again_what_was_not_applied(job: Job) -> None:
     job.ask(A, None, job.oldest())
     job.ask(B, None, job.oldest())
     job.pending()

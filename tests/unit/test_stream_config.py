@@ -98,7 +98,7 @@ def test_a_name_with_dots_is_its_own_id() -> None:
     assert StreamSettings({"systems.local.streams.orders.eu.samza.bootstrap": "true"}, dotted).is_bootstrap
 
 
-def test_the_key_that_people_are_told_to_set_is_one_that_counts() -> None:
+def test_the_key_that_a_message_names_is_one_that_counts() -> None:
     taken = {"streams.id-in.samza.physical.name": "other"}
     for config in ({}, BY_ID, taken, {"job.default.system": "kafka"}):
         key = StreamSettings(config, STREAM).key("samza.reset.offset")
@@ -106,7 +106,7 @@ def test_the_key_that_people_are_told_to_set_is_one_that_counts() -> None:
     assert StreamSettings(BY_ID, STREAM).key("samza.bootstrap") == "streams.orders.samza.bootstrap"
 
 
-def test_a_wrong_value_is_told_with_the_key_that_says_it() -> None:
+def test_a_wrong_value_is_reported_with_its_key() -> None:
     key = "systems.local.default.stream.samza.offset.default"
     with pytest.raises(ConfigError, match=rf"{key}='first' of local\.id-in: it is none of oldest"):
         _ = StreamSettings({key: "first"}, STREAM).offset_default

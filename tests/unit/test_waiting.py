@@ -9,7 +9,7 @@ import pytest
 from grete.testing.waiting import eventually, reaches
 
 
-def test_what_did_not_happen_is_told_with_what_was_there_instead() -> None:
+def test_what_did_not_happen_is_reported_with_what_was_there_instead() -> None:
     with pytest.raises(AssertionError, match=re.escape("the end did not happen within 0 s\nstate: running")):
         eventually(lambda: False, "the end", within_s=0, tell=lambda: "state: running")
 

@@ -330,7 +330,7 @@ def test_a_change_that_is_followed_names_its_keys_who_made_it_and_why(job: Watch
     assert why["who"].endswith("(test)")
 
 
-def test_what_was_changed_while_nobody_ran_the_job_is_known_at_its_next_start(job: Watched) -> None:
+def test_changes_to_a_stopped_job_count_at_its_next_start(job: Watched) -> None:
     History(job.stream).append("deployment")
     assert changed_since_the_last_start(job.stream) == []
     job.clock.advance(60)

@@ -113,7 +113,7 @@ def test_an_answer_where_samza_is_said_to_refuse_is_a_difference(path: Path, tmp
         ('{"cases": [{"op": "Check\\ud800\\u001b[31m\\npoint"}]}', "\\ud800\\x1b[31m\\npoint"),
     ],
 )
-def test_what_is_no_case_is_told_in_one_line(content: str, says: str, tmp_path: Path) -> None:
+def test_what_is_no_case_is_reported_in_one_line(content: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "checkpoints.json").write_text(content)
     told = run_checker(tmp_path)
     assert (told.returncode, told.stderr) == (1, "")
@@ -122,7 +122,7 @@ def test_what_is_no_case_is_told_in_one_line(content: str, says: str, tmp_path: 
     assert says in line
 
 
-def test_cases_of_an_operation_that_nobody_knows_are_told_by_it(tmp_path: Path) -> None:
+def test_cases_of_an_unknown_operation_are_reported_by_it(tmp_path: Path) -> None:
     written(tmp_path, "nobody_knows.json", [{"op": "Wish", "result": 1}, {"fields": 1}])
     told = run_checker(tmp_path)
     assert (told.returncode, told.stderr) == (1, "")
