@@ -438,7 +438,7 @@ def test_a_startpoint_of_a_running_job_waits_under_samzas_key_and_expires(
     [
         (("set", "--ssp", "local.other.0", "--to", "oldest"), 1, "no task of job test reads local.other.0"),
         (("set", "--ssp", FIRST, "--task", "Partition 1", "--to", "oldest"), 1, "no task"),
-        (("set", "--ssp", FIRST, "--to", "batch:1"), 2, "knows no batches"),
+        (("set", "--ssp", FIRST, "--to", "batch:1"), 2, "has no batches"),
         (("delete",), 2, "say which"),
         (("delete", "--all", "--ssp", FIRST), 2, "say which"),
     ],

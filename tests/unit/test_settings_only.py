@@ -17,7 +17,7 @@ EXCEPTIONS = {
     "cli/doctor_kafka.py": "a topic's settings at the brokers",
     "cli/migrate_command.py": "shows keys of a configuration that is not grete's yet",
     "kafka/login.py": "passes on a client's keys by the client's names",
-    "kafka/topic.py": "a topic's settings at the brokers",
+    "kafka/log_topic.py": "a topic's settings at the brokers",
     "serdes/avro.py": "is made like an application's serde, which reads its own keys",
     "systems/kafka/stream_settings.py": "a topic's settings at the brokers",
     "testing/counting.py": "is an application, which gets its configuration as a mapping",
