@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from grete.testing.waiting import patient
+from grete.model.ids import JobId
+from grete.operations import open_job
+from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 RECORDS = 500
@@ -43,28 +44,28 @@ def running(job: Any) -> Iterator[subprocess.Popen[str]]:
         job.command("run"), env=job.environment(), stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            wait_until(lambda: grete(job, "status", *JOB).returncode == 0, process)
-            wait_until(lambda: shown(job, "status")[0]["behind"] == 0, process)
+            job.wait_until_counted(RECORDS)
             yield process
         finally:
             process.kill()
 
 
-def wait_until(condition: Any, process: subprocess.Popen[str]) -> None:
-    until_s = time.monotonic() + patient(120)
-    while not condition():
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        assert time.monotonic() < until_s
-        time.sleep(0.2)
+def happened() -> set[str]:
+    with open_job(JobId("counter")) as handle:
+        return {row.event for row in handle.history()}
 
 
-def test_a_job_is_run_looked_at_changed_refused_a_second_copy_stopped_and_run_again(counter_job: Any) -> None:
+def test_a_job_is_run_looked_at_changed_refused_a_second_copy_stopped_and_run_again(
+    counter_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRETE_HOME", str(counter_job.home))
     counter_job.fill(RECORDS)
     with running(counter_job) as process:
         (status,) = shown(counter_job, "status")
-        assert (status["state"], status["run_by"]) == (
+        assert (status["state"], status["run_by"], status["behind"]) == (
             "running",
             f"process {process.pid} on {status['hosts']['0']}",
+            0,
         )
         assert [row["container"] for row in shown(counter_job, "job-model")] == ["0", "0"]
 
@@ -75,7 +76,7 @@ def test_a_job_is_run_looked_at_changed_refused_a_second_copy_stopped_and_run_ag
         writer = ["stream", "write", f"--config-path=file://{counter_job.config}", "--type", "set-config"]
         assert grete(counter_job, *writer, "--key", "counter.note", "--value", "hello").returncode == 0
         # else the stop may overtake it, and the next run be the first that has it
-        wait_until(lambda: "reconfigured" in {row["event"] for row in shown(counter_job, "history")}, process)
+        eventually(lambda: "reconfigured" in happened(), "the change", tell=counter_job.report)
 
         stopped = grete(counter_job, "stop", *JOB, "--deadline", "60", "--reason", "enough")
         assert (stopped.returncode, stopped.stdout) == (0, "counter: stopped\n"), stopped.stderr

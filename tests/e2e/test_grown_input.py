@@ -19,27 +19,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 EVERY_SECOND = "job.coordinator.monitor-partition-change.frequency.ms=1000"
 
 
-def asked(job: Any, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [*job.command(*words), "-o", "json"]
-    return subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=patient(60))
-
-
 def grete(job: Any, *words: str) -> Any:
     """A command's output with `-o json`."""
-    done = asked(job, *words)
+    command = [*job.command(*words), "-o", "json"]
+    done = subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=patient(60))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def has_caught_up(job: Any) -> bool:
-    """Whether nothing is left to process; not before the job is there."""
-    done = asked(job, "status")
-    return done.returncode == 0 and json.loads(done.stdout)[0]["lag"]["total"] == 0
-
-
-def caught_up(job: Any) -> None:
-    """Wait for it."""
-    eventually(lambda: has_caught_up(job), "catching up", within_s=120, tell=job.report)
 
 
 def metrics(job: Any) -> dict[str, float]:
@@ -61,11 +46,11 @@ def test_a_running_stateful_job_takes_up_the_partitions_its_input_has_got(counte
         counter_job.command("run", "--quiet", "--set", EVERY_SECOND), env=counter_job.environment()
     )
     try:
-        caught_up(counter_job)
+        counter_job.wait_until_counted(1_000)
         grown = grete(counter_job, "stream", "grow", "local.in", "--partitions", "4")
         assert (grown["before"], grown["partitions"]) == (2, 4)
         counter_job.fill(2_000)
-        caught_up(counter_job)
+        counter_job.wait_until_counted(3_000)
         # a container tells what it has done with its next heartbeat
         records = 'grete_process_envelopes_total{container="0"}'
         eventually(lambda: metrics(counter_job)[records] == 3_000, "the metrics follow")

@@ -8,8 +8,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _LOOK_EVERY_S = 0.05
+_SHARE = 3
+"""A look takes processors from what is awaited: after one that took long comes a pause so many times as long."""
+_LONGEST_PAUSE_S = 1.0
 PATIENCE = "GRETE_TEST_PATIENCE"
 """How many times longer than on a quiet machine a test may wait, as a number."""
 
@@ -29,6 +35,13 @@ def patient(seconds: float) -> float:
     return seconds * float(os.environ.get(PATIENCE, "1"))
 
 
+def _timed(look: Callable[[], T]) -> tuple[T, float]:
+    """What is seen, and how long to pause before the next look."""
+    began_s = time.monotonic()
+    seen = look()
+    return seen, min(max(_LOOK_EVERY_S, _SHARE * (time.monotonic() - began_s)), _LONGEST_PAUSE_S)
+
+
 def eventually(
     condition: Callable[[], object], what: str = "it", *, within_s: float = 60.0, tell: Tell = _nothing
 ) -> None:
@@ -39,10 +52,13 @@ def eventually(
     """
     within_s = patient(within_s)
     deadline_s = time.monotonic() + within_s
-    while not condition():
+    while True:
+        holds, pause_s = _timed(condition)
+        if holds:
+            return
         if time.monotonic() >= deadline_s:
             raise AssertionError(f"{what} did not happen within {within_s:g} s\n{tell()}".rstrip())
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(pause_s)
 
 
 def reaches(
@@ -56,10 +72,11 @@ def reaches(
         AssertionError: the count stood still for `patient(still_s)`.
     """
     still_s = patient(still_s)
-    last, since_s = count(), time.monotonic()
+    last, pause_s = _timed(count)
+    since_s = time.monotonic()
     while last < wanted:
-        time.sleep(_LOOK_EVERY_S)
-        now = count()
+        time.sleep(pause_s)
+        now, pause_s = _timed(count)
         if now != last:
             last, since_s = now, time.monotonic()
         elif time.monotonic() - since_s >= still_s:
