@@ -65,7 +65,8 @@ SPARK_ARCHIVE = Path(sys.prefix) / "spark.jsa"
 """Of `scripts/spark_archive.py`. Java does without where it does not fit."""
 if SPARK_ARCHIVE.exists():
     os.environ.setdefault(
-        "SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile={SPARK_ARCHIVE} -Xshare:auto -Xlog:disable"
+        "SPARK_SUBMIT_OPTS",
+        f"-XX:SharedArchiveFile={SPARK_ARCHIVE} -Xshare:auto -Xlog:disable -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     )
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
@@ -274,7 +275,7 @@ class CounterJob:
             timeout=patient(900),
         )
 
-    def run_through(self, kills: Sequence[tuple[str, int]], died: Path) -> None:
+    def run_through(self, kills: Sequence[tuple[str, int]], died: Path, *, spark: bool = True) -> None:
         """Run to the end while the container dies at the nth pass of each point, each of them once.
 
         `died` is where those that were reached leave their mark; one that was not fails the test.
@@ -285,7 +286,7 @@ class CounterJob:
             "GRETE_FAILPOINT_ONCE": str(died),
             "GRETE_FAILPOINT_CONTAINER": "0",
         }
-        result = self.run(**settings)
+        result = self.run(spark=spark, **settings)
         assert result.returncode == 0, result.stderr + self.log()
         reached = {path.name for path in died.iterdir()}
         missed = [kill for place, kill in enumerate(kills) if f"{place}-{kill[0]}" not in reached]

@@ -1,10 +1,9 @@
 """kill -9 at every named point of the data plane: each record is still counted exactly once.
 
-Many kills share one job's life, since a start of Spark costs more than all the rest. Those of a start and of an
-executor are met by a StreamTask job, those around a batch by a StreamTask job, and by a DataFrame pipeline where it
-goes another way; those inside the transaction by `test_kill_commit.py`, four times each and without Spark, as Spark
-sees no difference between them. `make nightly` leaves nothing out: jobs of both kinds meet every point of the driver
-twice, those of a batch at three passes.
+Many kills share one job's life, since a start of Spark costs more than all the rest. A StreamTask job on Spark meets
+the points that lie in the room of the engine and those of an executor, one without Spark all others, since their code
+is the same. A DataFrame pipeline meets those of lineages, and others where it goes another way. `make nightly` leaves
+nothing out: jobs of both kinds meet every point of the driver twice, those of a batch at three passes, all on Spark.
 """
 
 from __future__ import annotations
@@ -16,36 +15,16 @@ from typing import Any
 
 import pytest
 
+import grete.spark
 from grete.failpoints import POINTS
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(600)]
 
 NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
 RECORDS = 4_000
+ENGINE = Path(grete.spark.__file__).parent
 REBUILDING = ["store.rebuilding", "store.refilled"]  # met by test_kill_rebuild.py
 NEW_LINEAGE = ["lineage.locked", "lineage.described", "lineage.current"]
-AROUND_A_BATCH = [
-    "batch.before-run",
-    "batch.after-run",
-    "commit.before",
-    "commit.outputs-written",
-    "commit.in-transaction",
-    "commit.after-transaction",
-    "commit.after",
-    "batch.after-commit",
-]
-if not NIGHTLY:  # met four times in test_kill_commit.py
-    AROUND_A_BATCH = [
-        name
-        for name in AROUND_A_BATCH
-        if name not in ("commit.before", "commit.outputs-written", "commit.after")
-    ]
-PIPELINE = [
-    "container.lineage-decided",
-    "batch.after-run",
-    "commit.in-transaction",
-    "commit.after-transaction",
-]
 
 
 def points(*families: str) -> list[str]:
@@ -56,19 +35,21 @@ def passes(names: Iterable[str], *nths: int) -> list[tuple[str, int]]:
     return [(name, nth) for nth in nths for name in names]
 
 
+def is_of_the_engine(name: str) -> bool:
+    """Whether only a container on Spark passes the point."""
+    return any(f'failpoint("{name}")' in path.read_text() for path in ENGINE.glob("*.py"))
+
+
 DRIVER = points("container", "lineage", "batch", "commit", "log", "file")
+LINEAGE = [*NEW_LINEAGE, "container.lineage-decided"]
+PIPELINE = [*LINEAGE, "batch.after-run", "commit.in-transaction", "commit.after-transaction"]
+WITH_SPARK = [name for name in DRIVER if is_of_the_engine(name) and name not in LINEAGE]
+WITHOUT_SPARK = [name for name in DRIVER if not is_of_the_engine(name)]
 EXECUTOR = [name for name in points("task", "store") if name not in REBUILDING]
 ONCE_A_WORKER = ["task.before-init", "task.after-init", "store.created"]  # a task stays with its worker
 
 
 BEFORE_THE_QUERY = points("container", "log", "file") + NEW_LINEAGE
-
-
-def stream_task_points() -> list[tuple[str, int]]:
-    """Points once a start, and points around a batch."""
-    if NIGHTLY:
-        return every_driver_point()
-    return passes(BEFORE_THE_QUERY, 1) + passes(AROUND_A_BATCH, 1)
 
 
 def every_driver_point() -> list[tuple[str, int]]:
@@ -86,20 +67,21 @@ def test_every_point_is_met_by_one_campaign_or_another() -> None:
     """Here, in test_submit.py, test_kill_commit.py, test_kill_rewind.py, test_kill_rebuild.py, test_operated.py or,
     where executors commit, in test_kafka_job.py.
     """
-    inside_the_transaction = set(points("commit"))
     control = points("submit", "leader", "coordinator", "model", "history", "state", "launch")
     control += points("executor", "checkpoint", "startpoint", "change", "log", "file")
     assert set(POINTS) == {*DRIVER, *EXECUTOR, *REBUILDING, *control}
-    assert set(PIPELINE) <= set(DRIVER)
-    assert {name for name, _ in stream_task_points()} | inside_the_transaction == set(DRIVER)
+    assert {*WITH_SPARK, *WITHOUT_SPARK, *PIPELINE} == set(DRIVER)
 
 
+@pytest.mark.parametrize("spark", [True, False], ids=["on Spark", "without"])
 def test_killed_at_every_point_of_the_driver_every_record_is_counted_once(
-    counter_job: Any, tmp_path: Path
+    counter_job: Any, tmp_path: Path, spark: bool
 ) -> None:
+    in_ci = passes(WITH_SPARK if spark else WITHOUT_SPARK, 1)
     counter_job.fill(RECORDS)
     counter_job.configure(SMALL_BATCHES)
-    counter_job.run_through(stream_task_points(), tmp_path / "died")
+    kills = every_driver_point() if NIGHTLY and spark else in_ci
+    counter_job.run_through(kills, tmp_path / "died", spark=spark)
     counter_job.assert_exactly_once(RECORDS)
 
 
@@ -122,11 +104,12 @@ def test_a_pipeline_killed_everywhere_sends_what_it_sends_unharmed(
     counting_pipelines: tuple[Any, Any], tmp_path: Path
 ) -> None:
     """Counts in Spark's state and the records sent, batch by batch: nothing lost, nothing twice, nothing else."""
+    records = RECORDS if NIGHTLY else RECORDS // 2
     killed, unharmed = counting_pipelines
     for job in counting_pipelines:
-        job.fill(RECORDS)
+        job.fill(records)
         job.configure(SMALL_BATCHES)
     assert unharmed.run().returncode == 0
     killed.run_through(every_driver_point() if NIGHTLY else passes(PIPELINE, 1), tmp_path / "died")
     assert killed.counts() == unharmed.counts()
-    assert {counts[-1] for counts in killed.counts().values()} == {RECORDS // 50}
+    assert {counts[-1] for counts in killed.counts().values()} == {records // 50}
