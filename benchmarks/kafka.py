@@ -25,6 +25,7 @@ from pathlib import Path
 from benchmarks import kafka_commits
 from benchmarks.run import RESULTS
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.keyed_log.kafka import KafkaKeyedLog
@@ -40,7 +41,8 @@ Figures = dict[str, float]
 
 
 def _log(config: dict[str, str]) -> KafkaKeyedLog:
-    return open_coordinator_log(config, stream_name(JobId(config["job.name"], "1")), Path(), SystemClock())
+    job = JobId(config["job.name"], "1")
+    return open_coordinator_log(Settings.of(config), stream_name(job), Path(), SystemClock())
 
 
 def _fill(config: dict[str, str], records: int) -> None:

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from benchmarks.kafka_peers import CONNECTOR_JARS
 from benchmarks.run import RESULTS
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.model.streams import StreamSpec
 from grete.systems.base import Message, SystemContext
 from grete.systems.kafka.system import open_kafka_system
@@ -47,7 +48,7 @@ def _fill(config: dict[str, str], records: int) -> dict[int, tuple[int, int]]:
     """The offsets that both ways read."""
     body = json.dumps({"carrier": "UA", "delay": 12, "tail": "N14228", "from": "EWR", "to": "IAH"}).encode()
     now_ms = SystemClock().wall_ms()  # older than its retention, a topic forgets at once
-    context = SystemContext(config, "kafka", Path(), SystemClock())
+    context = SystemContext(Settings.of(config), "kafka", Path(), SystemClock())
     with closing(open_kafka_system(context)) as system:
         system.create_stream(StreamSpec(STREAM, PARTITIONS))
         for start in range(0, records, 50_000):
@@ -90,7 +91,9 @@ def _through_spark(spark: SparkSession, bootstrap: str, offsets: dict[int, tuple
 def _as_ranges(spark: SparkSession, config: dict[str, str], offsets: dict[int, tuple[int, int]]) -> int:
     def consume(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = size = 0
-        with closing(open_kafka_system(SystemContext(config, "kafka", Path(), SystemClock()))) as system:
+        with closing(
+            open_kafka_system(SystemContext(Settings.of(config), "kafka", Path(), SystemClock()))
+        ) as system:
             for batch in batches:
                 for partition in batch.column(0).to_pylist():
                     for _, records in system.read(STREAM, partition, *offsets[partition]):

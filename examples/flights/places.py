@@ -14,6 +14,7 @@ from load_kafka import load_topic
 
 from grete.clock import SystemClock
 from grete.config.load import load as load_config
+from grete.config.settings import Settings
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.local.system import LocalSystem
@@ -76,7 +77,7 @@ def on_kafka(home: Path) -> Iterator[Place]:
             f"  broker/  the topics of a broker that was at {broker.bootstrap}, and has ended with the demo:",
             "           coordinator streams, input, outputs, changelogs and checkpoints",
         )
-        with closing(open_system(config, "kafka", home, SystemClock())) as system:
+        with closing(open_system(Settings.of(config), "kafka", home, SystemClock())) as system:
             yield Place(
                 "kafka",
                 system,

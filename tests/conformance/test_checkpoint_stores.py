@@ -12,6 +12,7 @@ from grete.checkpoint.coordinator_stream_store import CoordinatorStreamCheckpoin
 from grete.checkpoint.file_system_store import FileSystemCheckpointStore
 from grete.checkpoint.store import CheckpointStore, Offsets, StoreContext, StoredCheckpoint
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.errors import ConfigError, Fenced, LogError
 from grete.keyed_log.base import Entry
 from grete.metadata.access import open_coordinator_stream
@@ -27,7 +28,7 @@ JOB = JobId("my_job", "1")
 
 def context(home: Path, epoch: int | None = 1, job: JobId = JOB) -> StoreContext:
     fence = None if epoch is None else Fence("container/my_job-1/0", epoch)
-    return StoreContext(job, {"task.checkpoint.path": str(home)}, home, SystemClock(), fence)
+    return StoreContext(job, Settings.of({"task.checkpoint.path": str(home)}), home, SystemClock(), fence)
 
 
 class FileSystem:
@@ -110,7 +111,7 @@ def test_files_have_samzas_names_and_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("path", "says"), [("", "is missing"), ("nowhere", "there is no such folder")])
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, path: str, says: str) -> None:
-    wrong = StoreContext(JOB, {"task.checkpoint.path": path}, tmp_path, SystemClock())
+    wrong = StoreContext(JOB, Settings.of({"task.checkpoint.path": path}), tmp_path, SystemClock())
     with pytest.raises(ConfigError, match=says):
         FileSystemCheckpointStore(wrong)
 

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.secure_kafka import SecureCluster
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.keyed_log.base import KeyedLog
 from grete.model.streams import StreamSpec
 from grete.systems.admin import SystemAdmin
@@ -84,7 +85,7 @@ class Kafka:
             "task.checkpoint.replication.factor": "1",
             "task.commit.groups": "1",
         }
-        system = open_kafka_system(SystemContext(config, self.name, Path(), SystemClock()))
+        system = open_kafka_system(SystemContext(Settings.of(config), self.name, Path(), SystemClock()))
         self._stack.callback(system.close)
         return system
 
@@ -160,7 +161,9 @@ class EventHubs(Kafka):
             "task.checkpoint.system": "local",
         }
         tools = AdminClient({"bootstrap.servers": self._cluster.bootstrap})
-        system = HubsAndTheirTools(SystemContext(config, self.name, self._home, SystemClock()), tools)
+        system = HubsAndTheirTools(
+            SystemContext(Settings.of(config), self.name, self._home, SystemClock()), tools
+        )
         self._stack.callback(system.close)
         return system
 

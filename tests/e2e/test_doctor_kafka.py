@@ -58,7 +58,7 @@ def test_more_copies_than_brokers_and_a_topic_that_deletes_are_reported(
 def test_a_stream_whose_readers_read_aborted_records_is_reported(kafka: KafkaCluster, job: JobId) -> None:
     config = samza_config(kafka.bootstrap, job.name)
     key = "systems.kafka.consumer.isolation.level"
-    with closing(open_coordinator_log(config, stream_name(job), Path(), SystemClock())) as log:
+    with closing(open_coordinator_log(Settings.of(config), stream_name(job), Path(), SystemClock())) as log:
         stream = CoordinatorStream(log, SystemClock(), source="test")
         stream.write_config({k: v for k, v in config.items() if k != key}, run_id="first")
         assert [f.check for f in kafka_findings(Settings.of(config)) if not f.ok] == ["isolation.level"]

@@ -27,6 +27,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.errors import GreteError, JobError, StreamUnreachable
 from grete.metadata.history import HistoryRow
 from grete.model.ids import JobId
@@ -170,7 +171,7 @@ class Job:
 
     @contextlib.contextmanager
     def _system(self) -> Iterator[System]:
-        with closing(open_system(self._direct, "kafka", Path(), SystemClock())) as system:
+        with closing(open_system(Settings.of(self._direct), "kafka", Path(), SystemClock())) as system:
             yield system
 
     # --- processes ---

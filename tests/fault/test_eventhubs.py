@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.secure_kafka import SecureCluster
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.errors import ConfigError, Fenced, LoginRefused, OffsetOutOfRange, StreamError, StreamNotFound
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
@@ -74,7 +75,7 @@ def open_hubs(secure_kafka: SecureCluster, home: Path, monkeypatch: pytest.Monke
 
         def open_one(hub: str, **changes: str) -> EventHubsSystem:
             config = {**configuration(secure_kafka, hub), **changes}
-            system = open_system(config, "hubs", home, SystemClock())
+            system = open_system(Settings.of(config), "hubs", home, SystemClock())
             stack.callback(system.close)
             assert isinstance(system, EventHubsSystem)
             return system

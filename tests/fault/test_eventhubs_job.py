@@ -19,6 +19,7 @@ from tests.support.secure_kafka import SecureCluster
 
 from grete.clock import SystemClock
 from grete.config.load import load
+from grete.config.settings import Settings
 from grete.model.ids import JobId
 from grete.operations import open_job
 from grete.systems.base import System
@@ -118,7 +119,7 @@ stores.counts.changelog.replication.factor=1
     def counts(self, system: str, stream: str) -> dict[str, list[int]]:
         """The records that were sent, by key."""
         config = load([str(self.config)], {})
-        with closing(open_system(config, system, self.home, SystemClock())) as opened:
+        with closing(open_system(Settings.of(config), system, self.home, SystemClock())) as opened:
             found: dict[str, list[int]] = {}
             for key, value in _records(opened, stream):
                 found.setdefault(key.decode(), []).append(json.loads(value)["count"])

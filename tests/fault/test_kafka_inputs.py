@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from grete.cli.main import main
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.errors import StreamError
 from grete.model.ids import JobId, SystemStreamPartition
 from grete.operations import open_job
@@ -92,7 +93,9 @@ def topics(kafka: KafkaCluster) -> Topics:
 @pytest.fixture
 def system(topics: Topics) -> Iterator[KafkaSystem]:
     config = {"systems.kafka.producer.bootstrap.servers": topics.bootstrap}
-    with closing(open_kafka_system(SystemContext(config, "kafka", Path(), SystemClock()))) as opened:
+    with closing(
+        open_kafka_system(SystemContext(Settings.of(config), "kafka", Path(), SystemClock()))
+    ) as opened:
         yield opened
 
 

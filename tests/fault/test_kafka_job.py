@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.failpoints import POINTS
 from grete.model.streams import StreamSpec
 from grete.systems.factory import open_system
@@ -72,7 +73,7 @@ class KafkaJob:
         (application / "counter.py").write_text(COUNTER)
         self._config = application / "counter.properties"
         self._config.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
-        made = open_system(self._properties, "kafka", home, SystemClock())
+        made = open_system(Settings.of(self._properties), "kafka", home, SystemClock())
         assert isinstance(made, KafkaSystem)
         self.system = made
         self.system.create_stream(StreamSpec("counter-in", 2))

@@ -14,6 +14,7 @@ from grete.checkpoint.applied_startpoints import Applied, applied_entry
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.coordinator.assignment_records import ssp_key
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.keyed_log.base import Fence
@@ -51,7 +52,7 @@ def config(kafka: KafkaCluster, job: JobId) -> dict[str, str]:
 
 @pytest.fixture
 def stream_log(config: dict[str, str], job: JobId) -> Iterator[KafkaKeyedLog]:
-    with closing(open_coordinator_log(config, stream_name(job), Path(), SystemClock())) as log:
+    with closing(open_coordinator_log(Settings.of(config), stream_name(job), Path(), SystemClock())) as log:
         yield log
 
 

@@ -97,7 +97,7 @@ class Job:
         return f"{self.job}-counts-changelog"
 
     def open(self) -> KafkaSystem:
-        made = open_system(self.config, "kafka", self.home, SystemClock())
+        made = open_system(Settings.of(self.config), "kafka", self.home, SystemClock())
         assert isinstance(made, KafkaSystem)
         return made
 

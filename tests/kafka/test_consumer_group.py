@@ -16,6 +16,7 @@ from tests.support.consumer_group import group_lag, group_offsets, joined
 
 from grete.cli.main import main
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.errors import Fenced, GreteError, StreamError
 from grete.model.fence import Fence
 from grete.model.ids import JobId, SystemStreamPartition
@@ -77,7 +78,7 @@ systems.kafka.producer.bootstrap.servers={self.bootstrap}
             "systems.kafka.default.stream.replication.factor": "1",
             "task.checkpoint.replication.factor": "1",
         }
-        return open_kafka_system(SystemContext(config, "kafka", Path(), SystemClock()))
+        return open_kafka_system(SystemContext(Settings.of(config), "kafka", Path(), SystemClock()))
 
     def fill(self, each: int) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap})

@@ -46,7 +46,7 @@ def test_a_deleted_job_leaves_no_topic_of_its_own(
             system.create_stream(StreamSpec(input_, 1))
             system.create_stream(StreamSpec(changelog, 1, compacted=True))
             system.checkpoint_log(checkpoint_log_name(job)).end()
-    remember_submitted(config, job, home)
+    remember_submitted(Settings.of(config), job, home)
 
     assert main(["job", "delete", "--job", job.name, "-o", "json", "--execute"]) == 0
     assert json.loads(capsys.readouterr().out)["changelogs"] == [f"kafka.{changelog}"]

@@ -12,6 +12,7 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.output_commits import Attempt, LineageCommits, OutputCommits, Stamp, Verdict
 from grete.clock import SystemClock
 from grete.config.key_tables.job import SSP_GROUPER
+from grete.config.settings import Settings
 from grete.coordinator.fencing import fence_off
 from grete.errors import Fenced
 from grete.model.fence import Fence
@@ -39,12 +40,12 @@ def test_readers_need_not_wait_for_what_a_container_wrote_that_was_fenced_off(
     }
     attempt, log = Attempt(str(job), ONE, 5, 1), checkpoint_log_name(job)
     last = LineageCommits("l1").with_batch(0, attempt)
-    with closing(open_system(config, "kafka", Path(), SystemClock())) as system:
+    with closing(open_system(Settings.of(config), "kafka", Path(), SystemClock())) as system:
         old = Fence(f"container/{job}/{ONE}", 5)
         system.raise_fence([old])
         system.commit(CommitGroup([old], [], log, [last.entry(str(SSP_GROUPER.default))]))
 
-        fence_off(job, ONE, 6, config, {"kafka": system})
+        fence_off(job, ONE, 6, Settings.of(config), {"kafka": system})
 
         with pytest.raises(Fenced):
             system.commit(

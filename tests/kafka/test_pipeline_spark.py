@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from grete.checkpoint.output_commits import Attempt, LineageCommits, OutputCommits
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.errors import ConfigError, JobError, OffsetOutOfRange
 from grete.model.ids import SystemStreamPartition
 from grete.spark import kafka_sink
@@ -54,7 +55,7 @@ def topic(kafka: KafkaCluster) -> str:
 
 @pytest.fixture
 def system(config: Mapping[str, str], tmp_path: Path) -> Iterator[System]:
-    opened = open_system(config, "kafka", tmp_path, SystemClock())
+    opened = open_system(Settings.of(config), "kafka", tmp_path, SystemClock())
     yield opened
     opened.close()
 

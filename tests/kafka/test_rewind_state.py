@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from grete.cli.main import main
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.model.streams import StreamSpec
 from grete.systems.factory import open_system
 from grete.testing.kafka_broker import KafkaCluster
@@ -47,7 +48,7 @@ class Job:
             "task.outputs": f"kafka.{self.output}",
             "stores.counts.factory": "grete.store.sqlite",
         }
-        with closing(open_system(self._settings, "kafka", home, SystemClock())) as system:
+        with closing(open_system(Settings.of(self._settings), "kafka", home, SystemClock())) as system:
             system.create_stream(StreamSpec(self.input, 1))
 
     def send(self, keys: str) -> None:
@@ -69,7 +70,7 @@ class Job:
         return [json.loads(row["value"]) for row in self._rows()]
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        with closing(open_system(self._settings, "kafka", self._home, SystemClock())) as system:
+        with closing(open_system(Settings.of(self._settings), "kafka", self._home, SystemClock())) as system:
             for _, batch in system.read(self.output, 0, 0):
                 yield from batch.to_pylist()
 

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.errors import StreamError
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
@@ -45,7 +46,7 @@ def open_one(kafka: KafkaCluster) -> Iterator[Open]:
                 **one_copy,
                 **{key.replace("__", "."): value for key, value in config.items()},
             }
-            system = open_kafka_system(SystemContext(settings, "kafka", Path(), SystemClock()))
+            system = open_kafka_system(SystemContext(Settings.of(settings), "kafka", Path(), SystemClock()))
             stack.callback(system.close)
             return system
 

@@ -18,7 +18,7 @@ from grete.errors import HeldByOther
 
 
 def open_coordination(context: CoordinationContext) -> JournalCoordination:
-    journal = journal_of(dict(context.config), context.system, context.home)
+    journal = journal_of(context.settings, context.system, context.home)
     return JournalCoordination(journal, context.clock, ttl_s=context.ttl_s)
 
 

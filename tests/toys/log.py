@@ -10,6 +10,7 @@ from threading import Event
 from tests.toys.journal import Journal, Line, State, encoded
 
 from grete.clock import Clock, Deadline
+from grete.config.settings import Settings
 from grete.errors import IllegalStateError
 from grete.keyed_log.base import TOMBSTONE_RETENTION_MS, Entry, Fence, KeyedLog, Record
 from grete.keyed_log.coordinator_log import LogContext
@@ -17,12 +18,12 @@ from grete.keyed_log.coordinator_log import LogContext
 _LOOK_S = 0.02
 
 
-def journal_of(config: dict[str, str], system: str, home: Path) -> Journal:
-    return Journal(Path(config.get(f"systems.{system}.path", str(home / "toy"))))
+def journal_of(settings: Settings, system: str, home: Path) -> Journal:
+    return Journal(Path(settings.raw.get(f"systems.{system}.path", str(home / "toy"))))
 
 
 def open_coordinator_log(context: LogContext) -> JournalLog:
-    journal = journal_of(dict(context.config), context.system, context.home)
+    journal = journal_of(context.settings, context.system, context.home)
     return JournalLog(journal, context.name, context.clock, owns_journal=True)
 
 

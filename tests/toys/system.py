@@ -22,7 +22,7 @@ from grete.systems.records import records, unpack
 
 
 def open_system(context: SystemContext) -> JournalSystem:
-    return JournalSystem(journal_of(dict(context.config), context.name, context.home), context.clock)
+    return JournalSystem(journal_of(context.settings, context.name, context.home), context.clock)
 
 
 class JournalSystem(System):

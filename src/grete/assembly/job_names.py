@@ -92,9 +92,9 @@ def _changelogs(settings: Settings, home: Path) -> Changelogs:
 def _settings_of(job: JobId, beside: Settings, home: Path, clock: Clock) -> Settings:
     """The settings of another job, where this home knows it or beside ours; empty when there is no such job."""
     try:
-        log = open_coordinator_log(
-            where_submitted(job, home) or beside.raw, stream_name(job), home, clock, must_exist=True
-        )
+        submitted = where_submitted(job, home)
+        place = Settings.of(submitted) if submitted else beside
+        log = open_coordinator_log(place, stream_name(job), home, clock, must_exist=True)
     except LogNotFound:
         return Settings.of({})
     with closing(log):

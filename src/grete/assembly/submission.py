@@ -90,7 +90,7 @@ class Submission:
 
     def _list_streams(self, system: str, config: Mapping[str, str]) -> Sequence[str]:
         """The streams of a system, for rewriters that choose inputs by pattern."""
-        with closing(open_system(config, system, self._home, self._clock)) as opened:
+        with closing(open_system(Settings.of(config), system, self._home, self._clock)) as opened:
             return opened.streams()
 
     def _named_job(self) -> JobId:
@@ -102,7 +102,7 @@ class Submission:
 
     def _open(self, config: Mapping[str, str]) -> None:
         """`config` is what is submitted, empty for a job that was before."""
-        place = config or where_submitted(self.job, self._home)
+        place = Settings.of(config or where_submitted(self.job, self._home))
         try:
             self.log = open_coordinator_log(
                 place, stream_name(self.job), self._home, self._clock, must_exist=not config
@@ -116,7 +116,7 @@ class Submission:
         if config:
             if not found:
                 self._refuse_moved(Settings.of(config))
-            self._claim(config, owner)
+            self._claim(Settings.of(config), owner)
         elif not found:
             raise self._not_there()
         elif owner != self.job:
@@ -125,7 +125,7 @@ class Submission:
         refuse_shared_changelogs(self.job, settings, self._home, self._clock)
         # a silent leader may follow either configuration
         self.ttl_s = max(Settings.of(one).coordinator.lease_ttl_s for one in (config, found) if one)
-        self.coordination = open_coordination(settings.raw, self._home, self._clock, ttl_s=self.ttl_s)
+        self.coordination = open_coordination(settings, self._home, self._clock, ttl_s=self.ttl_s)
         self._stack.callback(self.coordination.close)
         self.old_names = OldNames(self.job, self.stream, self._home)
         self.old_names.check(self.coordination)
@@ -140,7 +140,7 @@ class Submission:
             return
         try:
             log = open_coordinator_log(
-                before, stream_name(self.job), self._home, self._clock, must_exist=True
+                Settings.of(before), stream_name(self.job), self._home, self._clock, must_exist=True
             )
         except LogNotFound:
             return
@@ -154,15 +154,14 @@ class Submission:
                 f"first (grete job delete --job {self.job.shown}), or give the job a new job.id"
             )
 
-    def _claim(self, config: Mapping[str, str], owner: JobId) -> None:
+    def _claim(self, settings: Settings, owner: JobId) -> None:
         """Make sure that the stream is no other job's, and that this home finds it again."""
-        settings = Settings.of(config)
         if settings.system(settings.coordinator.system).is_embedded:
-            with closing(open_file(coordinator_file(config, self._home))) as file:
+            with closing(open_file(coordinator_file(settings, self._home))) as file:
                 claim_stream(file, self.job)
         if owner != self.job:
             raise shared_stream(self.job, owner)
-        remember_submitted(config, self.job, self._home)
+        remember_submitted(settings, self.job, self._home)
 
     def _not_there(self) -> JobError:
         return JobError(f"{no_such_job(self.job, self._home)}; a new one is submitted with --config FILE")
@@ -226,5 +225,5 @@ class Submission:
         settings, name = self.settings, self.settings.task.commit_system
         if not settings.system(name).is_embedded:
             return floor  # brokers are not put back to an older state like a file
-        with closing(open_system(settings.raw, name, self._home, self._clock)) as system:
+        with closing(open_system(settings, name, self._home, self._clock)) as system:
             return max(floor, leadership_of(system.highest_epoch(container_scopes(self.job))))

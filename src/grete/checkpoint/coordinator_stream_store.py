@@ -29,7 +29,7 @@ class CoordinatorStreamCheckpointStore(CheckpointStore):
         self._opened = None
         if log is None:
             log = self._opened = open_coordinator_log(
-                context.config, stream_name(context.job), context.home, context.clock
+                context.settings, stream_name(context.job), context.home, context.clock
             )
         source = "SamzaContainer" if context.fence is not None else "checkpoint-tool"  # S2-101
         self._stream = CoordinatorStream(log, context.clock, source=source, fence=context.fence)

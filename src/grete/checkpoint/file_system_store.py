@@ -17,7 +17,6 @@ from pathlib import Path
 import orjson
 
 from grete.checkpoint.store import CheckpointStore, StoreContext, StoredCheckpoint, digest
-from grete.config.settings import Settings
 from grete.errors import ConfigError, LogError, StorageFull, WireError
 from grete.failpoints import failpoint
 from grete.model.ids import TaskName
@@ -30,7 +29,7 @@ class FileSystemCheckpointStore(CheckpointStore):
     """The files of one job. The folder must exist: a wrong path must not look like a job that never ran."""
 
     def __init__(self, context: StoreContext) -> None:
-        path = Settings.of(context.config).task.checkpoint_path
+        path = context.settings.task.checkpoint_path
         if not path:
             raise ConfigError("task.checkpoint.path is missing: checkpoints in files need a folder")
         self._root = Path(path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from grete.checkpoint.store import CheckpointStore, StoreContext
 from grete.config import aliases
 from grete.config.key_tables.task import CHECKPOINT_FACTORY
-from grete.config.settings import Settings
 from grete.registry import load_object
 
 LOG = "grete.checkpoint.log"
@@ -23,7 +22,7 @@ def open_store(context: StoreContext) -> CheckpointStore | None:
     Raises:
         ConfigError: the name is not known, or the store misses a setting.
     """
-    name = Settings.of(context.config).task.checkpoint_store
+    name = context.settings.task.checkpoint_store
     if name == LOG:
         return None
     made = load_object(aliases.CHECKPOINTS, name, built_in=BUILT_IN, used_by=CHECKPOINT_FACTORY.name)(context)

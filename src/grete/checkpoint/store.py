@@ -21,6 +21,7 @@ import orjson
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock
+from grete.config.settings import Settings
 from grete.errors import LogCorrupted
 from grete.keyed_log.base import KeyedLog
 from grete.model.fence import Fence
@@ -52,7 +53,7 @@ class StoreContext:
     """
 
     job: JobId
-    config: Mapping[str, str]
+    settings: Settings
     home: Path
     clock: Clock
     fence: Fence | None = None

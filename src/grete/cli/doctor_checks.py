@@ -194,7 +194,7 @@ def _inputs(settings: Settings, away: Collection[str]) -> Iterator[Finding]:
     inputs = settings.task.all_inputs
     for name in sorted({stream.system for stream in inputs} - set(away)):
         try:
-            with closing(open_system(settings.raw, name, grete_home(), SystemClock())) as system:
+            with closing(open_system(settings, name, grete_home(), SystemClock())) as system:
                 for stream in (each for each in inputs if each.system == name):
                     yield _input(system, stream)
         except GreteError as error:

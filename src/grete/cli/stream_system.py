@@ -53,7 +53,7 @@ def opened_system(
         directory = settings.system(system).directory(grete_home())
         if must_exist and not (directory / FILE_NAME).exists():
             raise StreamNotFound(f"there are no streams in {directory}; create one with: grete stream create")
-    with closing(open_system(config, system, grete_home(), SystemClock())) as opened:
+    with closing(open_system(settings, system, grete_home(), SystemClock())) as opened:
         yield opened
 
 

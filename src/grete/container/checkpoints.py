@@ -58,9 +58,8 @@ def checkpoint_store(
     assignment: Assignment, clock: Clock, home: Path, coordinator_log: KeyedLog | None = None
 ) -> CheckpointStore | None:
     """The store that `task.checkpoint.factory` names, None when the checkpoint log is all there is."""
-    return open_store(
-        StoreContext(assignment.job, assignment.config, home, clock, assignment.fence, coordinator_log)
-    )
+    settings = Settings.of(assignment.config)
+    return open_store(StoreContext(assignment.job, settings, home, clock, assignment.fence, coordinator_log))
 
 
 def commit_target(

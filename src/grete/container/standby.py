@@ -14,6 +14,7 @@ from pathlib import Path
 import apsw
 
 from grete.clock import Clock, SystemClock
+from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.control import Control, Ended
 from grete.container.specs import single_system, stores
@@ -35,10 +36,10 @@ class StandbyRun:
 
     def __init__(self, assignment: Assignment, home: Path, clock: Clock | None = None) -> None:
         clock = SystemClock() if clock is None else clock
-        config, name = assignment.config, single_system(assignment)
+        settings, name = Settings.of(assignment.config), single_system(assignment)
         self._assignment = assignment
         self._directory = assignment.standby_directory(home, replica_of(assignment.container_id))
-        self._system = open_system(config, name, home, clock)
+        self._system = open_system(settings, name, home, clock)
         self._files: dict[tuple[TaskName, str], StoreFile] = {}
 
     def execute(self, control: Control) -> Ended:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,24 +24,21 @@ _PASSTHROUGH = "passthrough"
 
 @dataclass(frozen=True, slots=True)
 class CoordinationContext:
-    """Arguments with which it is opened. `config` holds at least the coordinator system's own keys."""
+    """Arguments with which it is opened. `settings` hold at least the coordinator system's own keys."""
 
-    config: Mapping[str, str]
+    settings: Settings
     system: str
     home: Path
     clock: Clock
     ttl_s: float
 
 
-def open_coordination(
-    config: Mapping[str, str], home: Path, clock: Clock, *, ttl_s: float = 15.0
-) -> Coordination:
+def open_coordination(settings: Settings, home: Path, clock: Clock, *, ttl_s: float = 15.0) -> Coordination:
     """Open it. Closing it releases everything.
 
     Raises:
         ConfigError: the name is not known, or the service misses a setting.
     """
-    settings = Settings.of(config)
     coordinator = settings.coordinator
     system = coordinator.system
     named = coordinator.election
@@ -50,6 +46,6 @@ def open_coordination(
         kind = settings.system(system).kind
         named = system_type(kind).coordination or kind
     made = load_object(aliases.COORDINATION, named, built_in=BUILT_IN, used_by=FACTORY.name)
-    coordination = made(CoordinationContext(config, system, home, clock, ttl_s))
+    coordination = made(CoordinationContext(settings, system, home, clock, ttl_s))
     assert isinstance(coordination, Coordination), f"{named!r} made no Coordination"
     return coordination

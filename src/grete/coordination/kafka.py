@@ -57,7 +57,7 @@ def topic_name(scope: str, prefix: str = TOPIC_PREFIX) -> str:
 
 def open_coordination(context: CoordinationContext) -> KafkaCoordination:
     """On the brokers of the coordinator system."""
-    settings = coordinator_log_settings(context.config, context.system)
+    settings = coordinator_log_settings(context.settings.raw, context.system)
     return KafkaCoordination(settings, context.clock, ttl_s=context.ttl_s)
 
 

@@ -49,7 +49,7 @@ class _Row:
 
 def open_coordination(context: CoordinationContext) -> SqliteCoordination:
     """In the file of the coordinator streams, or the home's own when those are elsewhere."""
-    path = coordinator_file(context.config, context.home)
+    path = coordinator_file(context.settings, context.home)
     return SqliteCoordination(
         open_file(path), path.parent / "locks", context.clock, ttl_s=context.ttl_s, owns_file=True
     )

@@ -131,7 +131,7 @@ class CoordinatedJob:
 
     def fence_off(self, container: ContainerId, epoch: int) -> None:
         """See coordinator.loop.Job."""
-        fencing.fence_off(self._job, container, epoch, self._settings.raw, self._planner.systems)
+        fencing.fence_off(self._job, container, epoch, self._settings, self._planner.systems)
 
     def serve(self, revision: int) -> None:
         """See coordinator.loop.Job."""

@@ -18,7 +18,7 @@ _log = logging.getLogger("grete.coordinator")
 
 
 def fence_off(
-    job: JobId, container: ContainerId, epoch: int, config: Mapping[str, str], systems: Mapping[str, System]
+    job: JobId, container: ContainerId, epoch: int, settings: Settings, systems: Mapping[str, System]
 ) -> None:
     """Refuse every epoch of the container below this one, in every system: another configuration may have committed
     elsewhere.
@@ -27,22 +27,19 @@ def fence_off(
         Fenced: the container is above this epoch already.
         GreteError: a system does not answer.
     """
-    settings = Settings.of(config)
     fence = container_fence(job, container, epoch)
     for system in systems.values():
         system.raise_fence([fence])
         if settings.job.is_pipeline and system.capabilities.kafka_topics:
-            _inform_readers(system, fence, job, container, config)
+            _inform_readers(system, fence, job, container, settings.job.ssp_grouper)
 
 
-def _inform_readers(
-    system: System, fence: Fence, job: JobId, container: ContainerId, config: Mapping[str, str]
-) -> None:
+def _inform_readers(system: System, fence: Fence, job: JobId, container: ContainerId, grouper: str) -> None:
     """Let readers get past what the container has written to Kafka and will never commit.
 
     Without that they wait until the container commits again: no reason for the coordinator to end.
     """
-    said = fenced_off(job, container, fence.epoch, Settings.of(config).job.ssp_grouper)
+    said = fenced_off(job, container, fence.epoch, grouper)
     try:
         system.commit(CommitGroup([fence], [], checkpoint_log_name(job), [said]))
     except GreteError as error:

@@ -47,19 +47,18 @@ class RecentLag:
 
 def job_lag(
     job: JobId,
-    config: Mapping[str, str],
+    settings: Settings,
     tasks: Mapping[TaskName, Sequence[SystemStreamPartition]],
     home: Path,
     clock: Clock,
 ) -> JobLag:
     """Read the checkpoints and ask the systems; opens them and closes them again."""
-    settings = Settings.of(config)
     streams = settings.task.all_inputs
     with ExitStack() as stack:
         systems: dict[str, System] = {}
         own = settings.task.commit_system
         for name in sorted({own, *(stream.system for stream in streams)}):
-            systems[name] = open_system(config, name, home, clock)
+            systems[name] = open_system(settings, name, home, clock)
             stack.callback(systems[name].close)
         offsets = read_offsets(streams, systems)
         commits = read_commits(systems[own].checkpoint_log(checkpoint_log_name(job)).read())

@@ -158,7 +158,7 @@ class Planner:
     def system(self, name: str, settings: Settings) -> System:
         """A system, opened when it was not."""
         if name not in self.systems:
-            self.systems[name] = open_system(settings.raw, name, self._home, self._clock)
+            self.systems[name] = open_system(settings, name, self._home, self._clock)
             self._stack.callback(self.systems[name].close)
         return self.systems[name]
 

@@ -289,8 +289,8 @@ class View:
     def _measure_lag(self) -> JobLag:
         if self.monitors is not None:
             return self.monitors.measure_lag()
-        config = self._stream.config()
-        return job_lag(self._job, config, active_tasks(self._serving()[1]), self._home, self._clock)
+        settings, tasks = Settings.of(self._stream.config()), active_tasks(self._serving()[1])
+        return job_lag(self._job, settings, tasks, self._home, self._clock)
 
     def _known_lag(self) -> JobLag | None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +18,10 @@ from grete.registry import import_object
 class LogContext:
     """Arguments with which a coordinator log is opened. With `must_exist` it is not made when it is not there.
 
-    `config` holds at least the coordinator system's own keys; references to secrets are unresolved.
+    `settings` hold at least the coordinator system's own keys; references to secrets are unresolved.
     """
 
-    config: Mapping[str, str]
+    settings: Settings
     system: str
     name: str
     home: Path
@@ -31,7 +30,7 @@ class LogContext:
 
 
 def open_coordinator_log(
-    config: Mapping[str, str], name: str, home: Path, clock: Clock, *, must_exist: bool = False
+    settings: Settings, name: str, home: Path, clock: Clock, *, must_exist: bool = False
 ) -> KeyedLog:
     """The log `name` on the coordinator system of the configuration. Closing it releases everything.
 
@@ -39,7 +38,6 @@ def open_coordinator_log(
         ConfigError: the system cannot hold a coordinator stream, or misses a setting.
         LogNotFound: with `must_exist`, when it is not there.
     """
-    settings = Settings.of(config)
     system = settings.coordinator.system
     kind = settings.system(system).kind
     opens = system_type(kind, "job.coordinator.system").coordinator_log
@@ -49,6 +47,6 @@ def open_coordinator_log(
             f"Kafka system, or {EMBEDDED_SYSTEM} for the embedded one"
         )
     made = import_object(opens, used_by="job.coordinator.system")
-    log = made(LogContext(config, system, name, home, clock, must_exist))
+    log = made(LogContext(settings, system, name, home, clock, must_exist))
     assert isinstance(log, KeyedLog), f"{kind!r} made no KeyedLog"
     return log

@@ -49,7 +49,7 @@ _HEADER_BYTES = 256
 
 def open_coordinator_log(context: LogContext) -> KafkaKeyedLog:
     """The coordinator stream on a Kafka system of the configuration."""
-    settings = coordinator_log_settings(context.config, context.system)
+    settings = coordinator_log_settings(context.settings.raw, context.system)
     return KafkaKeyedLog(context.name, settings, context.clock, must_exist=context.must_exist)
 
 

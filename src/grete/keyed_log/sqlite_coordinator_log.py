@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from grete.config.settings import Settings
@@ -15,9 +14,8 @@ from grete.sqlite_file import open_file
 FILE_NAME = "coordinator.db"
 
 
-def coordinator_file(config: Mapping[str, str], home: Path) -> Path:
+def coordinator_file(settings: Settings, home: Path) -> Path:
     """The file of coordinator streams and leaderships: the coordinator system's when that one is embedded."""
-    settings = Settings.of(config)
     system = settings.system(settings.coordinator.system)
     return (system if system.is_embedded else settings.system(EMBEDDED_SYSTEM)).directory(home) / FILE_NAME
 
@@ -28,7 +26,7 @@ def open_coordinator_log(context: LogContext) -> SqliteKeyedLog:
     Raises:
         LogNotFound: with `must_exist`, when there is no file. An empty log in a file that is there is fine.
     """
-    path = Settings.of(context.config).system(context.system).directory(context.home) / FILE_NAME
+    path = context.settings.system(context.system).directory(context.home) / FILE_NAME
     if context.must_exist and not path.exists():
         raise LogNotFound(f"there are no coordinator streams in {path.parent}")
     return SqliteKeyedLog(open_file(path), context.name, context.clock, owns_file=True)

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.model.ids import JobId
@@ -18,5 +19,5 @@ def open_coordinator_stream(
 ) -> Iterator[CoordinatorStream]:
     """The job's stream, without a fence: for containers' locality and for tools."""
     clock = SystemClock()
-    with closing(open_coordinator_log(coordinator_config, stream_name(job), home, clock)) as log:
+    with closing(open_coordinator_log(Settings.of(coordinator_config), stream_name(job), home, clock)) as log:
         yield CoordinatorStream(log, clock, source=source)

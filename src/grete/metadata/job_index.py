@@ -53,17 +53,16 @@ def shared_stream(job: JobId, owner: JobId) -> JobError:
     )
 
 
-def remember_submitted(config: Mapping[str, str], job: JobId, home: Path) -> None:
+def remember_submitted(settings: Settings, job: JobId, home: Path) -> None:
     """Note where the job's coordinator stream is, unless it is in the home's own embedded system."""
     path = home / _FOLDER / f"{job.key}.json"
-    if coordinator_file(config, home) == home / "local" / FILE_NAME and _is_embedded(config):
+    is_embedded = settings.system(settings.coordinator.system).kind == EMBEDDED_SYSTEM
+    if is_embedded and coordinator_file(settings, home) == home / "local" / FILE_NAME:
         path.unlink(missing_ok=True)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(
-        orjson.dumps(Settings.of(config).coordinator.for_containers, option=orjson.OPT_INDENT_2)
-    )
+    temporary.write_bytes(orjson.dumps(settings.coordinator.for_containers, option=orjson.OPT_INDENT_2))
     temporary.replace(path)
     old = _old_path(job, home)
     if old is not None:
@@ -75,7 +74,7 @@ def forget_job(config: Mapping[str, str], job: JobId, home: Path) -> None:
     for note in (home / _FOLDER / f"{job.key}.json", _old_path(job, home)):
         if note is not None:
             note.unlink(missing_ok=True)
-    path = coordinator_file(config, home) if config else home / "local" / FILE_NAME
+    path = coordinator_file(Settings.of(config), home) if config else home / "local" / FILE_NAME
     if not path.exists():
         return
     file = open_file(path)
@@ -85,11 +84,6 @@ def forget_job(config: Mapping[str, str], job: JobId, home: Path) -> None:
             connection.execute("DELETE FROM jobs WHERE stream = ?", (stream_name(job),))
     finally:
         file.close()
-
-
-def _is_embedded(config: Mapping[str, str]) -> bool:
-    settings = Settings.of(config)
-    return settings.system(settings.coordinator.system).kind == EMBEDDED_SYSTEM
 
 
 def where_submitted(job: JobId, home: Path) -> dict[str, str]:

@@ -143,8 +143,9 @@ def _ends(
     config: Mapping[str, str], home: Path, clock: Clock
 ) -> dict[SystemStream, Mapping[int, PartitionOffsets]]:
     found = {}
-    for stream in Settings.of(config).task.all_inputs:
-        with closing(open_system(config, stream.system, home, clock)) as system:
+    settings = Settings.of(config)
+    for stream in settings.task.all_inputs:
+        with closing(open_system(settings, stream.system, home, clock)) as system:
             found[stream] = system.offsets(stream.stream)
     return found
 
@@ -277,7 +278,7 @@ def _states(
     settings = Settings.of(config)
     inspector = KafkaInspector(config, log_system(config), clock)
     tasks = sorted((t, p) for t, p in calculated.changelog.items() if t in written.commits)
-    with closing(open_system(config, log_system(config), home, clock)) as system:
+    with closing(open_system(settings, log_system(config), home, clock)) as system:
         for store in settings.store_names:
             stream = settings.store(store).changelog_stream(job)
             topic = inspector.topic(stream)

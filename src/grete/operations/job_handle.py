@@ -113,8 +113,8 @@ class JobHandle:
     @cached_property
     def _coordination(self) -> Coordination:
         """Opened when it is first asked: on Kafka it takes a connection of its own."""
-        config = self.config() or self._given
-        coordination = open_coordination(config, self.home, self._clock, ttl_s=self.lease_s)
+        settings = Settings.of(self.config() or self._given)
+        coordination = open_coordination(settings, self.home, self._clock, ttl_s=self.lease_s)
         self._stack.callback(coordination.close)
         return coordination
 
@@ -151,7 +151,7 @@ class JobHandle:
     @contextmanager
     def system(self, name: str) -> Iterator[System]:
         """The job's system of that name."""
-        system = open_system(self.config(), name, self.home, self._clock)
+        system = open_system(self.settings, name, self.home, self._clock)
         try:
             yield system
         finally:
@@ -160,7 +160,7 @@ class JobHandle:
     @contextmanager
     def commit_system(self) -> Iterator[System]:
         """The system in which the job's containers commit, with its checkpoint log."""
-        with self.system(Settings.of(self.config()).task.commit_system) as system:
+        with self.system(self.settings.task.commit_system) as system:
             yield system
 
     def checkpoints(self) -> dict[TaskName, TaskCommit]:
@@ -190,11 +190,11 @@ class JobHandle:
 
     def checkpoint_store(self) -> CheckpointStore | None:
         """The job's checkpoint store beside its log, opened; None without one."""
-        return open_store(StoreContext(self.job, self.config(), self.home, self._clock))
+        return open_store(StoreContext(self.job, self.settings, self.home, self._clock))
 
     def lag(self) -> JobLag:
         """How far behind its inputs the job is, by task and SSP."""
-        return job_lag(self.job, self.config(), self.task_inputs(), self.home, self._clock)
+        return job_lag(self.job, self.settings, self.task_inputs(), self.home, self._clock)
 
     def task_inputs(self) -> dict[TaskName, tuple[SystemStreamPartition, ...]]:
         """The inputs of each task of the job model; standby tasks read nothing."""
@@ -294,7 +294,9 @@ def open_job(
     given = config or where_submitted(job, home)
     with ExitStack() as stack:
         try:
-            log = open_coordinator_log(given, stream_name(job), home, SystemClock(), must_exist=must_exist)
+            log = open_coordinator_log(
+                Settings.of(given), stream_name(job), home, SystemClock(), must_exist=must_exist
+            )
         except LogNotFound as error:
             raise JobNotFound(
                 f"there is no job {job.shown} ({error}): run it first, set GRETE_HOME, or name its configuration "

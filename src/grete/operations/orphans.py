@@ -6,7 +6,6 @@ import threading
 from collections.abc import Collection, Mapping
 
 from grete.clock import SystemClock
-from grete.config.settings import Settings
 from grete.coordination.base import Leadership
 from grete.coordinator.fencing import fence_off
 from grete.errors import JobError
@@ -67,11 +66,11 @@ def end_orphans(
 
 
 def _fence_off(handle: JobHandle, launches: Launches, leadership: Leadership) -> None:
-    config = handle.config()
+    settings = handle.settings
     with handle.commit_system() as system:
         for number, (id_, record) in enumerate(launches.items(), 1):
             epoch = max(container_epoch(leadership.epoch, number), record.fence + 1)
-            fence_off(handle.job, id_, epoch, config, {Settings.of(config).task.commit_system: system})
+            fence_off(handle.job, id_, epoch, settings, {settings.task.commit_system: system})
 
 
 def _end(handle: JobHandle, launches: Launches, deadline_s: float) -> None:

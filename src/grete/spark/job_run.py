@@ -70,7 +70,7 @@ class JobRun:
         self._settings = Settings.of(assignment.config)
         self._system_name = single_system(assignment)
         self._connector_system = kafka_pipeline.kafka_system_of(self._settings, self._system_name)
-        self._system = open_system(self._config, self._system_name, home, self._clock)
+        self._system = open_system(self._settings, self._system_name, home, self._clock)
         self._lineages = LineageDirectory(assignment.state_directory(home) / "lineages")
         self._checkpoints: CheckpointStore | None = None
         self._publisher: OffsetPublisher | None = None

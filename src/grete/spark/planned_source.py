@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from grete.clock import Clock, SystemClock
+from grete.config.settings import Settings
 from grete.model.ids import SystemStreamPartition
 from grete.systems.base import System
 from grete.systems.factory import open_system
@@ -87,7 +88,7 @@ class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened
 
     def _open(self, clock: Clock) -> System:
-        return open_system(self._spec.config, self._spec.system, Path(self._spec.home), clock)
+        return open_system(Settings.of(self._spec.config), self._spec.system, Path(self._spec.home), clock)
 
     def initialOffset(self) -> dict[str, Any]:
         """See DataSourceStreamReader. Offsets are documents of `SourceOffsets`."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grete.clock import Clock
+from grete.config.settings import Settings
 from grete.errors import StreamError
 from grete.keyed_log.base import Fence, KeyedLog, Record
 from grete.model.capabilities import Capabilities
@@ -68,9 +69,9 @@ def partition_for(stream: str, message: Message, partitions: int, partitioner: P
 
 @dataclass(frozen=True, slots=True)
 class SystemContext:
-    """Arguments with which a system is opened. `config` is the job's, with references to secrets unresolved."""
+    """Arguments with which a system is opened. `settings` are the job's, with references to secrets unresolved."""
 
-    config: Mapping[str, str]
+    settings: Settings
     name: str
     home: Path
     clock: Clock

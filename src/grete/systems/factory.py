@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from grete.clock import Clock
@@ -12,15 +11,15 @@ from grete.registry import import_object
 from grete.systems.base import System, SystemContext
 
 
-def open_system(config: Mapping[str, str], name: str, home: Path, clock: Clock) -> System:
+def open_system(settings: Settings, name: str, home: Path, clock: Clock) -> System:
     """Open the system `name` of a configuration; without a factory it is the embedded one.
 
     Raises:
         ConfigError: the factory is not known, or the system misses a setting.
     """
     key = f"systems.{name}.samza.factory"
-    kind = Settings.of(config).system(name).kind
+    kind = settings.system(name).kind
     made = import_object(system_type(kind, key).opens, used_by=key)
-    system = made(SystemContext(config, name, home, clock))
+    system = made(SystemContext(settings, name, home, clock))
     assert isinstance(system, System), f"{key}={kind!r} made no System"
     return system

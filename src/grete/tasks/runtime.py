@@ -211,7 +211,9 @@ class TaskWorkers:
         self.spec = spec
         self.id = uuid.uuid4().hex
         self._clock = SystemClock() if clock is None else clock
-        self.system = system or open_system(spec.config, spec.default_system, Path(spec.home), self._clock)
+        self.system = system or open_system(
+            Settings.of(spec.config), spec.default_system, Path(spec.home), self._clock
+        )
         self._facts = StreamFacts(self.system)
         self._open: OrderedDict[int, TaskWorker] = OrderedDict()
         self._transactions: ShareTransactions | None = None

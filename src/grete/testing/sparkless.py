@@ -67,7 +67,7 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
     clock = SystemClock()
     with ExitStack() as stack:
         name = single_system(assignment)
-        system = open_system(assignment.config, name, home, clock)
+        system = open_system(Settings.of(assignment.config), name, home, clock)
         stack.callback(system.close)
         container = ContainerUnderTest(
             assignment, system, BlockedEnds(system), clock, home, opening=f"-{uuid.uuid4().hex}"

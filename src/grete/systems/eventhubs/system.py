@@ -72,7 +72,7 @@ def open_other(context: SystemContext) -> System:
     Raises:
         ConfigError: none is named, or it is on Event Hubs as well.
     """
-    return open_system(context.config, other_name(context), context.home, context.clock)
+    return open_system(context.settings, other_name(context), context.home, context.clock)
 
 
 def other_name(context: SystemContext) -> str:
@@ -81,7 +81,7 @@ def other_name(context: SystemContext) -> str:
     Raises:
         ConfigError: none is named, or it is on Event Hubs as well.
     """
-    settings = Settings.of(context.config)
+    settings = context.settings
     named = settings.system(context.name).commits_beside
     if named is None:
         raise ConfigError(
@@ -98,9 +98,9 @@ class EventHubsSystem(System):
     def __init__(self, context: SystemContext) -> None:
         self.name = context.name
         self._context = context
-        self._routes = Routes(context.config, context.name)
-        self._hubs = Hubs(context.config, context.name, context.clock)
-        self._sender = HubSender(self._hubs, context.config, context.name, context.clock)
+        self._routes = Routes(context.settings.raw, context.name)
+        self._hubs = Hubs(context.settings.raw, context.name, context.clock)
+        self._sender = HubSender(self._hubs, context.settings.raw, context.name, context.clock)
         self._lock = threading.RLock()
 
     @cached_property
@@ -229,14 +229,14 @@ class EventHubsSystem(System):
         """See System: by `partition.method`; of streams beside the hubs their system's."""
         if stream.system != self.name:
             return self._other.partitioner(stream)
-        return hub_partitioner(Settings.of(self._context.config), stream)
+        return hub_partitioner(self._context.settings, stream)
 
     def largest_record(self, stream: str) -> int:
         """See System."""
         beside = self._routes.beside(stream)
         if beside is not None:
             return self._other.largest_record(beside)
-        limit = HubsSettings(self._context.config, self.name).largest_record
+        limit = HubsSettings(self._context.settings.raw, self.name).largest_record
         return limit if limit > 0 else 1 << 20
 
     def is_compacted(self, stream: str) -> bool:
@@ -253,7 +253,7 @@ class EventHubsSystem(System):
         if beside is not None:
             return self._other.append(beside, messages)
         batch = list(messages)
-        choose = hub_partitioner(Settings.of(self._context.config), SystemStream(self.name, stream))
+        choose = hub_partitioner(self._context.settings, SystemStream(self.name, stream))
         placed = by_partition(f"hub {stream!r}", batch, self.partition_count(stream), choose)
         with self._lock:
             self._sender.send(_segment(stream, *one) for one in placed.items())

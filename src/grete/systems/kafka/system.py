@@ -56,7 +56,7 @@ def open_kafka_system(context: SystemContext) -> KafkaSystem:
         LogError: no broker answers.
         MissingExtra: confluent-kafka is not installed.
     """
-    return KafkaSystem(context.config, context.name, context.clock)
+    return KafkaSystem(context.settings.raw, context.name, context.clock)
 
 
 class KafkaSystem(System):

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import apsw
 
 from grete.clock import Clock
-from grete.config.settings import Settings
 from grete.errors import StreamError
 from grete.failpoints import failpoint
 from grete.keyed_log import sqlite
@@ -47,9 +46,7 @@ FILE_NAME = "streams.db"
 
 def open_local_system(context: SystemContext) -> LocalSystem:
     """The embedded system in `systems.<name>.path`, by default the folder `local` of the home."""
-    return LocalSystem(
-        Settings.of(context.config).system(context.name).directory(context.home), context.clock
-    )
+    return LocalSystem(context.settings.system(context.name).directory(context.home), context.clock)
 
 
 class LocalSystem(System):
