@@ -1,4 +1,4 @@
-"""A system, a log, an election, a launcher and groupers that no file of the product names: what a plug-in takes."""
+"""Implementations of each port, of a page each, that no file of the product names: all that a plug-in takes."""
 
 from grete.model.capabilities import Capabilities, SystemType
 
@@ -13,6 +13,8 @@ ENTRY_POINTS = """\
 toy = tests.toys:SYSTEM
 [grete.coordination]
 toy = tests.toys.coordination:open_coordination
+[grete.checkpoints]
+toy = tests.toys.checkpoints:FolderCheckpointStore
 [grete.launchers]
 toy = tests.toys.launcher:open_launcher
 [grete.ssp_groupers]

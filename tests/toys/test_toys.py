@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.toys import ENTRY_POINTS
+from tests.toys.checkpoints import FolderCheckpointStore
 from tests.toys.coordination import JournalCoordination
 from tests.toys.groupers import by_stream, in_blocks
 from tests.toys.journal import Journal
@@ -19,6 +21,7 @@ from tests.toys.log import JournalLog
 from tests.toys.system import JournalSystem
 
 from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.store import Offsets, StoreContext
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.coordination.base import Coordination
@@ -27,13 +30,14 @@ from grete.grouping.task_names import TaskNameGrouper
 from grete.keyed_log.base import KeyedLog
 from grete.launch.base import Launcher
 from grete.launch.factory import LaunchContext
-from grete.model.ids import JobId
+from grete.model.ids import JobId, TaskName
 from grete.model.streams import StreamSpec
 from grete.systems.base import System
 from grete.systems.commit_group import SegmentWrite
 from grete.systems.local.system import Message
 from grete.systems.records import pack
 from grete.testing.clock import ManualClock
+from grete.testing.conformance.checkpoint_store import CheckpointStoreConformance
 from grete.testing.conformance.coordination import CoordinationConformance
 from grete.testing.conformance.grouping import SspGrouperConformance, TaskNameGrouperConformance
 from grete.testing.conformance.keyed_log import KeyedLogConformance
@@ -110,6 +114,27 @@ class TestToyCoordination(CoordinationConformance):
         return lambda: JournalCoordination(Journal(tmp_path), clock, ttl_s=self.TTL_S)
 
 
+class ToyCheckpoints:
+    def __init__(self, folder: Path) -> None:
+        self._settings = Settings.of({"task.checkpoint.path": str(folder)})
+
+    def open(self) -> FolderCheckpointStore:
+        return FolderCheckpointStore(StoreContext(JobId("orders"), self._settings, Path(), SystemClock()))
+
+    def write_as_samza(self, task: TaskName, offsets: Offsets) -> None:
+        written = {str(ssp): offset for ssp, offset in offsets.items()}
+        self.open().path(task).write_text(json.dumps({"offsets": written}))
+
+    def damage(self, task: TaskName) -> None:
+        self.open().path(task).write_text('{"offsets": {')
+
+
+class TestToyCheckpointStore(CheckpointStoreConformance):
+    @pytest.fixture
+    def back_end(self, tmp_path: Path) -> ToyCheckpoints:
+        return ToyCheckpoints(tmp_path)
+
+
 class TestToyLauncher(KillingLauncherConformance):
     CAN_ADOPT = False
 
@@ -156,6 +181,8 @@ def test_a_job_runs_on_a_system_an_election_a_launcher_and_groupers_that_no_file
         "job.factory.class": "toy",
         "job.systemstreampartition.grouper.factory": "by-stream",
         "task.name.grouper.factory": "in-blocks",
+        "task.checkpoint.factory": "toy",
+        "task.checkpoint.path": str(tmp_path / "checkpoints"),
         "systems.toy.samza.factory": "toy",
         "systems.toy.path": str(tmp_path / "toy"),
         "systems.toy.samza.key.serde": "string",
@@ -193,9 +220,21 @@ def test_a_job_runs_on_a_system_an_election_a_launcher_and_groupers_that_no_file
         )
     home = tmp_path / "home"
     assert not (home / "local").exists()
+    assert (tmp_path / "checkpoints" / "toy.in").exists(), "the toy checkpoint store has a copy"
     assert list(home.rglob("logs/0.json")), "the toy launcher had the container's word written there"
     checkpoints = system.checkpoint_log(checkpoint_log_name(JobId(settings["job.name"]))).read()
     assert any(b"toy.in" in record.key for record in checkpoints), "the one task reads the whole stream"
+
+
+def test_a_plug_in_of_a_kind_that_nothing_loads_is_refused(tmp_path: Path, installed: dict[str, str]) -> None:
+    with next(tmp_path.rglob("entry_points.txt")).open("a") as file:
+        file.write("[grete.stores]\ntoy = tests.toys:SYSTEM\n")
+    config = {"job.name": "j", "task.class": "a:B", "task.inputs": "local.in", "stores.counts.factory": "toy"}
+    program = f"from grete.config.rules.validate import check; print(*check({config!r}).errors)"
+    said = subprocess.run(
+        [sys.executable, "-c", program], env=installed, capture_output=True, text=True, check=True
+    )
+    assert "stores.counts.factory='toy': it is not known; known are grete.store.sqlite" in said.stdout
 
 
 def test_the_product_does_not_know_the_toys() -> None:

@@ -111,15 +111,17 @@ def _name_of_plugin(config: Mapping[str, str], key: str, value: str, known: Key[
     group = known.aliases
     if not group or group in (aliases.REWRITERS, aliases.SERDES, aliases.SYSTEMS):
         return  # rewriters are loaded by name already; serdes and systems have rules of their own below
+    names = [*aliases.known_names(group), *_plugins(group)]
     if group == aliases.LAUNCHERS and not value.strip():
         yield "no job factory class defined: job.factory.class is empty; remove it, or set job.launcher"
-    elif aliases.canonical(group, value) not in (*aliases.known_names(group), *known_plugins(group)):
-        yield _wrong(
-            config,
-            key,
-            f"it is not known; known are {', '.join([*aliases.known_names(group), *sorted(known_plugins(group))])} "
-            f"and Samza's names for them",
-        )
+    elif aliases.canonical(group, value) not in names:
+        problem = f"it is not known; known are {', '.join(names)} and Samza's names for them"
+        yield _wrong(config, key, problem)
+
+
+def _plugins(group: str) -> list[str]:
+    """Stores are files of this machine that changelogs rebuild: of these alone there are no plug-ins."""
+    return [] if group == aliases.STORES else sorted(known_plugins(group))
 
 
 def _numbers(config: Mapping[str, str]) -> Iterator[str]:
