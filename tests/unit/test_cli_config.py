@@ -157,6 +157,20 @@ def test_a_rollback_that_has_nothing_to_go_back_to_is_refused(job: Path, capsys:
     assert f"the configuration is that of generation {only.number}" in capsys.readouterr().err
 
 
+def test_a_rollback_to_what_compaction_has_left_is_refused_with_the_reason(job: Path, capsys: Output) -> None:
+    """The limit of the first configuration is gone; without it the rest would be valid, and was never in force."""
+    with opened() as handle:
+        set_config(handle, {"task.max.records.per.batch": "100"}, reason="")
+        set_config(handle, {"task.max.records.per.batch": "5000"}, reason="")
+        handle.coordinator_log.compact()
+    before = config()
+    assert main(["config", "rollback"]) == 2
+    assert "may miss keys: the coordinator stream was compacted since" in capsys.readouterr().err
+    assert config() == before
+    assert main(["config", "history"]) == 0
+    assert "what is left of it" in capsys.readouterr().out
+
+
 def by_another_program(handle: JobHandle, key: str, value: str, *, at_ms: int, version: int = 1) -> None:
     """As Samza's CoordinatorStreamWriter writes it."""
     written = {

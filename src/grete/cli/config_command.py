@@ -135,6 +135,7 @@ def _history(options: argparse.Namespace) -> int:
                 "source": None if origin is None else origin.source,
                 "run_id": values.get("run-id"),
                 "reason": values.get("reason", ""),
+                "whole": generation.whole,
                 "changes": list(shown_changes(generation.changes)),
             }
         )
@@ -147,6 +148,8 @@ def _history(options: argparse.Namespace) -> int:
                 "  ".join(str(row[name] or "-") for name in ("number", "when", "who", "source", "reason"))
             )
         )
+        if not row["whole"]:
+            print("    what is left of it, and of generations before it: the stream was compacted since")
         for change in row["changes"]:
             print(printable(f"    {change['key']}: {or_unset(change['old'])} -> {or_unset(change['new'])}"))
     return 0

@@ -50,6 +50,7 @@ from grete.metadata.history import History
 from grete.metadata.job_state import REQUEST, read_drain_request, read_stop_request
 from grete.metadata.startpoint_hand_over import TOLD_FOR_S
 from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
+from grete.metadata.stream_compaction import StreamCompaction
 from grete.model.ids import ContainerId, JobId
 from grete.model.messages import SET_CONFIG
 from grete.wire.container_protocol import ContainerEnvironment
@@ -107,6 +108,7 @@ class CoordinatedJob:
         )  # written while we started, or while there was no leader
         self._looked_s = 0.0
         self._again_at_s = float("-inf")
+        self._compaction = StreamCompaction(stream)
         self._startpoints = -1  # adopted containers may not know of any
 
     def begin(self, plan: Plan) -> ModelChanged:
@@ -145,6 +147,7 @@ class CoordinatedJob:
         if state.phase is not Phase.RUNNING:
             return
         self._tell_standing()
+        self._compaction.step()
         now = _Counts.of(self._stream)
         before, self._seen = self._seen, now
         if now.requests != before.requests:

@@ -19,9 +19,9 @@ The mistake an implementer will make: checking the fence before the transaction 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from grete.errors import LogError
 from grete.model.fence import Fence as Fence
@@ -54,6 +54,11 @@ class Record(NamedTuple):
 
 class KeyedLog(ABC):
     """One log. Safe to use from several threads; many processes may have it open at once."""
+
+    keeps_shadowed: ClassVar[bool] = False
+    """Whether shadowed records stay until `drop_shadowed` is called; other logs are compacted by their systems."""
+    stride: ClassVar[int] = 1
+    """The most by which offsets of neighbours differ where nothing was dropped between them."""
 
     @abstractmethod
     def append(
@@ -109,6 +114,16 @@ class KeyedLog(ABC):
     @abstractmethod
     def compact(self) -> int:
         """Drop records that a later record of the same key shadows; returns how many went. Readers go on."""
+
+    def drop_shadowed(
+        self, *, before: int | None = None, whole_from: Callable[[bytes], int] | None = None
+    ) -> int:
+        """As `compact`, of what may go while the log is in use; nothing where `keeps_shadowed` is false.
+
+        With `before`, records from this offset on stay, and shadow nothing. `whole_from` says so of each key. What is
+        left below is the state at that offset.
+        """
+        return 0
 
     def delete(self) -> None:
         """Remove the log with every record; its scopes stay fenced. From then on it can only be closed.

@@ -39,7 +39,7 @@ from grete.keyed_log.coordinator_log import LogContext
 from grete.keyed_log.kafka_compaction import compact_now
 from grete.keyed_log.kafka_header import Origin
 from grete.keyed_log.kafka_ids import AppendIds
-from grete.keyed_log.kafka_reader import LogReader
+from grete.keyed_log.kafka_reader import TRANSACTION_STRIDE, LogReader
 from grete.keyed_log.kafka_writer import Append, KafkaWriter, NotWritten, OutcomeUnknown
 
 _PAUSES_S = (0.02, 1.0)
@@ -78,6 +78,8 @@ class KafkaKeyedLog(KeyedLog):
         UnsafeStorage: the topic has another clean-up policy or more than one partition.
         LogError: no broker answers, or they are too few for the copies.
     """
+
+    stride = TRANSACTION_STRIDE
 
     def __init__(
         self, name: str, settings: KafkaLogSettings, clock: Clock, *, must_exist: bool = False

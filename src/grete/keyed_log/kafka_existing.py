@@ -9,11 +9,13 @@ from grete.clock import Clock
 from grete.errors import IllegalStateError
 from grete.kafka.log_clients import KafkaClients
 from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
-from grete.keyed_log.kafka_reader import LogReader
+from grete.keyed_log.kafka_reader import TRANSACTION_STRIDE, LogReader
 
 
 class ExistingLog(KeyedLog):
     """A log that may only be read."""
+
+    stride = TRANSACTION_STRIDE
 
     def __init__(self, clients: KafkaClients, clock: Clock) -> None:
         self._name = clients.topic

@@ -21,6 +21,8 @@ from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Record
 
 _log = logging.getLogger(__name__)
+TRANSACTION_STRIDE = 2
+"""A transaction's marker has an offset of its own behind the records."""
 _TAIL_STEPS = (64, 1_024, 16_384)
 
 

@@ -5,7 +5,7 @@ A hash chain cannot show that a whole log ends early; the file's mark does (`gre
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import apsw
@@ -13,7 +13,7 @@ import apsw
 from grete.clock import Clock, Deadline
 from grete.errors import IllegalStateError, InDoubt, LogCorrupted
 from grete.keyed_log.base import TOMBSTONE_RETENTION_MS, Entry, Fence, KeyedLog, Record
-from grete.keyed_log.sqlite_compaction import Shadows, compact_step, steps
+from grete.keyed_log.sqlite_compaction import compact_step, find_shadows
 from grete.keyed_log.sqlite_rows import (
     LAST_TABLE,
     SCHEMA,
@@ -34,6 +34,8 @@ _POLL_S = (0.002, 0.1)
 
 class SqliteKeyedLog(KeyedLog):
     """The log `name` in a file. Closing it leaves the file open for its other users, unless it `owns_file`."""
+
+    keeps_shadowed = True
 
     def __init__(self, file: SqliteFile, name: str, clock: Clock, *, owns_file: bool = False) -> None:
         self._file = file
@@ -132,25 +134,20 @@ class SqliteKeyedLog(KeyedLog):
 
     def compact(self) -> int:
         """See KeyedLog. Tombstones go after a day. Needs memory for the live keys."""
-        shadows = self._shadows()
+        return self.drop_shadowed()
+
+    def drop_shadowed(
+        self, *, before: int | None = None, whole_from: Callable[[bytes], int] | None = None
+    ) -> int:
+        """See KeyedLog. Reads up to `before`; 1,000 offsets go in a transaction."""
+        shadows = find_shadows(
+            self.read(), self._clock.wall_ms() - TOMBSTONE_RETENTION_MS, before=before, whole_from=whole_from
+        )
         dropped = 0
-        for first, last in steps(shadows.end):
+        for first, last in shadows.steps():
             with self._file.transaction() as connection:
                 dropped += compact_step(connection, self._log, shadows, first, last)
         return dropped
-
-    def _shadows(self) -> Shadows:
-        horizon_ms = self._clock.wall_ms() - TOMBSTONE_RETENTION_MS
-        last: dict[bytes, int] = {}
-        tombstones: dict[bytes, int] = {}
-        end = -1
-        for record in self.read():
-            end = record.offset
-            last[record.key] = end
-            if record.value is None and record.timestamp_ms <= horizon_ms:
-                tombstones[record.key] = end
-        expired = frozenset(offset for key, offset in tombstones.items() if last[key] == offset)
-        return Shadows(end, last, expired)
 
     def delete(self) -> None:
         """See KeyedLog."""

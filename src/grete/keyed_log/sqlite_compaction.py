@@ -7,11 +7,12 @@ that is compacted half-way and whole. A tombstone is behind everything that it s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import apsw
 
+from grete.keyed_log.base import Record
 from grete.keyed_log.hash_chain import seal
 from grete.keyed_log.sqlite_rows import LogRow, Position, position_at
 
@@ -21,20 +22,48 @@ _Row = tuple[int, bytes | None, int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Shadows:
-    """The result of a whole read up to `end`: the last offset of each key, and tombstones past retention."""
+    """The result of reading: the last offset of each key, of those that may go, and tombstones past retention.
 
-    end: int
+    `touched` are the steps in which something goes; of a long log they are few.
+    """
+
     last: dict[bytes, int]
     expired: frozenset[int]
+    touched: frozenset[int]
 
     def drops(self, offset: int, key: bytes) -> bool:
         """Whether the record may go."""
         return self.last.get(key, offset) > offset or offset in self.expired
 
+    def steps(self) -> Iterator[tuple[int, int]]:
+        """The offsets to go through, from the front, a write transaction each: (first, last)."""
+        return ((step * _STEP, step * _STEP + _STEP - 1) for step in sorted(self.touched))
 
-def steps(end: int) -> Iterator[tuple[int, int]]:
-    """The offsets to go through, a write transaction each: (first, last)."""
-    return ((first, min(first + _STEP - 1, end)) for first in range(0, end + 1, _STEP))
+
+def find_shadows(
+    records: Iterable[Record],
+    horizon_ms: int,
+    *,
+    before: int | None = None,
+    whole_from: Callable[[bytes], int] | None = None,
+) -> Shadows:
+    """See `KeyedLog.drop_shadowed`; tombstones up to `horizon_ms` go once they shadow nothing."""
+    last: dict[bytes, int] = {}
+    tombstones: dict[bytes, int] = {}
+    touched: set[int] = set()
+    for offset, key, value, timestamp_ms, _ in records:
+        if before is not None and offset >= before:
+            break
+        if whole_from is not None and offset >= whole_from(key):
+            continue
+        older = last.get(key)
+        if older is not None:
+            touched.add(older // _STEP)
+        last[key] = offset
+        if value is None and timestamp_ms <= horizon_ms:
+            tombstones[key] = offset
+    expired = frozenset(offset for key, offset in tombstones.items() if last[key] == offset)
+    return Shadows(last, expired, frozenset(touched.union(offset // _STEP for offset in expired)))
 
 
 def compact_step(connection: apsw.Connection, log: LogRow, shadows: Shadows, first: int, last: int) -> int:

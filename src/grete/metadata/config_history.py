@@ -3,13 +3,18 @@
 A generation of ours has how many keys it changed, in the same append. What else was written is a foreign program's:
 it is a generation of its own, under its author's name, so that each author answers for his own changes and a
 rollback goes back over one of them at a time.
+
+Brokers compact a coordinator stream when they like, and drop values that were written again later. All generations of
+ours have one key, so up to where a log is compacted at most one of them is left: the first in the log. From the
+second on configurations are exact; the first one, and what other programs wrote before it, are only as far as nothing
+is missing behind their records.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grete.config.rules.validate import validate
 from grete.errors import ConfigError, WireError
@@ -25,18 +30,23 @@ from grete.model.messages import SET_CONFIG, CoordinatorMessage, Origin
 from grete.wire import coordinator_message as codec
 
 _log = logging.getLogger(__name__)
+_FOREIGN = "foreign"
 _ONE_WRITE_MS = 1000
 """A foreign program writes key by key; what it wrote with no longer pause between is one change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One configuration that the stream had: `number` is its offset, `config` all of it, `changes` what is new."""
+    """One configuration that the stream had: `number` is its offset, `config` all of it, `changes` what is new.
+
+    One that is not `whole` may miss keys: the log was compacted since.
+    """
 
     number: int
     message: CoordinatorMessage
     changes: tuple[ConfigChange, ...]
     config: Mapping[str, str]
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +59,61 @@ class _Write:
     origin: Origin | None
 
 
-def config_generations(log: KeyedLog) -> Iterator[Generation]:
+def config_generations(log: KeyedLog) -> list[Generation]:
     """Every generation still in the log, oldest first, those of foreign programs among them."""
     config: dict[str, str] = {}
     waiting: list[_Write] = []
+    found: list[Generation] = []
+    known_from, last = 0, -1
+    first: tuple[int, int] | None = None
     for record in log.read():
-        found = _decoded(record)
-        if isinstance(found, _Write):
-            waiting.append(found)
-        elif found is not None:
-            begin = _first_own(waiting, found)
-            yield from _foreign(waiting[:begin], config)
-            yield Generation(record.offset, found, _fold(config, waiting[begin:]), dict(config))
+        if record.offset - last > log.stride:
+            known_from = record.offset
+        last = record.offset
+        one = _decoded(record)
+        if isinstance(one, _Write):
+            waiting.append(one)
+        elif one is not None:
+            begin = _first_own(waiting, one)
+            found += _foreign(waiting[:begin], config)
+            own = waiting[begin:]
+            if first is None:
+                is_all_there = len(own) == _own_count(one)
+                first = (len(found), own[0].offset if own and is_all_there else -1)
+            found.append(Generation(record.offset, one, _fold(config, own), dict(config)))
             waiting = []
-    yield from _foreign(waiting, config)
+    found += _foreign(waiting, config)
+    if known_from == 0:
+        return found
+    whole = _judged(found, known_from, *first or (len(found), -1), is_exact=log.keeps_shadowed)
+    return [replace(one, whole=known) for one, known in zip(found, whole, strict=True)]
+
+
+def _judged(
+    found: Sequence[Generation], known_from: int, first: int, begin: int, *, is_exact: bool
+) -> list[bool]:
+    """Whether each generation of a log that was compacted is whole: from the second of ours on they are.
+
+    `first` is the index of the first of ours, whose records begin at `begin`, -1 when some are missing; from
+    `known_from` on nothing is. What is written up to the second may have been the reason to drop a value of a key
+    that seems new then, unless the log `is_exact`: compacted up to a generation of ours.
+    """
+    later = (index for index, one in enumerate(found) if index > first and _is_ours(one))
+    second = next(later, len(found))
+    until = next((i for i in range(second, first, -1) if i < len(found) and _adds(found[i])), first)
+    if begin < known_from:
+        until = second
+    elif is_exact:
+        until = first
+    return [index >= min(until, second) for index in range(len(found))]
+
+
+def _adds(generation: Generation) -> bool:
+    return any(change.old is None for change in generation.changes)
+
+
+def _is_ours(generation: Generation) -> bool:
+    return generation.message.key != _FOREIGN
 
 
 def startable_config(stream: CoordinatorStream) -> dict[str, str]:
@@ -75,9 +126,8 @@ def startable_config(stream: CoordinatorStream) -> dict[str, str]:
     try:
         validate(config)
     except ConfigError as error:
-        good = next(
-            (one for one in reversed(list(config_generations(stream.log))) if is_valid(one.config)), None
-        )
+        known = reversed(config_generations(stream.log))
+        good = next((one for one in known if one.whole and is_valid(one.config)), None)
         if good is None:
             raise
         _log.warning("the job starts with generation %s, not with the last one: %s", good.number, error)
@@ -116,11 +166,15 @@ def _decoded(record: Record) -> _Write | CoordinatorMessage | None:
 
 def _first_own(waiting: Sequence[_Write], generation: CoordinatorMessage) -> int:
     """Where the generation's own records begin: it counts them, and they are its author's."""
-    text = (generation.values or {}).get("changed", "")
-    begin, own = len(waiting), int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+    begin, own = len(waiting), _own_count(generation)
     while own and begin and _is_by(waiting[begin - 1].origin, generation.origin):
         begin, own = begin - 1, own - 1
     return begin
+
+
+def _own_count(generation: CoordinatorMessage) -> int:
+    text = (generation.values or {}).get("changed", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
 def _is_by(origin: Origin | None, author: Origin | None) -> bool:
@@ -153,7 +207,7 @@ def _goes_on(group: Sequence[_Write], one: _Write) -> bool:
 
 def _foreign_generation(group: Sequence[_Write], config: dict[str, str]) -> Generation:
     origin = next((write.origin for write in group if write.origin is not None), None)
-    message = CoordinatorMessage(GENERATION, "foreign", {"reason": "written by another program"}, origin)
+    message = CoordinatorMessage(GENERATION, _FOREIGN, {"reason": "written by another program"}, origin)
     return Generation(group[-1].offset, message, _fold(config, group), dict(config))
 
 

@@ -143,6 +143,11 @@ class CoordinatorStream:
             return None
         return message_type.lower(), name
 
+    def shadowed_count(self) -> int:
+        """How many of the records read so far a later one of their key shadows, tombstones among them."""
+        with self._lock:
+            return sum(self._taken.values()) - sum(map(len, self._live.values()))
+
     def taken(self, message_type: str) -> int:
         """How many records of a type were read so far, tombstones among them: whether there is anything new."""
         return self._taken[message_type.lower()]

@@ -35,7 +35,8 @@ def roll_back_config(
     """Write an earlier configuration again, as a generation of its own: by default the last other, valid one.
 
     Raises:
-        ConfigError: no such generation is in the stream any more, or it changes nothing, or see `set_config`.
+        ConfigError: no such generation is in the stream any more, or not the whole of it; or it changes nothing, or
+            see `set_config`.
     """
     known, current = handle.config_generations(), handle.config()
     if number is not None and number not in {generation.number for generation in known}:
@@ -50,6 +51,12 @@ def roll_back_config(
             else f"there is nothing to roll back: the configuration is that of generation {number}"
         )
     to = others[-1]
+    if not to.whole:
+        raise ConfigError(
+            f"generation {to.number} may miss keys: the coordinator stream was compacted since, which drops values "
+            f"that were written again later. Submit the configuration from its file (grete run --config), or set the "
+            f"keys one by one (`grete config history` shows what is left of it)"
+        )
     _check(handle, current, to.config, force)
     why = reason or f"rollback to generation {to.number}"
     return handle.stream.write_config(to.config, run_id=_run_id(handle), reason=why)

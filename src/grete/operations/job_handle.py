@@ -85,7 +85,7 @@ class JobHandle:
 
     def config_generations(self) -> list[Generation]:
         """Every generation that is still in the stream, oldest first."""
-        return list(config_generations(self.coordinator_log))
+        return config_generations(self.coordinator_log)
 
     def history(self) -> list[HistoryRow]:
         """Rows of the history."""
