@@ -121,4 +121,6 @@ def test_what_is_superseded_goes_and_the_last_generations_stay_whole(tmp_path: P
         assert tailing.messages(state[0]) == again.messages(state[0]) == stream.messages(state[0])
         whole = [one.config[LIMIT] for one in config_generations(log) if one.whole]
         assert whole[-10:] == [str(number) for number in range(21, 31)]
-        assert all(one.config == {**GOOD, LIMIT: one.config[LIMIT]} for one in config_generations(log) if one.whole)
+        assert all(
+            one.config == {**GOOD, LIMIT: one.config[LIMIT]} for one in config_generations(log) if one.whole
+        )

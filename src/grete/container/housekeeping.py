@@ -1,20 +1,82 @@
-"""The upkeep of a container's streams and fence, done between its batches."""
+"""The upkeep of a container's streams, fence and checkpoint log, done between its batches."""
 
 from __future__ import annotations
 
+import itertools
+import logging
 from collections.abc import Callable
 
+from grete.checkpoint.names import checkpoint_log_name
+from grete.clock import Clock, SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.specs import single_system
+from grete.errors import StorageFull
+from grete.keyed_log.base import KeyedLog
 from grete.model.ids import SystemStream
 from grete.model.streams import StreamPolicy
 from grete.systems.base import System
 
+_log = logging.getLogger(__name__)
 
-def housekeeping(assignment: Assignment, system: System) -> Callable[[], object]:
+
+def housekeeping(assignment: Assignment, system: System, clock: Clock | None = None) -> Callable[[], object]:
     """A function to call between the container's batches."""
-    return system.housekeeping(policies(assignment), assignment.fence)
+    tidy = system.housekeeping(policies(assignment), assignment.fence)
+    settings = Settings.of(assignment.config)
+    lags = [settings.store(store).compaction_lag_ms for store in settings.store_names]
+    log = system.checkpoint_log(checkpoint_log_name(assignment.job))
+    commits = CommitRetention(log, max(lags, default=0), clock or SystemClock())
+
+    def step() -> None:
+        tidy()
+        commits.step()
+
+    return step
+
+
+class CommitRetention:
+    """Keeps a checkpoint log short where no broker does: every start of the job reads all of it.
+
+    All commits of the last `lag_ms`, and the last 50,000 records, stay for rewinds to a batch; of earlier ones the
+    last of each task.
+    """
+
+    def __init__(
+        self, log: KeyedLog, lag_ms: int, clock: Clock, *, kept: int = 50_000, due: int = 5_000
+    ) -> None:
+        self._log = log
+        self._lag_ms = lag_ms
+        self._clock = clock
+        self._kept = kept
+        self._due = due
+        self._next = 0
+
+    def step(self) -> int:
+        """Drop what is shadowed and old enough, if it is much; returns how many records went."""
+        if not self._log.keeps_shadowed or self._log.end() - self._kept < self._next:
+            return 0
+        before = self._older_than_lag(self._log.end() - self._kept)
+        self._next = max(before, self._next) + self._due
+        try:
+            return self._log.drop_shadowed(before=before)
+        except StorageFull as error:
+            _log.warning("the checkpoint log is not compacted: %s", error)
+            return 0
+
+    def _older_than_lag(self, end: int) -> int:
+        """An offset up to `end` before which all is older, close to the last one: a look reads 4,000 records."""
+        if self._lag_ms == 0:
+            return end
+        horizon_ms, low, high = self._clock.wall_ms() - self._lag_ms, 0, end
+        while high - low > self._due:
+            middle = (low + high) // 2
+            [record] = itertools.islice(self._log.read(middle - 1), 1)
+            if record.offset >= high or record.timestamp_ms >= horizon_ms:
+                high = middle
+            else:
+                low = record.offset + 1
+        return low
 
 
 def policies(assignment: Assignment) -> list[StreamPolicy]:

@@ -28,7 +28,9 @@ _WRITES = 10_000
 class StreamCompaction:
     """Drops shadowed records of one stream, for its leader. Called by one thread."""
 
-    def __init__(self, stream: CoordinatorStream, *, due: int = _DUE, generations: int = _GENERATIONS) -> None:
+    def __init__(
+        self, stream: CoordinatorStream, *, due: int = _DUE, generations: int = _GENERATIONS
+    ) -> None:
         self._stream = stream
         self._due = due
         self._generations = generations
@@ -61,7 +63,9 @@ def _whole_from(log: KeyedLog, kept: int) -> Callable[[bytes], int]:
             writes.append(record.offset)
         if kind == GENERATION:
             generations.append(record.offset)
-    floor = max(generations[0] + 1 if len(generations) > kept else 0, writes[0] if len(writes) == _WRITES else 0)
+    floor = max(
+        generations[0] + 1 if len(generations) > kept else 0, writes[0] if len(writes) == _WRITES else 0
+    )
     aligned = next((one + 1 for one in generations if one >= floor - 1 >= 0), floor)
     return lambda key: aligned if _config_kind(key) else sys.maxsize
 
