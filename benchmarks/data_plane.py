@@ -27,7 +27,7 @@ from grete.clock import SystemClock
 from grete.container.assignment import AssignedTask, Assignment
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
-from grete.spark.job_run import JobRun
+from grete.spark.job_run import run_job
 from grete.spark.planned_source import read_stream
 from grete.spark.session import build_session
 from grete.systems.local.system import LocalSystem, Message
@@ -99,10 +99,9 @@ class Bench:
         assignment = Assignment(
             JobId("bench"), ContainerId("0"), 1, {**base, **config}, tasks, until_drained=True
         )
-        run = JobRun(assignment, home, stop=threading.Event())
-        measured = measure(run.execute)
-        run.close()
-        return measured
+        return measure(
+            lambda: run_job(assignment, home, threading.Event(), on_batch=ignored, on_at_work=ignored)
+        )
 
     def by_hand(self, query: Callable[[DataFrame], DataFrame], mode: str = "append") -> Cost:
         """A query over the same source, its rows collected batch by batch."""
@@ -131,6 +130,10 @@ class Bench:
                 .transformWithStateInPandas(work.CountByHand(), "key string, count long", "append", "none")
             )
         )
+
+
+def ignored(*said: object) -> None:
+    """Of a container's batches and beginnings nothing is wanted but the time."""
 
 
 def _message(i: int) -> Message:

@@ -23,7 +23,7 @@ from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
-from grete.container.specs import source_options
+from grete.container.batches import Batches
 from grete.container.start import prepare
 from grete.keyed_log.base import Entry, Fence
 from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
@@ -31,9 +31,7 @@ from grete.model.streams import StreamSpec
 from grete.systems.kafka.system import KafkaSystem
 from grete.systems.outputs import create_outputs
 from grete.systems.records import records
-from grete.tasks.read_plan import ReadPlan
-from grete.tasks.runtime import TaskWorkers
-from grete.testing.job_container import run_shares
+from grete.testing.job_container import LocalEngine
 from grete.testing.kafka_broker import KafkaCluster
 
 TASKS = (1, 10, 100, 1_000)
@@ -189,19 +187,14 @@ def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
     assignment = Assignment(job, ContainerId("0"), 1, config, tuple(inputs))
     with tempfile.TemporaryDirectory() as home:
         create_outputs(Settings.of(config), "kafka", system, {SystemStream("kafka", name): 2})
-        driver = prepare(assignment, system, None, clock, Path(home)).batch_commits("lineage")
-        positions = {f"kafka.{name}.{p}": 0 for p in range(2)}
-        options = source_options(assignment, Path(home), positions, by_task=True)
-        source, worker = ReadPlan(options, system, clock), TaskWorkers(driver.spec)
-        offset, spans_s = source.initial(), []
-        for batch in range(batches):
-            end, started = source.next(offset, rows=BATCH), time.monotonic()
-            groups = options.groups(offset, end)
-            results = run_shares(worker, driver.plan(batch), groups, Path(home), tick=False)
-            driver.commit(results, batch)
+        driver = Batches(prepare(assignment, system, None, clock, Path(home)), clock)
+        engine, spans_s = LocalEngine(clock), []
+        for _ in range(batches):
+            batch, started = driver.next(rows=BATCH), time.monotonic()
+            assert batch is not None, "there are as many records as batches need"
+            driver.commit(batch, engine.run(driver.spec, batch, Path(home)))
             spans_s.append(time.monotonic() - started)
-            offset = end
-        worker.close()
+        engine.close()
     system.close()
     found = {
         "records_per_s": round(BATCH / statistics.median(spans_s[1:])),

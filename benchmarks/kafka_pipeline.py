@@ -25,11 +25,11 @@ from pyspark.sql import functions as F
 
 import grete
 from benchmarks import applications as work
-from benchmarks.data_plane import Cost, compare, measure
+from benchmarks.data_plane import Cost, compare, ignored, measure
 from benchmarks.run import RESULTS
 from grete.container.assignment import AssignedTask, Assignment
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
-from grete.spark.job_run import JobRun
+from grete.spark.job_run import run_job
 from grete.spark.session import build_session
 from grete.testing.kafka_broker import KafkaCluster
 
@@ -114,11 +114,10 @@ class Bench:
         own = {"task.outputs": f"kafka.{target}", "app.class": f"{_NAME}:{pipeline}"}
         config = {**self.config, **own, **config}
         assignment = Assignment(JobId(target), ContainerId("0"), 1, config, tasks, until_drained=True)
-        run = JobRun(assignment, self._directory / target, stop=threading.Event())
-        try:
-            return measure(run.execute)
-        finally:
-            run.close()
+        home = self._directory / target
+        return measure(
+            lambda: run_job(assignment, home, threading.Event(), on_batch=ignored, on_at_work=ignored)
+        )
 
     def by_hand(self, query: Callable[[DataFrame], DataFrame], mode: str) -> Cost:
         """The query between the connector's source and its sink."""

@@ -89,6 +89,15 @@ class LogUnreachable(LogError):
     may_pass = True
 
 
+class CheckpointsMoved(LogError):
+    """Another run of this container has committed since this one read its checkpoints. Nothing was written.
+
+    The container reads them again and goes on from there.
+    """
+
+    may_pass = True
+
+
 class InDoubt(LogError):
     """The append failed in a way that leaves open whether it is durable.
 

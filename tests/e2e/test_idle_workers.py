@@ -37,10 +37,10 @@ class Seen(grete.StreamTask):
 
 LOOKING = """
 import os
-from grete.spark.session import build_session
-from grete.spark.stream_task import keep_workers
+from grete.spark.session import build_context
+from grete.spark.stream_task import SparkEngine
 
-spark = build_session("idle", {"spark.master": "local[1]"})
+context = build_context("idle", {"spark.master": "local[1]"})
 
 def field(instance, name):
     found = instance.getClass().getDeclaredField(name)
@@ -49,15 +49,15 @@ def field(instance, name):
 
 def last_used_ns():
     # when a Python worker was given back last: Spark ends those of a factory that goes a minute without
-    factories = field(spark.sparkContext._jvm.org.apache.spark.SparkEnv.get(), "pythonWorkers").values()
+    factories = field(context._jvm.org.apache.spark.SparkEnv.get(), "pythonWorkers").values()
     assert factories.size() == 1
     return int(field(factories.head(), "org$apache$spark$api$python$PythonWorkerFactory$$lastActivityNs"))
 
 def workers():
-    return spark.sparkContext.parallelize(range(1), 1).mapPartitions(lambda _: [os.getpid()]).collect()
+    return context.parallelize(range(1), 1).mapPartitions(lambda _: [os.getpid()]).collect()
 
 first, before = workers(), last_used_ns()
-keep_workers(spark)
+SparkEngine(context, has_windows=False).keep_alive()
 print("used later:", last_used_ns() > before, "the same:", workers() == first)
 """
 

@@ -15,7 +15,7 @@ import grete
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
-from grete.container.specs import source_options
+from grete.container.batches import Batch, Batches
 from grete.container.start import prepare
 from grete.kafka.client import KafkaConnection
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
@@ -24,12 +24,9 @@ from grete.systems.factory import open_system
 from grete.systems.kafka.system import KafkaSystem
 from grete.systems.outputs import create_outputs
 from grete.tasks.commit.base import BatchOutcome
-from grete.tasks.ranges import SourceOffsets, TaskGroup
-from grete.tasks.read_plan import ReadPlan
 from grete.tasks.results import TaskResult
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share import Share, run_share
-from grete.tasks.spec import BatchPlan
 
 KEYS = 7
 _BROKER_BACK_S = 120
@@ -148,8 +145,8 @@ class Job:
         )
         return Assignment(self.job, ContainerId("0"), epoch, self.config, tasks, **more)
 
-    def container(self, epoch: int, lineage: str = "one", assignment: Assignment | None = None) -> Container:
-        return Container(self, assignment or self.assignment(epoch), lineage)
+    def container(self, epoch: int, assignment: Assignment | None = None) -> Container:
+        return Container(self, assignment or self.assignment(epoch))
 
     def close(self) -> None:
         self.system.close()
@@ -158,25 +155,20 @@ class Job:
 class Container:
     """One incarnation of the driver."""
 
-    def __init__(self, job: Job, assignment: Assignment, lineage: str) -> None:
+    def __init__(self, job: Job, assignment: Assignment) -> None:
         self.system = job.open()
         inputs = {task.ssps[0].system_stream: len(assignment.tasks) for task in assignment.tasks}
         create_outputs(Settings.of(assignment.config), "kafka", self.system, inputs)
         started = prepare(assignment, self.system, None, SystemClock(), job.home)
-        self.commits = started.batch_commits(lineage)
-        self.spec = self.commits.spec
-        self.options = source_options(assignment, job.home, started.next_offsets, by_task=True)
-        self.source = ReadPlan(self.options, self.system, SystemClock())
-        self.start = self.source.initial()
-        self.batch_id = 0
+        self.batches = Batches(started, SystemClock())
 
     def worker(self) -> TaskWorkers:
-        return TaskWorkers(self.spec)
+        return TaskWorkers(self.batches.spec)
 
     def plan(self) -> PlannedBatch:
-        end = self.source.next(self.start, rows=None)
-        groups = self.options.groups(self.start, end)
-        return PlannedBatch(self, self.commits.plan(self.batch_id), groups, end)
+        batch = self.batches.next()
+        assert batch is not None, "there is input"
+        return PlannedBatch(self.batches, batch)
 
     def run(self, worker: TaskWorkers) -> BatchOutcome:
         """One batch, every slot by the same worker."""
@@ -190,21 +182,15 @@ class Container:
 class PlannedBatch:
     """A batch on its way; `attempt` is what Spark starts, as often and wherever it likes."""
 
-    def __init__(
-        self, container: Container, plan: BatchPlan, groups: dict[int, TaskGroup], end: SourceOffsets
-    ) -> None:
-        self.container = container
-        self.plan = plan
-        self.groups = groups
-        self._end = end
+    def __init__(self, batches: Batches, batch: Batch) -> None:
+        self._batches = batches
+        self._batch = batch
+        self.plan = batch.plan
+        self.groups = batch.groups
 
     def attempt(self, worker: TaskWorkers, slot: int, *, is_repeated: bool = False) -> list[TaskResult]:
-        tick = self._end.tick != self.container.start.tick
-        share = Share(slot, self.groups[slot], tick, is_repeated)
+        share = Share(slot, self.groups[slot], self._batch.tick, is_repeated)
         return run_share(worker, self.plan, share, worker.share_commits("", len(self.groups)))
 
     def commit(self, results: list[TaskResult]) -> BatchOutcome:
-        outcome = self.container.commits.commit(results, self.container.batch_id)
-        self.container.start = self._end
-        self.container.batch_id += 1
-        return outcome
+        return self._batches.commit(self._batch, results)

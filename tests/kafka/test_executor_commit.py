@@ -17,7 +17,7 @@ from tests.kafka.kafka_job import Job
 from grete import failpoints
 from grete.clock import SystemClock
 from grete.container import checkpoints
-from grete.errors import Fenced, LogError, ProcessingError
+from grete.errors import CheckpointsMoved, Fenced, LogError, ProcessingError
 from grete.model.startpoint import PendingStart, Startpoint, StartpointKind, StateChoice, StateRequest
 from grete.systems.base import Message
 from grete.testing.kafka_broker import KafkaCluster
@@ -88,12 +88,30 @@ def test_the_next_container_goes_on_and_the_one_before_is_refused(make_job: Make
     old.run(old_worker)
     job.fill(10)
     late = old.plan()
-    new = job.container(2, lineage="two")
+    new = job.container(2)
     with pytest.raises(Fenced):
         late.attempt(old_worker, 0)  # its id is open, and the brokers refuse it
     with pytest.raises(Fenced):
         late.attempt(old.worker(), 1)  # a worker that opens the id only now
     assert new.run(new.worker()).records == 10
+    job.assert_exactly_once()
+
+
+def test_what_another_run_of_the_container_commits_meanwhile_is_noticed_and_nothing_is_written(
+    make_job: MakeJob,
+) -> None:
+    """A run that was given up with its brokers away, and a worker of it that goes on, under the same epoch."""
+    job = make_job()
+    job.fill(20)
+    given_up = job.container(1)
+    late = given_up.plan()
+    again = job.container(1)
+    late.attempt(given_up.worker(), 0)
+    batch, worker = again.plan(), again.worker()
+    with pytest.raises(CheckpointsMoved, match="has committed Partition 0 at offset"):
+        batch.attempt(worker, 0)
+    third = job.container(1)
+    assert 0 < third.run(third.worker()).records < 20, "the other share"
     job.assert_exactly_once()
 
 
@@ -177,14 +195,13 @@ def test_an_attempt_that_fails_anywhere_is_made_up_for(
 
 
 def test_a_batch_that_is_committed_in_part_is_finished_after_a_restart(make_job: MakeJob) -> None:
-    """Spark plans it again in the same lineage; the tasks that have committed take no part."""
+    """The next start plans what is left of it; the tasks that have committed have nothing to read."""
     job = make_job()
     job.fill(40)
     first = job.container(1)
     batch = first.plan()
     batch.attempt(first.worker(), 0)
     second = job.container(2)
-    second.start = first.start
     worker = second.worker()
     assert second.run(worker).records < 40
     job.fill(20)
@@ -199,7 +216,7 @@ def test_stores_come_back_from_their_changelogs(make_job: MakeJob) -> None:
     one.run(one.worker())
     shutil.rmtree(job.home / "jobs")
     job.fill(20)
-    two = job.container(2, lineage="two")
+    two = job.container(2)
     two.run(two.worker())
     job.assert_exactly_once()
 
@@ -248,7 +265,7 @@ def test_stores_come_back_from_a_compacted_changelog(make_job: MakeJob) -> None:
         assert batches < 200, "the broker does not compact"
     shutil.rmtree(job.home / "jobs")
     job.fill(14)
-    two = job.container(2, lineage="two")
+    two = job.container(2)
     two.run(two.worker())
     job.assert_exactly_once()
 
@@ -272,6 +289,6 @@ def test_a_rewind_brings_the_stores_back_with_the_offsets(make_job: MakeJob) -> 
         }
         request = StateRequest(StateChoice.RESTORE, 5, commit.store_positions)
         tasks.append(replace(task, pending=PendingStart(starts, request)))
-    two = job.container(2, lineage="two", assignment=replace(job.assignment(2), tasks=tuple(tasks)))
+    two = job.container(2, assignment=replace(job.assignment(2), tasks=tuple(tasks)))
     two.run(two.worker())
     assert job.counts() == {f"key{key}": [1, 2, 3, 4, 3, 4] for key in range(7)}

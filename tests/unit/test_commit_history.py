@@ -11,8 +11,8 @@ from grete.checkpoint.commit_history import (
     commit_history,
     commit_that_ended_at,
     commits_after_batch,
-    current_lineage,
     find_lineage,
+    lineage_of,
 )
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
 from grete.errors import JobError
@@ -107,10 +107,10 @@ def test_a_lineage_is_named_by_its_first_characters(log: MemoryKeyedLog) -> None
         find_lineage(history, "x")
     with pytest.raises(JobError, match="more than one"):
         find_lineage(history, "")
-    assert current_lineage(history, [T0, T1]) == "second"
-    assert current_lineage(history, [T0]) == "first"
+    assert lineage_of(history, [T0, T1], 0) == "second"
+    assert lineage_of(history, [T0], 0) == "first"
     with pytest.raises(JobError, match="no batch"):
-        current_lineage(history, [TaskName("other")])
+        lineage_of(history, [TaskName("other")], 0)
 
 
 def test_a_matching_point_is_the_last_commit_that_ended_there(log: MemoryKeyedLog) -> None:

@@ -12,11 +12,9 @@ from grete.spark.lineage import (
     StartNew,
     decide_lineage,
     refuse_to_lose_state,
-    too_large,
 )
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.offset_log import SourceOffsets, SparkLogUnreadable, SparkProgress, read_progress
-from grete.tasks.read_plan import BatchLimits
 
 LINEAGE = LineageInfo("l1", {"local.in.0": 0}, "plan")
 
@@ -151,24 +149,3 @@ def test_an_unreadable_description_counts_as_no_lineage(tmp_path: Path) -> None:
     directory.start({}, "plan")
     (tmp_path / "current.json").write_text("{")
     assert directory.current() is None
-
-
-def test_a_planned_batch_that_exceeds_the_limits_of_now_is_not_repeated() -> None:
-    """Spark repeats a planned batch as it is, so that a smaller limit would not mend what the larger one broke."""
-    wanted = {"local.in.0": 10}
-
-    def said(records: int, size: int = 0, committed: int = 10, planned: int = 70_010) -> str:
-        limits = BatchLimits(records, 1_000)
-        return too_large(progress(committed, planned), wanted, lambda start, end: size, limits)
-
-    assert said(70_000) == said(70_000, size=1_050) == ""
-    assert said(1_000) == "the planned batch has 70000 records, task.max.records.per.batch is 1000 now"
-    assert (
-        said(70_000, size=2_000) == "the planned batch has 2000 bytes, task.max.bytes.per.batch is 1000 now"
-    )
-    assert said(1_000, planned=10) == "", "nothing is planned"
-    assert too_large("unreadable", wanted, lambda start, end: 1, BatchLimits(1, 1)) == ""
-    decision = decide_lineage(LINEAGE, progress(10, 70_010), wanted, "plan", too_large=said(1_000))
-    assert isinstance(decision, StartNew)
-    assert decision.lineage.starting_offsets == wanted
-    assert isinstance(decide_lineage(LINEAGE, progress(10, 70_010), wanted, "plan", too_large=""), Continue)

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame
 
 from grete.container.control import Ended
 from grete.errors import ConfigError, GreteError, JobError, ProcessingError
-from grete.spark.query import Query, QuerySettings, executor_error
+from grete.spark.failures import executor_error
+from grete.spark.query import Query, QuerySettings
 from grete.tasks.commit.base import BatchOutcome
 
 HandOver = Callable[[Any, int], None]
@@ -87,25 +88,6 @@ def test_a_query_ends_though_a_batch_is_on_its_way_and_does_not_run_it(tmp_path:
     assert ended is Ended.INTERRUPTED
     assert spark.refused, "the batch has to be refused: to return would tell Spark that it is done"
     assert not ran
-
-
-def test_workers_are_kept_between_batches_and_never_beside_one(tmp_path: Path) -> None:
-    asked, kept = threading.Event(), [0]
-
-    def keep() -> None:
-        kept[0] += 1
-        if kept[0] == 3:
-            asked.set()
-
-    settings = QuerySettings(tmp_path, "local", until_drained=False, interval_ms=0, keep_workers_every_s=0.0)
-    query = Query(lambda *batch: BatchOutcome(), settings, asked)
-    query.keep_workers = keep
-    with query._in_batch:
-        query._keep_workers()
-    assert kept == [0]
-    gateway: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
-    query.run(gateway, SparkAboutToHandOver())  # type: ignore[arg-type]  # as much of a frame as is used
-    assert kept == [3]
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,11 @@ def commit_history(records: Iterable[Record]) -> dict[TaskName, list[KnownCommit
     return found
 
 
-def current_lineage(history: History, tasks: Iterable[TaskName]) -> str:
-    """The lineage in which one of these tasks committed last.
+def lineage_of(history: History, tasks: Iterable[TaskName], batch_id: int) -> str:
+    """The lineage in which one of these tasks committed the batch of this number last.
+
+    Each start of StreamTasks is a lineage, and goes on counting. The lineage that ran last is returned where none has
+    the batch.
 
     Raises:
         JobError: none of them has committed a batch.
@@ -53,7 +56,8 @@ def current_lineage(history: History, tasks: Iterable[TaskName]) -> str:
     commits = [one for task in tasks for one in history.get(task, ()) if one.commit.lineage]
     if not commits:
         raise JobError(f"no batch of {', '.join(sorted(tasks))} is known")
-    return max(commits, key=lambda one: one.log_offset).commit.lineage
+    numbered = [one for one in commits if one.commit.batch_id == batch_id]
+    return max(numbered or commits, key=lambda one: one.log_offset).commit.lineage
 
 
 def find_lineage(history: History, prefix: str) -> str:

@@ -14,7 +14,7 @@ _LONGEST_MS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchTarget:
-    """After a batch of a lineage; without `lineage`, of the one that runs last."""
+    """After a batch of a lineage; without `lineage`, after the last one of that number."""
 
     batch_id: int
     lineage: str | None = None

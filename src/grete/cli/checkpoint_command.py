@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _EXPLAINED = (
     "oldest, upcoming, offset:N (the next to be read), timestamp:TIME (ISO 8601, in UTC without a zone, "
-    "or milliseconds), batch:N (after batch N of the lineage that ran last) or batch:LINEAGE/N"
+    "or milliseconds), batch:N (after the last batch of that number) or batch:LINEAGE/N"
 )
 
 

@@ -20,10 +20,13 @@ class Ended(Enum):
 
 
 class Interruption(Protocol):
-    """Whether the query shall end at the next batch boundary: a `threading.Event`, for example."""
+    """Whether the work shall end at the next batch boundary: a `threading.Event`, for example."""
 
     def is_set(self) -> bool:
         """Asked from several threads."""
+
+    def wait(self, timeout: float) -> object:
+        """Return after so many seconds, or before when it may have been set."""
 
 
 class Control:
@@ -69,8 +72,8 @@ class Control:
         with self._changed:
             return self._directive.number if self._directive.action is Command.PAUSE else 0
 
-    def wait(self, timeout_s: float) -> None:
-        """Wait for the next directive, at most so long."""
+    def wait(self, timeout: float) -> None:
+        """Wait for the next directive, at most so many seconds."""
         with self._changed:
             if not self._stop.is_set():
-                self._changed.wait(timeout_s)
+                self._changed.wait(timeout)

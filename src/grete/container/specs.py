@@ -35,8 +35,8 @@ def single_system(assignment: Assignment) -> str:
     return systems[0]
 
 
-def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpec:
-    """The container's tasks and stores, as executors get them.
+def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int) -> RunnerSpec:
+    """The container's tasks and stores for its workers; its commits were read when the checkpoint log ended there.
 
     Raises:
         ConfigError: no task.class.
@@ -71,7 +71,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
         home=str(home),
         dead_letter_stream=dead_letters,
         poison=poison,
-        commit=_commit_spec(assignment, system),
+        commit=_commit_spec(assignment, system, log_end),
         standby_directories=tuple(
             str(assignment.standby_directory(home, replica)) for replica in range(replicas - 1)
         ),
@@ -81,7 +81,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path) -> RunnerSpe
     )
 
 
-def _commit_spec(assignment: Assignment, system: System) -> CommitSpec | None:
+def _commit_spec(assignment: Assignment, system: System, log_end: int) -> CommitSpec | None:
     if not system.capabilities.commits_on_executors:
         return None
     name = checkpoint_log_name(assignment.job)
@@ -90,7 +90,7 @@ def _commit_spec(assignment: Assignment, system: System) -> CommitSpec | None:
         assignment.fence,
         name,
         Settings.of(assignment.config).job.ssp_grouper,
-        system.checkpoint_log(name).end(),
+        log_end,
         outputs,
     )
 
@@ -132,11 +132,17 @@ def store_positions(
 
 
 def source_options(
-    assignment: Assignment, home: Path, starting_offsets: Mapping[str, int], *, by_task: bool
+    assignment: Assignment,
+    home: Path,
+    starting_offsets: Mapping[str, int],
+    *,
+    by_task: bool,
+    slots_at_most: int | None = None,
 ) -> SourceOptions:
-    """The container's inputs; `by_task` for StreamTasks, whose tasks each get a Spark partition.
+    """The container's inputs; `by_task` for StreamTasks, whose tasks each get a slot.
 
-    Where each reader holds connections, there are no more Spark partitions than commit groups.
+    Where each reader holds connections, there are no more slots than commit groups, and no more than run at once
+    (`slots_at_most`): a share beyond that is an opening, a commit and a turn more.
     """
     config, ssps = assignment.config, assignment.ssps
     settings = Settings.of(config)
@@ -144,6 +150,11 @@ def source_options(
     tasks = tuple(tuple(index[ssp] for ssp in task.ssps) for task in assignment.tasks)
     name = single_system(assignment)
     capabilities = settings.system(name).capabilities
+    partitions_at_most = _PARTITIONS_AT_MOST
+    if by_task and not capabilities.is_embedded:
+        partitions_at_most = settings.task.commit_groups
+    if slots_at_most is not None and capabilities.commits_on_executors:
+        partitions_at_most = min(partitions_at_most, slots_at_most)
     return SourceOptions(
         system=name,
         config=settings.system(name).own_keys,
@@ -151,9 +162,7 @@ def source_options(
         ssps=tuple(str(ssp) for ssp in ssps),
         starting_offsets=dict(starting_offsets),
         tasks=tasks if by_task else None,
-        partitions_at_most=(
-            settings.task.commit_groups if by_task and not capabilities.is_embedded else _PARTITIONS_AT_MOST
-        ),
+        partitions_at_most=partitions_at_most,
         max_records=settings.task.max_records_per_batch,
         max_bytes=settings.task.max_bytes_per_batch,
         tick_ms=max(0, settings.task.window_ms) if by_task else 0,

@@ -42,7 +42,8 @@ _SHOWN = 20
 class Started:
     """A container that may read: older incarnations are fenced off, and no other program moves its checkpoints.
 
-    `commits` is what is committed of its tasks, `starting` where each begins.
+    `commits` is what is committed of its tasks, `starting` where each begins. What another run of the container has
+    committed since is in the checkpoint log after `log_end`.
     """
 
     assignment: Assignment
@@ -51,6 +52,7 @@ class Started:
     target: CommitTarget
     commits: Mapping[TaskName, TaskCommit]
     starting: StartingOffsets
+    log_end: int
 
     @property
     def next_offsets(self) -> dict[str, int]:
@@ -69,7 +71,7 @@ class Started:
             ConfigError: no task.class.
             StreamNotFound: a changelog is not there.
         """
-        spec = runner_spec(self.assignment, self.system, self.home)
+        spec = runner_spec(self.assignment, self.system, self.home, self.log_end)
         positions = store_positions(spec, self.system, self.commits)
         kind = ReportedCommits if self.system.capabilities.commits_on_executors else DriverCommits
         return kind(spec, self.target, lineage, resumed(self.commits, self.starting), positions)
@@ -110,6 +112,7 @@ def steps(
     failpoint("container.fence-raised")
     yield
     check_inputs(assignment, system)
+    log_end = system.checkpoint_log(target.checkpoint_log).end()
     commits = reconcile_checkpoint_store(assignment, system, target)
     yield
     commits = take_over(assignment, system, target, commits)
@@ -123,7 +126,7 @@ def steps(
     )
     check_outputs(settings, name, system)
     failpoint("container.outputs-checked")
-    return Started(assignment, system, home, target, commits, starting)
+    return Started(assignment, system, home, target, commits, starting, log_end)
 
 
 def check_inputs(assignment: Assignment, system: System) -> None:

@@ -14,6 +14,7 @@ from grete.checkpoint.offset_manager import check_in_range
 from grete.checkpoint.task_commit import TaskCommit, moved_entries
 from grete.checkpoint.text import Checkpoints
 from grete.config.settings import Settings
+from grete.container.run_lock import is_run_in
 from grete.errors import ConfigError, JobError
 from grete.metadata.history import History
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -129,19 +130,12 @@ def overwrite(handle: JobHandle, new: Checkpoints, *, replace: bool, live: bool,
 
 def _refuse_living_containers(handle: JobHandle) -> None:
     """A container whose coordinator died goes on, and would write its own offsets over ours."""
-    from grete.spark.lineage_files import LineageDirectory
-
-    for path in sorted(handle.state_directory.glob("container-*/lineages")):
-        lineages = LineageDirectory(path)
-        try:
-            current = lineages.current()
-            if current is not None and not lineages.lock(current):
-                raise JobError(
-                    f"{path.parent.name} of job {handle.job.shown} still runs without a coordinator: run the job "
-                    f"and stop it, or wait until the container ends"
-                )
-        finally:
-            lineages.close()
+    for folder in sorted(handle.state_directory.glob("container-*")):
+        if is_run_in(folder):
+            raise JobError(
+                f"{folder.name} of job {handle.job.shown} still runs without a coordinator: run the job and stop it, "
+                f"or wait until the container ends"
+            )
 
 
 def _write(handle: JobHandle, new: Checkpoints, *, replace: bool) -> None:

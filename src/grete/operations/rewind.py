@@ -14,9 +14,9 @@ from grete.checkpoint.commit_history import (
     KnownCommit,
     commit_that_ended_at,
     commits_after_batch,
-    current_lineage,
     ended_at,
     find_lineage,
+    lineage_of,
 )
 from grete.checkpoint.offset_manager import default_start
 from grete.checkpoint.rewind_target import BatchTarget, RewindTarget
@@ -241,7 +241,7 @@ class _Planner:
         for container in sorted({containers.get(task) or "" for task in tasks}):
             together = [task for task in self._inputs if (containers.get(task) or "") == container]
             mine = [task for task in tasks if task in together]
-            lineage = current_lineage(history, together)
+            lineage = lineage_of(history, together, target.batch_id)
             found.update(commits_after_batch(history, mine, target.batch_id, lineage))
         return found
 

@@ -1,4 +1,4 @@
-"""A container: one Spark application that runs one streaming query over the SSPs of its tasks.
+"""A container: one Spark application over the SSPs of its tasks.
 
 Run as `python -m grete.spark.container` by the process launcher, or called by the thread launcher. What happens to it
 from outside is in `grete.container.main_loop`; what it does for one assignment is in `job_run`.
@@ -48,19 +48,13 @@ def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatc
     # not before now: a container without pyspark has to be able to say so
     try:
         from grete.container.standby import follow
-        from grete.spark.job_run import JobRun
+        from grete.spark.job_run import run_job
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name), "spark") from error
     if assignment.is_standby:
         control.on_at_work()
         return follow(assignment, home, control)
-    run = JobRun(assignment, home, stop=control)
-    run.on_outcome = on_batch
-    run.on_at_work = control.on_at_work
-    try:
-        return run.execute()
-    finally:
-        run.close()
+    return run_job(assignment, home, control, on_batch=on_batch, on_at_work=control.on_at_work)
 
 
 def main() -> int:

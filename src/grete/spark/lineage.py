@@ -1,4 +1,4 @@
-"""Whether a container continues its lineage or starts a new one. A pure decision over three facts.
+"""Whether a pipeline continues its lineage or starts a new one. A pure decision over three facts.
 
 A lineage is one Spark checkpoint location. Our checkpoints are the truth; a lineage is continued while Spark's own
 logs agree with them:
@@ -7,21 +7,19 @@ logs agree with them:
       (a batch that our checkpoint covers already is run again by Spark; its tasks are skipped)
     Spark is ahead of the checkpoint, or lags by more than one batch, or reads other SSPs        -> new lineage
     Spark's logs are damaged                                                                    -> new lineage
-    Spark's planned batch is larger than the limits that are in force now (StreamTasks)         -> new lineage
 
-A new lineage starts at explicit offsets: one past the checkpoint. StreamTasks lose nothing by it, since their state
-lives in changelogs. A stateful DataFrame pipeline would lose Spark's state, so there the operator has to say so.
+A new lineage starts at explicit offsets: one past the checkpoint. Spark's state is lost by it, so the operator has to
+say so. StreamTasks have no lineages: what they continue from is in checkpoints and changelogs alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grete.errors import JobError
 from grete.model.ids import SystemStreamPartition
 from grete.spark.offset_log import SparkProgress
-from grete.tasks.read_plan import BatchLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +55,6 @@ class StartNew:
 
 
 LineageDecision = Continue | StartNew
-_TOLERATED = 1.1
-"""Sizes are estimated, and each partition gives one record at least: a batch may exceed its bytes a little."""
 
 
 def decide_lineage(
@@ -68,15 +64,13 @@ def decide_lineage(
     plan: str,
     *,
     moved: bool = False,
-    too_large: str = "",
 ) -> LineageDecision:
     """Compare the current lineage with what the job wants to read next.
 
     `spark` is the lineage's progress, or the reason why it is unreadable; `wanted` is the next offset by SSP that
     checkpoints, resets and defaults ask for; `plan` names what must not change within a lineage. `moved` says that
     an operator has moved a checkpoint to where no batch ended: a batch that Spark has planned already would not
-    begin there. Who skips records that are processed may leave it out. `too_large` says by what the planned batch
-    exceeds its limits; Spark would repeat it whatever the limits are.
+    begin there.
     """
 
     def start_new(reason: str) -> StartNew:
@@ -103,29 +97,7 @@ def decide_lineage(
             return start_new(
                 f"{ssp}: the checkpoint says {offset}, Spark has planned only {planned.get(ssp, 0)}"
             )
-    return start_new(too_large) if too_large else Continue(current)
-
-
-def too_large(
-    spark: SparkProgress | str | None,
-    wanted: Mapping[str, int],
-    size_of: Callable[[Mapping[str, int], Mapping[str, int]], int],
-    limits: BatchLimits,
-) -> str:
-    """By what a batch that is planned and not committed exceeds the limits; empty when it does not.
-
-    `size_of` returns the bytes between two sets of next offsets, 0 when that is not known.
-    """
-    if not isinstance(spark, SparkProgress) or spark.planned <= spark.committed or spark.planned_end is None:
-        return ""
-    ends = spark.planned_end.next_offsets
-    records = sum(max(0, end - wanted.get(ssp, end)) for ssp, end in ends.items())
-    if records > limits.records:
-        return f"the planned batch has {records} records, task.max.records.per.batch is {limits.records} now"
-    size = size_of(wanted, ends) if limits.bytes > 0 else 0
-    if size > _TOLERATED * limits.bytes:
-        return f"the planned batch has {size} bytes, task.max.bytes.per.batch is {limits.bytes} now"
-    return ""
+    return Continue(current)
 
 
 def refuse_to_lose_state(decision: LineageDecision, *, had_checkpoint: bool, discard: bool) -> None:

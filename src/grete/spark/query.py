@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import re
-import subprocess
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from grete.container.control import Ended, Interruption
-from grete.errors import (
-    ApplicationError,
-    ConfigError,
-    Fenced,
-    GreteError,
-    JobError,
-    LogUnreachable,
-    OffsetOutOfRange,
-    OffsetsRemoved,
-    ProcessingError,
-    StreamUnreachable,
-)
-from grete.model.ending import failure_of, note, noted_in
+from grete.errors import ApplicationError, GreteError
+from grete.spark.failures import failed, jvm_ended, jvm_failed
 from grete.spark.offset_log import read_batch_end
-from grete.spark.session import EXIT_OUT_OF_MEMORY
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets
 
@@ -51,8 +35,7 @@ class _StopRequested(Exception):
 class QuerySettings:
     """How the query runs: until what is there is consumed, or for ever with a batch every `interval_ms`.
 
-    `system` is the one that it reads from. `keep_workers_every_s` is well below the minute after which Spark ends
-    Python workers that are not used (PythonWorkerFactory.IDLE_WORKER_TIMEOUT_NS, which no setting changes).
+    `system` is the one that it reads from.
     """
 
     checkpoint: Path
@@ -60,7 +43,6 @@ class QuerySettings:
     until_drained: bool
     interval_ms: int
     output_mode: str = "append"
-    keep_workers_every_s: float = 20.0
 
 
 class Query:
@@ -75,11 +57,8 @@ class Query:
         self._ending = False
         self._in_batch = threading.Lock()
         self._failure: BaseException | None = None
-        self._kept_s = time.monotonic()
         self.on_at_work: Callable[[], None] = lambda: None
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
-        self.keep_workers: Callable[[], object] = lambda: None
-        """Called between batches, and never beside one, so that Spark has a use for its Python workers."""
 
     def _for_each_batch(self, batch: DataFrame, batch_id: int) -> None:
         with self._in_batch:
@@ -121,7 +100,7 @@ class Query:
         except AnalysisException as error:
             raise ApplicationError(f"Spark refuses the plan: {error}") from error
         except (Py4JError, OSError) as error:
-            raise _jvm_failed(spark, error) from error
+            raise jvm_failed(spark.sparkContext, error) from error
         if self._shutdown:
             return Ended.SHUTDOWN
         return Ended.INTERRUPTED if self._interrupted else Ended.DRAINED
@@ -132,25 +111,13 @@ class Query:
         is_at_work = False
         while not query.awaitTermination(_WATCH_INTERVAL_S):
             if process is not None and process.poll() is not None:
-                raise _jvm_ended(process.returncode)
+                raise jvm_ended(process.returncode)
             if self._shutdown or self._stop.is_set():
                 self._end(query)
                 return
             if not is_at_work and _has_begun(query):
                 is_at_work = True
                 self.on_at_work()
-            self._keep_workers()
-
-    def _keep_workers(self) -> None:
-        now_s = time.monotonic()
-        if now_s - self._kept_s < self._settings.keep_workers_every_s:
-            return
-        self._kept_s = now_s
-        if self._in_batch.acquire(blocking=False):  # else a batch uses them
-            try:
-                self.keep_workers()
-            finally:
-                self._in_batch.release()
 
     def _end(self, query: StreamingQuery) -> None:
         """Let the batch at work end, and none begin.
@@ -169,75 +136,10 @@ class Query:
             return
         if isinstance(failure, GreteError):
             raise failure
-        text = str(error) if failure is None else str(failure)
-        reason = executor_error(text)
-        if reason is None:
-            way_out = f"{_TOO_LARGE}: " if any(words in text for words in _NO_ROOM) else ""
-            reason = JobError(f"{way_out}the streaming query failed: {text[:4000]}")
-            if not way_out:
-                note(reason, noted_in(text) or failure_of(failure or error))
-        raise reason from error
-
-
-_NO_ROOM = ("OutOfMemoryError", "spark.driver.maxResultSize")
-_TOO_LARGE = (
-    "a batch was too large for Spark's driver (OutOfMemoryError, or spark.driver.maxResultSize). Lower "
-    "task.max.records.per.batch or task.max.bytes.per.batch, which a DataFrame pipeline follows from the batch after "
-    "the planned one on, or raise spark.driver.memory"
-)
-_JVM_END_S = 10.0
-
-
-def _jvm_failed(spark: SparkSession, error: Exception) -> JobError:
-    """The error of a Spark that did not answer: mostly its JVM is ending."""
-    process = getattr(spark.sparkContext._gateway, "proc", None)
-    if process is not None and not isinstance(error, Py4JJavaError):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return _jvm_ended(process.wait(_JVM_END_S))
-    return JobError(f"Spark did not do what it was asked to, or its JVM is gone: {error!r}")
-
-
-def _jvm_ended(code: int) -> JobError:
-    if code == EXIT_OUT_OF_MEMORY:
-        return JobError(f"{_TOO_LARGE}: Spark's JVM ended with code {code}")
-    return JobError(f"Spark's JVM ended with code {code}")
+        raise failed(failure or error) from error
 
 
 def _has_begun(query: StreamingQuery) -> bool:
     """Whether it has looked for input: before that it reads its logs and asks where the input begins."""
     status = query.status
     return bool(status["isTriggerActive"]) or str(status["message"]).startswith("Waiting")
-
-
-_MARKER = "grete.errors."
-_KINDS: dict[str, type[GreteError]] = {
-    kind.__name__: kind
-    for kind in (
-        ApplicationError,
-        ConfigError,
-        ProcessingError,
-        LogUnreachable,
-        StreamUnreachable,
-        OffsetOutOfRange,
-        OffsetsRemoved,
-    )
-}
-"""Errors that make a difference to the container; any other that executors raise ends it."""
-_FENCED = re.compile(r"epoch (\d+) of '(.*)' is fenced: epoch (\d+)")
-
-
-def executor_error(text: str) -> GreteError | None:
-    """The grete error inside the text of an exception that came from a Python worker through the JVM."""
-    for line in text.splitlines():
-        head, marker, rest = line.partition(_MARKER)
-        if marker and not head.strip().startswith("File"):
-            name, _, message = rest.partition(": ")
-            fenced = _FENCED.search(message) if name == "Fenced" else None
-            if fenced is not None:
-                return Fenced(fenced[2], epoch=int(fenced[1]), seen=int(fenced[3]))
-            found = _KINDS.get(name, JobError)(message.strip())
-            failure = noted_in(text)
-            if failure is not None:
-                note(found, failure)
-            return found
-    return None

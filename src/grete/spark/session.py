@@ -1,4 +1,4 @@
-"""The Spark session of a container: the job's `spark.*` settings over defaults that are safe and quick to start."""
+"""The Spark session or context of a container: the job's `spark.*` settings over safe defaults that start quickly."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -39,9 +40,48 @@ _DEFAULTS = {
 def build_session(
     app_name: str, config: Mapping[str, str], *, kafka_system: str | None = None
 ) -> SparkSession:
-    """Start (or get) the session. Executors run the interpreter that runs us, so that packages are the same.
+    """Start (or get) the session of a DataFrame pipeline; see `_settings`.
 
-    With `kafka_system` it has the connector to Kafka (`grete.spark.kafka_connector`).
+    Raises:
+        ConfigError, JobError: see `connector_settings` and `could_not_start`.
+    """
+    settings = _settings(app_name, config, kafka_system)
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise could_not_start(settings, error) from error
+    session.sparkContext.setLogLevel(_log_level(config))
+    return session
+
+
+def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
+    """Start (or get) the context of StreamTasks, which need nothing of Spark SQL; see `_settings`.
+
+    A session is 60 MB and at least 1.5 s of a processor more at each start.
+
+    Raises:
+        ConfigError, JobError: see `could_not_start`.
+    """
+    settings = _settings(app_name, config, None)
+    try:
+        context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+    except PySparkRuntimeError as error:
+        raise could_not_start(settings, error) from error
+    context.setLogLevel(_log_level(config))
+    return context
+
+
+def _log_level(config: Mapping[str, str]) -> str:
+    return Settings.of(config).spark.options.get("spark.log.level", "WARN")
+
+
+def _settings(app_name: str, config: Mapping[str, str], kafka_system: str | None) -> dict[str, str]:
+    """The settings that Spark starts with. Executors run the interpreter that runs us, so that packages are the same.
+
+    With `kafka_system` there is the connector to Kafka (`grete.spark.kafka_connector`).
 
     Spark's ports ask who comes: on a local master by itself, elsewhere as the cluster's own configuration says, since
     all its processes share the secret, and one given here would stand in a command line.
@@ -52,7 +92,7 @@ def build_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     given = Settings.of(config)
-    settings = _DEFAULTS | given.spark.options
+    settings = _DEFAULTS | given.spark.options | {"spark.app.name": app_name}
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings.setdefault(
@@ -72,15 +112,7 @@ def build_session(
         )  # Spark says what was too large, a full heap does not
     java = settings.get("spark.driver.extraJavaOptions", "")
     settings["spark.driver.extraJavaOptions"] = f"{java} -XX:+ExitOnOutOfMemoryError".strip()
-    builder = SparkSession.builder.appName(app_name)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    try:
-        session = builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        raise could_not_start(settings, error) from error
-    session.sparkContext.setLogLevel(given.spark.options.get("spark.log.level", "WARN"))
-    return session
+    return settings
 
 
 def _spark_jars() -> Path:

@@ -23,14 +23,6 @@ _log = logging.getLogger("grete.container")
 
 
 @dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """Limits of a batch's input. `bytes` 0 is no limit."""
-
-    records: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class SourceOptions:
     """The inputs of a container: of `system`, of whose `config` there are its own keys, references unresolved.
 
@@ -111,7 +103,7 @@ class ReadPlan:
         self._unreachable: frozenset[str] = frozenset()
 
     def initial(self) -> SourceOffsets:
-        """Where a new lineage starts."""
+        """Where reading starts."""
         return SourceOffsets(dict(self._spec.starting_offsets), self._tick())
 
     def end(self) -> SourceOffsets:
@@ -146,7 +138,7 @@ class ReadPlan:
         """Nearer ends, where the records up to these ones are too large together: every SSP gets an equal share."""
         if self._spec.max_bytes <= 0:
             return ends
-        sizes = batch_sizes(self._system, start, ends)
+        sizes = _sizes(self._system, start, ends)
         if sum(sizes.values()) <= self._spec.max_bytes:
             return ends
         budgets = share_out(sizes, self._spec.max_bytes)
@@ -230,7 +222,7 @@ class ReadPlan:
         return found
 
 
-def batch_sizes(system: StreamEnds, start: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
+def _sizes(system: StreamEnds, start: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
     """About how many bytes each SSP has between next offsets; without those that have no records there."""
     ranges = {
         SystemStreamPartition.parse(ssp): (start.get(ssp, 0), end)

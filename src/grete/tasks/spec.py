@@ -1,4 +1,4 @@
-"""The values between driver and executors: a spec per container, a plan per micro-batch, a report per task.
+"""The values between driver and executors: a spec per container, a plan per batch, a report per task.
 
 They travel inside Spark's own serialisation of our function and its answer; they hold plain values only.
 """
@@ -39,9 +39,10 @@ class StoreSpec:
 
 @dataclass(frozen=True, slots=True)
 class CommitSpec:
-    """How executors commit what they processed, on systems where they do. `log_end` is that of the checkpoint log.
+    """How executors commit what they processed, on systems where they do.
 
-    `outputs` are the declared ones; a task may send to others.
+    `log_end` is where the checkpoint log ended before the container's commits were read from it. `outputs` are the
+    declared ones; a task may send to others.
     """
 
     fence: Fence
@@ -90,7 +91,7 @@ class TaskProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """One micro-batch. Tasks in `skip` are covered by their checkpoints already, or were shut down.
+    """One batch. Tasks in `skip` were shut down.
 
     Where executors commit: nothing of this batch is in the checkpoint log up to `log_end`, and `slot_workers` says
     which worker has committed last through each slot.

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from grete.clock import Clock
 from grete.container.assignment import Assignment
+from grete.container.batches import Batch, Batches
 from grete.container.checkpoints import checkpoint_store
-from grete.container.housekeeping import housekeeping
-from grete.container.specs import source_options
 from grete.container.start import prepare
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.systems.admin import PartitionOffsets, Range
 from grete.systems.base import System
 from grete.tasks.commit.base import BatchOutcome
-from grete.tasks.ranges import SourceOffsets, TaskGroup
-from grete.tasks.read_plan import ReadPlan
 from grete.tasks.results import TaskResult
 from grete.tasks.runtime import TaskWorkers
-from grete.tasks.share import Places, Share, run_share
-from grete.tasks.spec import BatchPlan
+from grete.tasks.share import Share, run_share
+from grete.tasks.spec import RunnerSpec
 
 
 class BlockedEnds:
@@ -69,30 +65,48 @@ class BlockedEnds:
         }
 
 
-def run_shares(
-    workers: TaskWorkers, plan: BatchPlan, groups: Mapping[int, TaskGroup], results: Path, *, tick: bool
-) -> list[TaskResult]:
-    """Run the shares of a batch as Spark tasks do, one after the other by one worker."""
-    commits = workers.share_commits(str(results), len(groups))
-    return [
-        result
-        for slot, group in groups.items()
-        for result in run_share(workers, plan, Share(slot, group, tick), commits)
-    ]
+class LocalEngine:
+    """Runs shares as Spark tasks do, one after the other in this process. See `container.batches.Engine`."""
 
+    slots_at_most: int | None = None
 
-@dataclass(slots=True)
-class _Batch:
-    id: int
-    start: SourceOffsets
+    def __init__(self, clock: Clock, system: System | None = None) -> None:
+        """The tasks use `system`, which is closed with them; by default they open the container's."""
+        self._clock = clock
+        self._system = system
+        self._workers: TaskWorkers | None = None
+
+    def run(self, spec: RunnerSpec, batch: Batch, place: Path) -> list[TaskResult]:
+        """See Engine."""
+        if self._workers is None:
+            self._workers = TaskWorkers(spec, self._system, self._clock)
+        workers = self._workers
+        commits = workers.share_commits(str(place / "results"), len(batch.groups))
+        return [
+            result
+            for slot, group in batch.groups.items()
+            for result in run_share(workers, batch.plan, Share(slot, group, batch.tick), commits)
+        ]
+
+    def keep_alive(self) -> None:
+        """See Engine: this process lives as long as the container."""
+
+    def close(self) -> None:
+        """Let the tasks close."""
+        workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.close()
+
+    def kill(self) -> None:
+        """Give everything up as a killed process does: no task is closed."""
+        if self._workers is not None:
+            for index in range(len(self._workers.spec.tasks)):
+                self._workers.drop(index)
+        self.close()
 
 
 class ContainerUnderTest:
-    """One incarnation of one container. Opening it fences the one before, as starting a real one does.
-
-    `opening` tells apart those that are opened under one epoch: batches of a lineage are numbered from zero, and one
-    that its lineage has committed is not run again.
-    """
+    """One incarnation of one container. Opening it fences the one before, as starting a real one does."""
 
     def __init__(
         self,
@@ -102,20 +116,13 @@ class ContainerUnderTest:
         clock: Clock,
         home: Path,
         *,
-        opening: str = "",
         coordinator_log: KeyedLog | None = None,
     ) -> None:
         self.assignment = assignment
         self._store = checkpoint_store(assignment, clock, home, coordinator_log)
         started = prepare(assignment, system, self._store, clock, home)
-        self.skipped = started.skipped
-        self._commits = started.batch_commits(f"{assignment.container_id}-{assignment.epoch}{opening}")
-        self._options = source_options(assignment, home, started.next_offsets, by_task=True)
-        self._plan = ReadPlan(self._options, ends, clock)
-        self._batch = _Batch(0, self._plan.initial())
-        self._workers = TaskWorkers(self._commits.spec, clock=clock)
-        self._tidy = housekeeping(assignment, system)
-        self._places = Places(assignment.state_directory(home) / "results")
+        self._batches = Batches(started, clock, ends=ends)
+        self._engine = LocalEngine(clock)
         self._shut_down: set[int] = set()
         self.all_shut_down = False
 
@@ -123,15 +130,6 @@ class ContainerUnderTest:
     def shut_down(self) -> list[TaskName]:
         """Tasks that asked to be shut down."""
         return [self.assignment.tasks[index].name for index in sorted(self._shut_down)]
-
-    @property
-    def next_offsets(self) -> Mapping[str, int]:
-        """The next offset to read of each SSP, by its text, after the last committed batch."""
-        return self._batch.start.next_offsets
-
-    def stop_at_the_end(self) -> None:
-        """Nothing is read that is not there now."""
-        self._plan.stop_at_the_end()
 
     def run_batch(self, *, commit: bool) -> BatchOutcome | None:
         """Run the next batch; None when there is nothing to do.
@@ -142,25 +140,28 @@ class ContainerUnderTest:
         """
         if self.all_shut_down:
             return None
-        start = self._batch.start
-        end = self._plan.next(start, rows=self._options.max_records)
-        if end == start:
+        if not commit:
+            return self._run_uncommitted()
+        ran = self._batches.run_next(self._engine)
+        if ran is None:
             return None
-        plan, groups = self._commits.plan(self._batch.id), self._options.groups(start, end)
-        with self._places.of_a_batch() as place:
-            results = run_shares(self._workers, plan, groups, Path(place), tick=end.tick != start.tick)
-            if not commit:
-                return BatchOutcome()
-            outcome = self._commits.commit(results, self._batch.id)
-        self._tidy()
-        self._batch = _Batch(self._batch.id + 1, end)
+        _, outcome = ran
+        self._batches.tidy()
         self._shut_down |= outcome.shutdown_tasks
         self.all_shut_down = outcome.shutdown_all
         return outcome
 
+    def _run_uncommitted(self) -> BatchOutcome | None:
+        batch = self._batches.next()
+        if batch is None:
+            return None
+        with self._batches.place() as place:
+            self._engine.run(self._batches.spec, batch, Path(place))
+        return BatchOutcome()
+
     def close(self) -> None:
         """Let the tasks close."""
-        self._workers.close()
+        self._engine.close()
         self._close_store()
 
     def _close_store(self) -> None:
@@ -169,7 +170,5 @@ class ContainerUnderTest:
 
     def kill(self) -> None:
         """Give everything up as a killed process does: no task is closed."""
-        for index in range(len(self.assignment.tasks)):
-            self._workers.drop(index)
-        self._workers.close()
+        self._engine.kill()
         self._close_store()

@@ -4,7 +4,7 @@
     python -m grete.testing.sparkless --job NAME [--until-drained]
 
 Coordinator, launcher, processes, heartbeats, job model, fences, tasks, stores, commits and standby containers are the
-real ones. What is missing is what Spark does: batches are planned by the same plan, and run one after another here.
+real ones, and so is the loop of batches. Shares of a batch are run one after another here, not by Spark.
 DataFrame pipelines cannot run so.
 """
 
@@ -16,7 +16,6 @@ import os
 import signal
 import sys
 import threading
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,12 +24,15 @@ from grete.assembly import RunOptions, run_job
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
+from grete.container.batches import BatchLoop
+from grete.container.checkpoints import checkpoint_store
 from grete.container.control import Control, Ended
 from grete.container.main_loop import ContainerMainLoop, OnBatch, enter
 from grete.container.offset_publisher import open_publisher
+from grete.container.run_lock import running_in
 from grete.container.specs import single_system
 from grete.container.standby import follow
-from grete.container.start import report_skipped
+from grete.container.start import prepare, report_skipped
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.environment import grete_home
@@ -38,10 +40,9 @@ from grete.errors import GreteError
 from grete.exit_report import run_and_tell
 from grete.model.ids import JobId
 from grete.systems.factory import open_system
-from grete.testing.job_container import BlockedEnds, ContainerUnderTest
+from grete.testing.job_container import LocalEngine
 from grete.text_logs import log_to_stderr
 
-_IDLE_S = 0.05
 COMMAND = (sys.executable, "-P", "-m", "grete.testing.sparkless")
 """The container's command, for `RunOptions.container_command`."""
 
@@ -65,34 +66,21 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
 
 def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch) -> Ended:
     clock = SystemClock()
-    with ExitStack() as stack:
-        name = single_system(assignment)
-        system = open_system(Settings.of(assignment.config), name, home, clock)
-        stack.callback(system.close)
-        container = ContainerUnderTest(
-            assignment, system, BlockedEnds(system), clock, home, opening=f"-{uuid.uuid4().hex}"
-        )
-        stack.callback(container.close)
-        report_skipped(assignment, container.skipped, home)
-        publisher = stack.enter_context(open_publisher(assignment, system, clock, container.next_offsets))
-        if assignment.until_drained:
-            container.stop_at_the_end()
+    with ExitStack() as held:
+        held.enter_context(running_in(assignment.state_directory(home)))
+        system = open_system(Settings.of(assignment.config), single_system(assignment), home, clock)
+        held.callback(system.close)
+        store = checkpoint_store(assignment, clock, home)
+        if store is not None:
+            held.callback(store.close)
+        started = prepare(assignment, system, store, clock, home)
+        report_skipped(assignment, started.skipped, home)
+        publisher = held.enter_context(open_publisher(assignment, system, clock, started.next_offsets))
+        engine = LocalEngine(clock)
+        held.callback(engine.close)
+        loop = BatchLoop(started, engine, control, clock, on_batch)
         control.on_at_work()
-        batch = 0
-        while not control.is_set():
-            outcome = container.run_batch(commit=True)
-            if outcome is not None:
-                if publisher is not None:
-                    publisher.publish(container.next_offsets, outcome.shutdown_tasks)
-                on_batch(batch, outcome)
-                batch += 1
-            elif container.all_shut_down:
-                return Ended.SHUTDOWN
-            elif assignment.until_drained:
-                return Ended.DRAINED
-            else:
-                control.wait(_IDLE_S)
-        return Ended.INTERRUPTED
+        return loop.run(publisher)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from grete.container.batches import Batch, Batches
 from grete.errors import InDoubt, LogError
 from grete.systems.commit_group import CommitGroup
 from grete.systems.local import system
 from grete.systems.local.system import LocalSystem
 from grete.tasks.commit.base import BatchCommits, BatchOutcome
+from grete.tasks.results import TaskResult
 from grete.tasks.runner import TaskRun
 from grete.testing.simulator.plants import Plant, Replaced
 from grete.testing.simulator.stores import ProcessSystem
@@ -66,8 +68,15 @@ def _swallow(replaced: Replaced) -> None:
     replaced(BatchCommits, "commit", swallowed)
 
 
-def _no_dedup(replaced: Replaced) -> None:
-    replaced(BatchCommits, "_covered", lambda self, batch_id: set())
+def _planned_again(replaced: Replaced) -> None:
+    commit = Batches.commit
+
+    def stays(self: Batches, batch: Batch, results: list[TaskResult]) -> BatchOutcome:
+        outcome = commit(self, batch, results)
+        self._position = batch.start
+        return outcome
+
+    replaced(Batches, "commit", stays)
     replaced(TaskRun, "_above_checkpoint", lambda self, ssp_index, rows: rows)
 
 
@@ -105,9 +114,7 @@ PLANTS = {
     "commit-error-swallowed": Plant(
         "a batch that could not be committed counts as done", _swallow, ("refused", "disk-full")
     ),
-    "batch-dedup-off": Plant(
-        "a batch that is run again is processed again", _no_dedup, ("die-after", "kill-container")
-    ),
+    "batch-planned-again": Plant("a batch that is committed is planned and processed again", _planned_again),
     "starts-one-too-late": Plant("the offset after a checkpoint is one too high", _skip_one),
     "starts-one-too-early": Plant("a container starts at its checkpoint instead of after it", _repeat_one),
 }

@@ -159,24 +159,14 @@ class BatchCommits(ABC):
         indexes = {ssp: index for index, ssp in enumerate(self.spec.ssps)}
         return {indexes[ssp]: int(offset) for ssp, offset in commit.offsets.items() if ssp in indexes}
 
-    def plan(self, batch_id: int) -> BatchPlan:
-        """The state that the tasks of this batch start from; a task that has committed the batch takes no part."""
-        return BatchPlan(
-            lineage=self._lineage,
-            batch_id=batch_id,
-            progress=self._progress,
-            skip=frozenset(self._covered(batch_id) | self._shut_down),
-        )
+    @property
+    def next_batch(self) -> int:
+        """The number after the last batch of any task: a start goes on counting, though its lineage is a new one."""
+        return 1 + max((commit.batch_id for commit in self._commits.values()), default=-1)
 
-    def _covered(self, batch_id: int) -> set[int]:
-        """Tasks that have committed this batch of this lineage: Spark repeats a batch it has not seen the end of."""
-        return {
-            task.index
-            for task in self.spec.tasks
-            if task.name in self._commits
-            and self._commits[task.name].lineage == self._lineage
-            and self._commits[task.name].batch_id >= batch_id
-        }
+    def plan(self, batch_id: int) -> BatchPlan:
+        """The state that the tasks of this batch start from; a task that was shut down takes no part."""
+        return BatchPlan(self._lineage, batch_id, self._progress, frozenset(self._shut_down))
 
     def commit(self, results: Sequence[TaskResult], batch_id: int) -> BatchOutcome:
         """Make what the tasks of the batch answered the state that the next batch builds on; durable on return.

@@ -5,10 +5,13 @@ opens the id ends the transaction of the one that had it, then reads the scope's
 log:
 
 - a higher epoch means that another container has taken over, and nothing is written;
-- a companion record of this batch means that an earlier attempt has committed it, so its report is made of that.
+- a companion record of this batch means that an earlier attempt has committed it, so its report is made of that;
+- one of another lineage means that a worker of an earlier run of this container, which was given up with its brokers
+  away, has committed what this run is about to process again: the container has to read its checkpoints anew.
 
-Both stay true as long as no request of ours is refused, since no worker has opened the id in between. So an attempt
-that Spark gave up, ran twice, or took for lost can neither commit a batch a second time nor after its successor.
+All this stays true as long as no request of ours is refused, since no worker has opened the id in between. So an
+attempt that Spark gave up, ran twice, or took for lost can neither commit a batch a second time nor after its
+successor.
 An id is kept from batch to batch by the worker that used it last, as the driver knows from the reports.
 """
 
@@ -22,7 +25,7 @@ import pyarrow as pa
 
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, companion_of
 from grete.clock import Clock, Deadline
-from grete.errors import InDoubt, LogError, LogUnreachable, ProcessingError, WireError
+from grete.errors import CheckpointsMoved, InDoubt, LogError, LogUnreachable, ProcessingError, WireError
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Record
 from grete.model.ids import TaskName
@@ -172,19 +175,33 @@ class ShareTransactions(ShareCommits):
     # --- looking ---
 
     def _open(self, held: _Slot, plan: BatchPlan, deadline: Deadline) -> dict[int, TaskReport]:
-        """Take the id over, and see what of the batch is committed by now. Of other slots' tasks, too."""
+        """Take the id over, and see what of the batch is committed by now. Of other slots' tasks, too.
+
+        An id that no worker of this run has had may be another run's still: what that has committed since the
+        checkpoints were read is looked for from there.
+
+        Raises:
+            CheckpointsMoved: another run has committed for a task of this container.
+        """
         held.transactions.open(deadline.at_s)
-        records = self._system.settled_records(self._commit.checkpoint_log, plan.log_end)
-        return self._committed(plan, records)
+        is_known = self._share.slot in plan.slot_workers
+        after = plan.log_end if is_known else self._commit.log_end
+        return self._committed(plan, self._system.settled_records(self._commit.checkpoint_log, after))
 
     def _committed(self, plan: BatchPlan, records: Iterable[Record]) -> dict[int, TaskReport]:
         indexes = {task.name: task.index for task in self._spec.tasks}
         found: dict[int, TaskReport] = {}
         for record in records:
             task, commit = _companion(record)
-            if commit is None or task not in indexes:
+            if commit is None or task not in indexes or not commit.lineage:
                 continue
-            if commit.lineage == plan.lineage and commit.batch_id >= plan.batch_id:
+            if commit.lineage != plan.lineage:
+                raise CheckpointsMoved(
+                    f"another run of {self._commit.fence.scope} has committed {task} at offset {record.offset} of "
+                    f"{self._commit.checkpoint_log} since this one read its checkpoints; nothing was written, and "
+                    f"the container reads them again"
+                )
+            if commit.batch_id >= plan.batch_id:
                 found[indexes[task]] = self._report(indexes[task], commit, record.offset)
         return found
 

@@ -1,8 +1,7 @@
 """A container of the simulated world: everything of the real one but Spark's engine, HTTP and threads.
 
-Real are: the assignment's document, what it is told in answer to heartbeats, the fence, starting offsets, lineages on
-disk, the plan of what to read, tasks with their stores on disk, and the commit. What stands for Spark is in
-`simulator.query`.
+Real are: the assignment's document, what it is told in answer to heartbeats, the fence, starting offsets, the plan of
+what to read, tasks with their stores on disk, and the commit (`simulator.query`).
 """
 
 from __future__ import annotations

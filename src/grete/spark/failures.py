@@ -1,0 +1,105 @@
+"""Failures of Spark and of its workers, as errors of grete."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+
+from grete.errors import (
+    ApplicationError,
+    CheckpointsMoved,
+    ConfigError,
+    Fenced,
+    GreteError,
+    JobError,
+    LogUnreachable,
+    OffsetOutOfRange,
+    OffsetsRemoved,
+    ProcessingError,
+    StreamUnreachable,
+)
+from grete.model.ending import failure_of, note, noted_in
+from grete.spark.session import EXIT_OUT_OF_MEMORY
+
+_NO_ROOM = ("OutOfMemoryError", "spark.driver.maxResultSize")
+_TOO_LARGE = (
+    "a batch was too large for Spark's driver (OutOfMemoryError, or spark.driver.maxResultSize). Lower "
+    "task.max.records.per.batch or task.max.bytes.per.batch, which a DataFrame pipeline follows from the batch after "
+    "the planned one on, or raise spark.driver.memory"
+)
+_JVM_END_S = 10.0
+
+
+def failed(error: BaseException) -> GreteError:
+    """The error behind one of Spark: of the application or of grete where a worker raised it."""
+    text = str(error)
+    reason = executor_error(text)
+    if reason is None:
+        way_out = f"{_TOO_LARGE}: " if any(words in text for words in _NO_ROOM) else ""
+        reason = JobError(f"{way_out}Spark failed: {text[:4000]}")
+        if not way_out:
+            note(reason, noted_in(text) or failure_of(error))
+    return reason
+
+
+def job_failed(context: SparkContext, error: Py4JError | PySparkException | OSError) -> GreteError:
+    """The error behind a Spark job that did not come to its end."""
+    if isinstance(error, (Py4JJavaError, PySparkException)):
+        return failed(error)
+    return jvm_failed(context, error)
+
+
+def jvm_failed(context: SparkContext, error: Exception) -> JobError:
+    """The error of a Spark that did not answer: mostly its JVM is ending."""
+    process = getattr(context._gateway, "proc", None)
+    if process is not None and not isinstance(error, Py4JJavaError):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return jvm_ended(process.wait(_JVM_END_S))
+    return JobError(f"Spark did not do what it was asked to, or its JVM is gone: {error!r}")
+
+
+def jvm_ended(code: int) -> JobError:
+    """The error of a Spark whose JVM has ended."""
+    if code == EXIT_OUT_OF_MEMORY:
+        return JobError(f"{_TOO_LARGE}: Spark's JVM ended with code {code}")
+    return JobError(f"Spark's JVM ended with code {code}")
+
+
+_MARKER = "grete.errors."
+_KINDS: dict[str, type[GreteError]] = {
+    kind.__name__: kind
+    for kind in (
+        ApplicationError,
+        CheckpointsMoved,
+        ConfigError,
+        ProcessingError,
+        LogUnreachable,
+        StreamUnreachable,
+        OffsetOutOfRange,
+        OffsetsRemoved,
+    )
+}
+"""Errors that make a difference to the container; any other that executors raise ends it."""
+_FENCED = re.compile(r"epoch (\d+) of '(.*)' is fenced: epoch (\d+)")
+
+
+def executor_error(text: str) -> GreteError | None:
+    """The grete error inside the text of an exception that came from a Python worker through the JVM."""
+    for line in text.splitlines():
+        head, marker, rest = line.partition(_MARKER)
+        if marker and not head.strip().startswith("File"):
+            name, _, message = rest.partition(": ")
+            fenced = _FENCED.search(message) if name == "Fenced" else None
+            if fenced is not None:
+                return Fenced(fenced[2], epoch=int(fenced[1]), seen=int(fenced[3]))
+            found = _KINDS.get(name, JobError)(message.strip())
+            failure = noted_in(text)
+            if failure is not None:
+                note(found, failure)
+            return found
+    return None
