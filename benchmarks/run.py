@@ -8,7 +8,7 @@ import platform
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import data_plane, http_job_model, job_model, log, operate
+from benchmarks import data_plane, http_job_model, job_model, log, operate, start
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -23,6 +23,7 @@ def main() -> None:
         "job_model": job_model.run(),
         "http_job_model": http_job_model.run(),
         "operate": operate.run(),
+        "start": start.run(),
         "data_plane": data_plane.run(),
     }
     text = json.dumps(figures, indent=2)

@@ -18,6 +18,7 @@ from grete.spark.kafka_options import REDACTED_OPTIONS
 
 EXIT_OUT_OF_MEMORY = 3
 """How a JVM ends that has no memory left; one that went on without could do anything."""
+_SCHEDULING_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _DEFAULTS = {
     "spark.master": "local[*]",
     "spark.driver.memory": "1g",
@@ -60,12 +61,13 @@ def build_session(
 def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
     """Start (or get) the context of StreamTasks, which need nothing of Spark SQL; see `_settings`.
 
-    A session is 60 MB and at least 1.5 s of a processor more at each start.
+    A session is 60 MB and at least 1.5 s of a processor more at each start. The driver's JVM schedules and touches no
+    record, so unless `spark.driver.extraJavaOptions` is set its code is compiled quickly rather than well.
 
     Raises:
         ConfigError, JobError: see `could_not_start`.
     """
-    settings = _settings(app_name, config, None)
+    settings = _settings(app_name, config, None, java=_SCHEDULING_JVM)
     try:
         context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
     except PySparkRuntimeError as error:
@@ -78,7 +80,9 @@ def _log_level(config: Mapping[str, str]) -> str:
     return Settings.of(config).spark.options.get("spark.log.level", "WARN")
 
 
-def _settings(app_name: str, config: Mapping[str, str], kafka_system: str | None) -> dict[str, str]:
+def _settings(
+    app_name: str, config: Mapping[str, str], kafka_system: str | None, *, java: str = ""
+) -> dict[str, str]:
     """The settings that Spark starts with. Executors run the interpreter that runs us, so that packages are the same.
 
     With `kafka_system` there is the connector to Kafka (`grete.spark.kafka_connector`).
@@ -110,7 +114,7 @@ def _settings(app_name: str, config: Mapping[str, str], kafka_system: str | None
         settings.setdefault(
             "spark.driver.maxResultSize", "512m"
         )  # Spark says what was too large, a full heap does not
-    java = settings.get("spark.driver.extraJavaOptions", "")
+    java = settings.get("spark.driver.extraJavaOptions", java)
     settings["spark.driver.extraJavaOptions"] = f"{java} -XX:+ExitOnOutOfMemoryError".strip()
     return settings
 
