@@ -54,7 +54,9 @@ def test_a_running_job_follows_its_input_and_stops_at_a_batch_boundary(counter_j
     assert "stopped" in json.dumps(json.loads(status.stdout))
 
 
-def test_stores_come_back_from_their_changelogs_and_the_job_goes_on_from_its_checkpoints(counter_job: Any) -> None:
+def test_stores_come_back_from_their_changelogs_and_the_job_goes_on_from_its_checkpoints(
+    counter_job: Any,
+) -> None:
     counter_job.fill(RECORDS)
     assert counter_job.run().returncode == 0
     shutil.rmtree(counter_job.home / "jobs")  # store files and Spark's checkpoints: caches, both of them
