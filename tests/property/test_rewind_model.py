@@ -78,11 +78,10 @@ def run(job: JobUnderTest, points: list[Point]) -> None:
     """To the end; remember every batch after which each task has a checkpoint."""
     while job.run_batch() is not None:
         with open_job(JOB) as handle:
-            commits = handle.checkpoints()
-        newest = max(
-            commits.values(), key=lambda commit: (int(commit.lineage.partition("-")[2] or 0), commit.batch_id)
-        )
-        if len(commits) == len(TASKS):
+            history = handle.checkpoint_history()
+        known = [one for commits in history.values() for one in commits]
+        newest = max(known, key=lambda one: one.log_offset).commit
+        if len(history) == len(TASKS):
             points.append((newest.lineage, newest.batch_id, job.checkpoints(), stores(job)))
 
 
