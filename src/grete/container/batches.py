@@ -191,7 +191,7 @@ class BatchLoop:
         self._used_s = clock.monotonic_s()
 
     def run(self, publisher: OffsetPublisher | None) -> Ended:
-        """Run; `publisher` is told of every commit.
+        """Run; `publisher` gets every commit.
 
         Raises:
             GreteError: see `Batches.run_next`.
