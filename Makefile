@@ -44,7 +44,7 @@ format: setup ## let ruff do what it can
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-docs: setup ## write anew what is made from code
+docs: setup ## regenerate what is made from code
 	$(BIN)/python -m grete.config.document > docs/configuration.md
 
 # Tests run side by side, each with a limit, and leave nothing behind: `python -m tests.harness --help`.
@@ -96,7 +96,7 @@ fuzz-plans: setup ## random jobs, starts, growth and moves through the real plan
 	SERVICES=samza_jars bash scripts/services.sh
 	$(BIN)/python -m grete.testing.plans --cases $(CASES) --seed $(SEED)
 
-lock: ## write requirements/*.txt anew from requirements/*.in
+lock: ## regenerate requirements/*.txt from requirements/*.in
 	bash scripts/lock.sh
 
 clean: ## forget all state of the demo; .venv stays

@@ -3,7 +3,7 @@
 JSON in, a counter for each key, JSON out (`count`), and JSON in, JSON out (`pass`), on two cores that the broker
 shares. Every contestant runs with its checkpoints on, reads the same topic of four partitions and writes a topic
 of its own; they take turns, so that what else the machine does hits all of them. Measured is the rate between the
-output of the first records and the last, so that starting a JVM or a Spark session costs nobody anything. In the
+output of the first records and the last, so that starting a JVM or a Spark session is not measured. In the
 end every output is read and compared: a contestant that lost or doubled a record is shown as wrong.
 
 quix-streams and bytewax are installed into an environment of their own, outside the tree; grete depends on neither.

@@ -3,7 +3,7 @@
 One broker, one Spark session, one topic of JSON; both sides read it with Spark's connector until nothing is left and
 write to a topic of their own, turn by turn, the order changing. What grete does more is: headers on every record, and
 after every batch a checkpoint in a transaction under a fence. By hand means `writeStream.format("kafka")`, whose
-records tell nobody which batch they are of.
+records do not show which batch they are of.
 """
 
 from __future__ import annotations

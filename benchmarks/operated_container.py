@@ -23,7 +23,7 @@ _TURN_S = 0.01
 
 
 def main() -> int:
-    """Run until told to stop."""
+    """Run until stopped."""
     system = LocalSystem(Path(os.environ["GRETE_HOME"]) / "local", SystemClock())
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:

@@ -41,7 +41,7 @@ class InheritedDelays(grete.StreamTask):
         coordinator: grete.TaskCoordinator,
     ) -> None:
         flight, tail = envelope.message, envelope.key
-        # Nobody knows which aircraft flies without a tail number: such flights are passed on, not followed.
+        # Without a tail number the aircraft is unknown: such flights are passed on, not followed.
         before = (self._aircraft.get(tail) if tail else None) or UNSEEN
         after = follow(before, flight, envelope.timestamp_ms)
         if tail:

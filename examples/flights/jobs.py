@@ -33,7 +33,7 @@ class DemoJob:
         self._process: subprocess.Popen[bytes] | None = None
 
     def step(self) -> None:
-        """Start it when nobody runs it, notice when it has ended."""
+        """Start it when it does not run, notice when it has ended."""
         if self.exit_code is not None:
             return
         if self._process is None:

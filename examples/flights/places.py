@@ -35,7 +35,7 @@ class Place:
     shown: Sequence[str]
 
     def words(self, job: str) -> list[str]:
-        """What `grete run` is told for a job."""
+        """Arguments of `grete run` for a job."""
         return [word for file in self.files(job) for word in ("--config", str(file))]
 
     def config(self, job: str) -> dict[str, str]:

@@ -311,7 +311,7 @@ def test_an_unreachable_partition_is_a_problem_that_names_it(tmp_path: Path) -> 
         watched = Watched(lambda: config, model, {IN: 2}, {"local": system}, dict, dict)
         monitors = Monitors(watched, ManualClock(), list[Finding]().append)
         monitors.tick()
-        assert "nobody answers for local.in.1" in monitors.problems["lag"]
+        assert "no broker answers for local.in.1" in monitors.problems["lag"]
         assert monitors.lag is not None
         assert monitors.lag.total is None
 

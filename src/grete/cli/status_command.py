@@ -236,7 +236,7 @@ def _print_lag(lag: dict[str, Any]) -> None:
                 row["task"],
                 f"{row['system']}.{row['stream']}.{row['partition']}",
                 row["checkpointed"],
-                row["upcoming"] or "nobody answers",
+                row["upcoming"] or "unreachable",
                 row["lag"],
             )
             for row in rows[:_MOST_BEHIND]

@@ -20,14 +20,14 @@ import org.apache.samza.task.TaskCoordinator;
 
 /**
  * A stateful job in a real container: it counts each key in a store, sends each count with the place of the message
- * that made it, and commits when a message says so. Whoever starts it can so stop it between two commits.
+ * that made it, and commits when a message says so. A test can so stop it between two commits.
  */
 public final class Views implements StreamTask, InitableTask {
   private final ObjectMapper mapper = new ObjectMapper();
   private KeyValueStore<String, Integer> counts;
   private SystemStream target;
 
-  /** Usage: Views config.properties; the job runs until it is killed or told to stop. */
+  /** Usage: Views config.properties; the job runs until it is killed or stopped. */
   public static void main(String[] arguments) throws Exception {
     Properties properties = new Properties();
     try (InputStream file = new FileInputStream(arguments[0])) {
