@@ -136,8 +136,8 @@ class Monitors:
         if lag.unreachable:  # shown as a problem; the other partitions were looked at
             waited_for = ", ".join(map(str, lag.unreachable))
             raise StreamUnreachable(
-                f"no broker answers for {waited_for}: check that the brokers that hold it run. The job waits for it and "
-                f"reads its other partitions"
+                f"no broker answers for {waited_for}: check that the brokers that hold it run. The job waits for it "
+                f"and reads its other partitions"
             )
         return (LagMeasured(lag),)
 
