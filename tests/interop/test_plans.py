@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -95,11 +96,12 @@ def _changelog_partitions_given_again(tasks: Iterable[TaskName], previous: objec
     return {task: number for number, task in enumerate(sorted(tasks))}
 
 
-def _in_numeric_order(tasks: Sequence[TaskName], ids: Sequence[str]) -> task_names.Assignment:
-    return _GROUP_BY_IDS(tasks, sorted(ids, key=int))
+def _in_numeric_order(tasks: Sequence[TaskName], containers: task_names.Containers) -> task_names.Assignment:
+    hosts = {id_: containers.hosts[id_] for id_ in sorted(containers.hosts, key=int)}
+    return _BY_CONTAINER_IDS(tasks, replace(containers, hosts=hosts))
 
 
-_GROUP_BY_IDS = task_names.group_by_container_ids
+_BY_CONTAINER_IDS = task_names.by_container_ids
 PLANTS: dict[str, tuple[object, str, object]] = {
     "broadcast streams make tasks": (TaskSettings, "inputs", property(_inputs_and_broadcast_streams)),
     "broadcast partitions do not count": (expansion, "_partition_counts", _no_broadcast_partition_counts),
@@ -109,7 +111,7 @@ PLANTS: dict[str, tuple[object, str, object]] = {
         "changelog_mapping",
         _changelog_partitions_given_again,
     ),
-    "processors in numeric order": (task_names, "group_by_container_ids", _in_numeric_order),
+    "processors in numeric order": (task_names, "by_container_ids", _in_numeric_order),
     "inputs in name order": (job_model, "input_order", sorted),
 }
 

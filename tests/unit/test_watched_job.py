@@ -14,7 +14,7 @@ from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.config.key_tables.job import SSP_GROUPER
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import RetryPolicy
-from grete.coordinator.attempt import Attempt
+from grete.coordinator.attempt import Attempt, Surroundings
 from grete.coordinator.coordinated import CoordinatedJob
 from grete.coordinator.events import ContainerRequested, Event, ModelChanged, StopRequested
 from grete.coordinator.plan import Planner
@@ -100,10 +100,8 @@ class Watched:
             planner,
             self.view,
             attempt,
-            home,
+            Surroundings(home, {}, lambda event: None, lambda monitors: None),
             self.clock,
-            post=lambda event: None,
-            watch=lambda monitors: None,
         )
         self._job.begin(planner.plan(Settings.of(config)))
         self._job.serve(1)

@@ -18,7 +18,7 @@ from grete.config.choices import HttpAuthentication
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import CoordinatorSettings
 from grete.coordination.base import Leadership
-from grete.coordinator.attempt import Address
+from grete.coordinator.attempt import Address, Surroundings
 from grete.coordinator.coordinator import (
     Asked,
     Begin,
@@ -26,7 +26,6 @@ from grete.coordinator.coordinator import (
     Serve,
     Served,
     Step,
-    Surroundings,
     Wait,
 )
 from grete.coordinator.events import Event, Tick

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from grete.coordinator.events import Event
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager, MetadataMetrics
+from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.plan import Plan
 from grete.coordinator.standing import Standing
 from grete.coordinator.state import State
@@ -24,6 +26,20 @@ class Address:
     url: str
     token_file: Path
     read_token_file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The process that a job is coordinated in.
+
+    `environment` is its own, `home` that of the job's files. `post` takes events from any thread, which come back as
+    answers to `Wait`; `watch` lets monitors look from now on.
+    """
+
+    home: Path
+    environment: Mapping[str, str]
+    post: Callable[[Event], None]
+    watch: Callable[[Monitors], None]
 
 
 class Attempt:

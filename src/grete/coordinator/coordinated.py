@@ -8,9 +8,8 @@ What only cannot be followed while a store does not answer is tried again until 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from grete.checkpoint.latest_offsets import LatestOffsets
 from grete.checkpoint.names import checkpoint_log_name
@@ -19,7 +18,7 @@ from grete.config.rules.changes import diff
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
 from grete.coordinator import events, fencing
-from grete.coordinator.attempt import Attempt
+from grete.coordinator.attempt import Attempt, Surroundings
 from grete.coordinator.events import (
     ContainerRequested,
     Event,
@@ -76,11 +75,8 @@ class CoordinatedJob:
         planner: Planner,
         view: View,
         attempt: Attempt,
-        home: Path,
+        surroundings: Surroundings,
         clock: Clock,
-        *,
-        post: Callable[[Event], None],
-        watch: Callable[[Monitors], None],
         first_epoch: int | None = None,
     ) -> None:
         self._job = job
@@ -88,11 +84,9 @@ class CoordinatedJob:
         self._planner = planner
         self._view = view
         self._attempt = attempt
-        self._home = home
+        self._surroundings = surroundings
         self._first_epoch = attempt.epoch if first_epoch is None else first_epoch
         self._clock = clock
-        self._post = post
-        self._start_monitors = watch
         self._plans: dict[int, Plan] = {}
         self._revision = 0
         self._settings = Settings.of({})
@@ -128,8 +122,9 @@ class CoordinatedJob:
 
     def environment(self, container: ContainerId, epoch: int) -> dict[str, str]:
         """See coordinator.loop.Job."""
-        at, config = self._attempt.address, self._settings.coordinator.environment
-        return ContainerEnvironment(container, epoch, at.url, at.token_file, config, self._home).variables()
+        at, home = self._attempt.address, self._surroundings.home
+        config = self._settings.coordinator.environment
+        return ContainerEnvironment(container, epoch, at.url, at.token_file, config, home).variables()
 
     def fence_off(self, container: ContainerId, epoch: int) -> None:
         """See coordinator.loop.Job."""
@@ -179,7 +174,7 @@ class CoordinatedJob:
             containers=self._view.container_facts,
         )
         self._view.monitors = Monitors(watched, self._clock, self._on_finding)
-        self._start_monitors(self._view.monitors)
+        self._surroundings.watch(self._view.monitors)
 
     def close(self) -> None:
         """End the monitors."""
@@ -190,7 +185,7 @@ class CoordinatedJob:
         """Called from the monitors' thread."""
         match finding:
             case ContainerSilent(container, launch, silent_s):
-                self._post(events.ContainerSilent(container, launch, silent_s))
+                self._surroundings.post(events.ContainerSilent(container, launch, silent_s))
             case PartitionsChanged(grown, shrunk):
                 for change in shrunk:
                     _log.error("%s has %s partitions, it had %s", change.stream, change.now, change.before)

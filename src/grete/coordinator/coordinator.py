@@ -9,17 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from grete.clock import Clock
 from grete.config.derived import with_autosizing_results
 from grete.config.settings import Settings
-from grete.coordinator.attempt import Address, Attempt
+from grete.coordinator.attempt import Address, Attempt, Surroundings
 from grete.coordinator.coordinated import CoordinatedJob
 from grete.coordinator.events import Event, ModelChanged
 from grete.coordinator.loop import CoordinatorLoop
-from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.plan import Planner
 from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import FINAL, State
@@ -56,20 +54,6 @@ class Asked:
         failpoint("submit.config-written")
         _log.info("configuration written, %d keys changed, run %s", len(changes), self.run_id)
         return Settings.of(stream.config())
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The process that a job is coordinated in.
-
-    `environment` is its own, `home` that of the job's files. `post` takes events from any thread, which come back as
-    answers to `Wait`; `watch` lets monitors look from now on.
-    """
-
-    home: Path
-    environment: Mapping[str, str]
-    post: Callable[[Event], None]
-    watch: Callable[[Monitors], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +152,9 @@ class Coordinator:
             self._planner,
             view,
             self._attempt,
-            self._surroundings.home,
+            self._surroundings,
             self._clock,
-            post=self._surroundings.post,
-            watch=self._surroundings.watch,
-            first_epoch=self._first_epoch,
+            self._first_epoch,
         )
         try:
             model = job.begin(plan)

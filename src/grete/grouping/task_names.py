@@ -68,17 +68,23 @@ def by_container_count(tasks: Sequence[TaskName], containers: Containers) -> Ass
 
 
 def by_container_ids(tasks: Sequence[TaskName], containers: Containers) -> Assignment:
-    """GroupByContainerIdsFactory."""
+    """GroupByContainerIdsFactory: round robin; with more containers than tasks, over the first by name.
+
+    Raises:
+        ConfigError: no processors or no tasks.
+    """
     hosts, previous = containers.hosts, containers.previous
     if not containers.is_sticky:
-        return group_by_container_ids(tasks, list(hosts))
+        _check_there_are(tasks, hosts)
+        chosen = sorted(hosts)[: len(tasks)] if len(hosts) > len(tasks) else list(hosts)
+        return {ContainerId(id_): list(tasks[i :: len(chosen)]) for i, id_ in enumerate(chosen)}
     known = {task: hosts[previous[task]] for task in tasks if previous.get(task) in hosts}
     return group_by_locality(containers.in_samzas_order(), hosts, known)
 
 
 def into_one(tasks: Sequence[TaskName], containers: Containers) -> Assignment:
-    """SingleContainerGrouperFactory."""
-    return single_container(containers.in_samzas_order(), containers.own_id)
+    """SingleContainerGrouperFactory: everything into one container."""
+    return {ContainerId(containers.own_id): list(containers.in_samzas_order())}
 
 
 def _check_count(tasks: Sequence[TaskName], count: int) -> None:
@@ -152,19 +158,11 @@ def _rebalance(groups: list[list[TaskName]], tasks: int, count: int) -> list[lis
     return groups[:count]
 
 
-def group_by_container_ids(tasks: Iterable[TaskName], ids: Sequence[str]) -> Assignment:
-    """GroupByContainerIds: round robin over the given processors; with more of them than tasks, the first by name.
-
-    Raises:
-        ConfigError: no processors or no tasks.
-    """
-    names = sorted(tasks)
-    if not names:
+def _check_there_are(tasks: Sequence[TaskName], processors: Mapping[str, str]) -> None:
+    if not tasks:
         raise ConfigError("cannot group an empty set of tasks")
-    if not ids:
+    if not processors:
         raise ConfigError("Must have at least one container")
-    chosen = sorted(ids)[: len(names)] if len(ids) > len(names) else list(ids)
-    return {ContainerId(id_): names[i :: len(chosen)] for i, id_ in enumerate(chosen)}
 
 
 def group_by_locality(
@@ -176,10 +174,7 @@ def group_by_locality(
     Raises:
         ConfigError: no processors or no tasks.
     """
-    if not tasks:
-        raise ConfigError("cannot group an empty set of tasks")
-    if not processors:
-        raise ConfigError("Must have at least one container")
+    _check_there_are(tasks, processors)
     chosen = sorted(processors)
     if len(chosen) > len(tasks):
         chosen = list(JavaHashMap.of(chosen[: len(tasks)]))  # a TreeMap, but a HashMap once it was cut
@@ -211,8 +206,3 @@ def _place(groups: Assignment, task: TaskName, candidates: Iterable[str], share:
             group.append(task)
             return True
     return False
-
-
-def single_container(tasks: Iterable[TaskName], id_: str) -> Assignment:
-    """SingleContainerGrouper: everything into one container, in the order given."""
-    return {ContainerId(id_): list(tasks)}

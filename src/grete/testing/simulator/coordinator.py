@@ -16,7 +16,7 @@ import orjson
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
 from grete.coordination.memory import MemoryCoordination
-from grete.coordinator.attempt import Address
+from grete.coordinator.attempt import Address, Surroundings
 from grete.coordinator.coordinator import (
     Adopt,
     Asked,
@@ -25,7 +25,6 @@ from grete.coordinator.coordinator import (
     Serve,
     Served,
     Step,
-    Surroundings,
     Wait,
 )
 from grete.coordinator.events import Event, ModelChanged, Tick

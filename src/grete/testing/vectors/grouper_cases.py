@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from grete.config.key_tables.task import NAME_GROUPER
 from grete.config.settings import Settings
 from grete.grouping import standby
 from grete.grouping.expansion import keep_keys_with_their_state
 from grete.grouping.ssp import KEY, Groups, ssp_grouper
 from grete.grouping.task_names import (
     Assignment,
-    balance,
+    Containers,
     group_by_container_count,
-    group_by_container_ids,
     group_by_locality,
-    single_container,
+    task_name_grouper,
 )
 from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
 from grete.model.job import ContainerModel, TaskModel
@@ -160,16 +160,13 @@ def _check_standby_names(case: Case) -> None:
 
 
 def _group(case: Case) -> Assignment:
-    names = _names(case)
-    if case["op"] == "balance":
-        previous = {TaskName(t): ContainerId(c) for t, c in case["previous"].items()}
-        return balance(names, case["container_count"], previous)
-    match case["grouper"].rsplit(".", 1)[-1].removesuffix("Factory"):
-        case "GroupByContainerCount":
-            return group_by_container_count(names, case["container_count"])
-        case "SingleContainerGrouper":
-            return single_container(names, str(case["container_count"]))
-        case "GroupByContainerIds":
-            ids = case.get("ids", [str(i) for i in range(case.get("container_count", 0))])
-            return group_by_container_ids(names, ids)
-    raise Difference(f"unknown grouper {case['grouper']!r}")
+    names, count = sorted(_names(case)), case.get("container_count", 0)
+    containers = Containers(
+        dict.fromkeys(case.get("ids", map(str, range(count))), "ANY_HOST"),
+        lambda: names,
+        {TaskName(task): ContainerId(id_) for task, id_ in case.get("previous", {}).items()},
+        is_sticky=case["op"] == "balance",
+        own_id=str(count),
+    )
+    grouper = case.get("grouper", "GroupByContainerCount").removesuffix("Factory") + "Factory"
+    return task_name_grouper(Settings.of({NAME_GROUPER.name: grouper}))(names, containers)
