@@ -125,7 +125,7 @@ def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureClu
 
     `ann` gets in by PLAIN and `bob` by SCRAM; the third user is as on Event Hubs, without transactions.
     """
-    with shared("secure", _asking_broker, lambda: tmp_path_factory.mktemp("secure")) as cluster:
+    with shared("secure_kafka", _asking_broker, lambda: tmp_path_factory.mktemp("secure")) as cluster:
         allow_records(cluster, "$ConnectionString")
         yield cluster
 
@@ -163,7 +163,7 @@ def allow_records(cluster: KafkaCluster, user: str) -> None:
 @pytest.fixture(scope="session")
 def harmed_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """One broker for all tests that harm one."""
-    with shared("harmed", KafkaCluster, lambda: tmp_path_factory.mktemp("harmed")) as cluster:
+    with shared("harmed_broker", KafkaCluster, lambda: tmp_path_factory.mktemp("harmed")) as cluster:
         yield cluster
 
 
@@ -171,7 +171,7 @@ def harmed_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClu
 def harmed_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """Three nodes for all tests that harm them."""
     make = partial(KafkaCluster, nodes=3)
-    with shared("three", make, lambda: tmp_path_factory.mktemp("three")) as cluster:
+    with shared("harmed_nodes", make, lambda: tmp_path_factory.mktemp("three")) as cluster:
         yield cluster
 
 

@@ -158,11 +158,26 @@ def test_that_is_killed():
 GROUPED = """
 import os
 from pathlib import Path
+from types import SimpleNamespace
 import pytest
+
+from tests.harness.servers import shared
+
+class Broker:
+    is_running = True
+    nodes = (SimpleNamespace(number=1),)
+
+    def __init__(self, directory, outlives_us):
+        pass
+
+    def kill(self, number):
+        used = Path(__file__).with_name("workers").read_text().splitlines()
+        Path(__file__).with_name("ended").write_text(str(len(used)))
 
 @pytest.fixture(scope="session")
 def harmed_broker():
-    return None
+    with shared("harmed_broker", Broker, None) as broker:
+        yield broker
 
 @pytest.mark.parametrize("number", range(8))
 def test_that_harms_a_broker(harmed_broker, number):
@@ -175,9 +190,12 @@ def test_that_does_not(number):
 """
 
 
-def test_tests_that_harm_the_same_broker_come_to_one_worker(start: Start, tmp_path: Path) -> None:
+def test_tests_that_harm_the_same_broker_come_to_one_worker_and_it_ends_with_the_last(
+    start: Start, tmp_path: Path
+) -> None:
     code, output = ended(start(GROUPED, "--workers", "2"))
     assert code == 0, output
     workers = (tmp_path / "workers").read_text().split()
     assert len(workers) == 8
     assert len(set(workers)) == 1
+    assert (tmp_path / "ended").read_text() == "8"

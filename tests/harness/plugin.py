@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.harness import processes
+from tests.harness import processes, servers
 from xdist.scheduler import LoadScopeScheduling
 
 from grete.testing.waiting import patient
@@ -31,10 +31,12 @@ _UNKNOWN_S = 0.05
 _ALONE_WITH = {
     "harmed_broker": "one broker that is harmed",
     "harmed_nodes": "three nodes that are harmed",
+    "secure_kafka": "one broker that asks who comes",
     "proxy": "one way to a broker that is cut",
     "spark": "one Spark session",
 }
-"""Tests with these fixtures come one after the other, in one worker: they harm what they use, or share a session."""
+"""Tests with these fixtures come one after the other, in one worker: they harm what they use, or are the only
+ones that use it, so that it ends with the last of them."""
 _LONG = {"conformance", "e2e", "fault", "interop", "kafka", "simulation"}
 """Folders whose tests are worth being handed out one by one."""
 
@@ -81,9 +83,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupSchedul
 
 
 def _group(item: pytest.Item) -> str:
-    fixtures: Sequence[str] = getattr(item, "fixturenames", ())
-    for name, group in _ALONE_WITH.items():
-        if name in fixtures:
+    for fixture, group in _ALONE_WITH.items():
+        if _needs(item, fixture):
             return group
     module, _, _ = item.nodeid.partition("::")
     return module if _has_module_fixture(item) or not _is_long(module) else item.nodeid
@@ -140,14 +141,27 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """End what the test has left: processes whose parents are gone."""
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """End what the test has left: processes whose parents are gone, and servers that no later test needs."""
     try:
         yield
     finally:
         run = os.environ.get(processes.RUN)
         if run:
             end_orphans(item.nodeid, run)
+            if hasattr(item.config, "workerinput"):  # elsewhere the tests of a group are not in order
+                end_servers(item, nextitem)
+
+
+def end_servers(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End those of the group whose last test this was."""
+    for fixture in _ALONE_WITH:
+        if _needs(item, fixture) and not (nextitem and _needs(nextitem, fixture)):
+            servers.end(fixture)
+
+
+def _needs(item: pytest.Item, fixture: str) -> bool:
+    return fixture in getattr(item, "fixturenames", ())
 
 
 def end_orphans(test: str, run: str) -> None:
