@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from grete.checkpoint.file_system_store import FileSystemCheckpointStore
+from grete.checkpoint.store import StoreContext, StoredCheckpoint
 from grete.cli.main import main
+from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.metadata.coordinator_stream import stream_name
-from grete.model.ids import JobId
+from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.real_samza import run_samza, samza_config
 from grete.testing.waiting import patient
@@ -141,6 +146,55 @@ def test_a_standalone_job_has_checkpoints_and_no_coordinator_stream(
     assert topics(alone) == before
 
 
+def show(config: dict[str, str], directory: Path, capsys: Output) -> tuple[int, list[str], str]:
+    path = directory / "job.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+    code = main(["checkpoint", "show", "--config", str(path)])
+    said = capsys.readouterr()
+    return code, said.out.splitlines(), said.err
+
+
+def test_the_checkpoints_of_a_standalone_job_are_shown_before_its_first_run(
+    job: dict[str, str], tmp_path: Path, capsys: Output
+) -> None:
+    alone = {**job, "job.id": "shown"}
+    run_samza("write-checkpoints", alone, tmp_path)
+    before = topics(alone)
+    code, lines, said = show(alone, tmp_path, capsys)
+    assert code == 0
+    assert lines == [
+        f"tasknames.Partition {n}.systems.kafka.streams.page-views.partitions.{n} = 10{n}" for n in range(2)
+    ]
+    topic = f"__samza_checkpoint_ver_1_for_{alone['job.name'].replace('_', '-')}_shown"
+    assert f"A first run goes on from what is in topic {topic}" in said
+    assert topics(alone) == before
+
+
+def test_checkpoints_in_files_are_shown_before_the_first_run(
+    job: dict[str, str], tmp_path: Path, capsys: Output
+) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    in_files = {
+        **job,
+        "job.id": "files",
+        "task.checkpoint.factory": "org.apache.samza.checkpoint.file.FileSystemCheckpointManagerFactory",
+        "task.checkpoint.path": str(folder),
+    }
+    context = StoreContext(JobId(job["job.name"], "files"), Settings.of(in_files), tmp_path, SystemClock())
+    ssp = SystemStreamPartition("kafka", "page-views", 1)
+    with closing(FileSystemCheckpointStore(context)) as store:
+        store.write({TaskName("Partition 1"): StoredCheckpoint({ssp: "57"})})
+    before = topics(in_files)
+    code, lines, said = show(in_files, tmp_path, capsys)
+    assert (code, lines) == (
+        0,
+        ["tasknames.Partition 1.systems.kafka.streams.page-views.partitions.1 = 57"],
+    )
+    assert "grete.checkpoint.file-system (1 tasks)" in said
+    assert topics(in_files) == before
+
+
 def test_a_job_that_never_ran_is_reported_and_not_made(
     job: dict[str, str], tmp_path: Path, capsys: Output
 ) -> None:
@@ -148,4 +202,5 @@ def test_a_job_that_never_ran_is_reported_and_not_made(
     code, found = take_over({**job, "job.id": "never"}, tmp_path, capsys)
     assert code == 1
     assert "never ran here" in found["findings"][0]["says"]
+    assert show({**job, "job.id": "never"}, tmp_path, capsys)[0] == 1
     assert topics(job) == before

@@ -7,18 +7,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grete.checkpoint.task_commit import TaskCommit
 from grete.checkpoint.text import Checkpoints, format_checkpoints, parse_checkpoint_text
-from grete.cli.options import add_job_options, opened_job, warn
+from grete.cli.options import add_job_options, given_config, opened_job, warn
 from grete.cli.output import print_json, print_table, when
 from grete.cli.rewind_options import add_write_options, is_live, ssp
-from grete.errors import ConfigError
+from grete.errors import ConfigError, JobNotFound
+from grete.migration.note import Outcome
 from grete.model.ids import TaskName
 from grete.model.startpoint import StateChoice
 from grete.text_logs import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from grete.migration.take_over import TakeOver
     from grete.operations import JobHandle
     from grete.operations.checkpoint_overwrite import OffsetChange
     from grete.operations.rewind import RewindPlan
@@ -78,8 +81,7 @@ def _chosen(options: argparse.Namespace, task: str) -> bool:
 
 def _show(options: argparse.Namespace) -> int:
     """Show every task's checkpoint: offsets as properties, or JSON with lineage, batch and store positions."""
-    with opened_job(options) as handle:
-        commits = handle.checkpoints()
+    commits = _commits(options)
     commits = {task: c for task, c in commits.items() if _chosen(options, task)}
     if options.output == "json":
         print_json(
@@ -97,6 +99,42 @@ def _show(options: argparse.Namespace) -> int:
     for line in format_checkpoints({task: commit.offsets for task, commit in commits.items()}):
         print(line)
     return 0
+
+
+def _commits(options: argparse.Namespace) -> Mapping[TaskName, TaskCommit]:
+    """The checkpoints with which the next start begins, also of a Samza job that has not run under grete yet.
+
+    Raises:
+        JobError: there is no such job, and none whose checkpoints a first run would take over.
+    """
+    try:
+        with opened_job(options) as handle:
+            return handle.checkpoints()
+    except JobNotFound as error:
+        if not options.config:
+            raise
+        found = _before_the_first_run(options)
+        if found is None or not found.sources:
+            raise
+        warn(f"{error}. A first run goes on from what is in {' and '.join(found.sources)}")
+        for note in found.notes:
+            if note.outcome is Outcome.BLOCKS:
+                warn(f"{note.key}: {note.says}; {note.way_out}")
+        return {task.task: TaskCommit(task.checkpoint) for task in found.tasks if task.checkpoint}
+
+
+def _before_the_first_run(options: argparse.Namespace) -> TakeOver | None:
+    from grete.clock import SystemClock
+    from grete.config.derived import canonical_keys
+    from grete.config.rewriters import apply_rewriters
+    from grete.config.settings import Settings
+    from grete.environment import grete_home
+    from grete.migration.take_over import take_over
+
+    settings = Settings.of(canonical_keys(apply_rewriters(given_config(options))))
+    if not settings.system(settings.coordinator.system).capabilities.kafka_topics:
+        return None
+    return take_over(settings.raw, grete_home(), SystemClock())
 
 
 def _history(options: argparse.Namespace) -> int:
@@ -133,9 +171,9 @@ def _history(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    with opened_job(options) as handle:
-        commits = handle.checkpoints()
-    offsets = {task: commit.offsets for task, commit in sorted(commits.items()) if _chosen(options, task)}
+    offsets = {
+        task: commit.offsets for task, commit in sorted(_commits(options).items()) if _chosen(options, task)
+    }
     lines = list(format_checkpoints(offsets))
     if options.to is not None:
         Path(options.to).write_text("".join(f"{line}\n" for line in lines))

@@ -6,12 +6,14 @@ checkpoints: a task that finds none starts where its inputs' default offsets say
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.open_store import open_store
+from grete.checkpoint.store import CheckpointStore, StoreContext, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
 from grete.config.settings import Settings
@@ -64,13 +66,17 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """The state that was found. `differs` are keys whose value in the stream is not the file's."""
+    """The state that was found. `differs` are keys whose value in the stream is not the file's.
+
+    `sources` are where the checkpoints are, for people.
+    """
 
     stream: str
     keys: int
     differs: tuple[str, ...]
     tasks: tuple[TaskTakeOver, ...]
     notes: tuple[Note, ...]
+    sources: tuple[str, ...] = ()
 
     @property
     def blocks(self) -> bool:
@@ -93,12 +99,9 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
     inspector = KafkaInspector(config, system, clock)
     name = stream_name(job)
     written = _checkpoints(config, job, clock)
-    if inspector.topic(name) is None and not written.commits:
-        says = f"there is no topic {name}: the job never ran here, or under another name or id"
-        note = Note(
-            Section.COORDINATION, name, Outcome.BLOCKS, says, "check job.name, job.id and the brokers"
-        )
-        return TakeOver(name, 0, (), (), (note,))
+    store = open_store(StoreContext(job, settings, home, clock)) if inspector.topic(name) is None else None
+    if inspector.topic(name) is None and store is None and not written.commits:
+        return _never_ran(name)
     if inspector.topic(name) is None:
         in_force, remembered, standalone = dict(config), Remembered(), [_standalone(name)]
     else:
@@ -107,6 +110,12 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
             in_force, remembered, standalone = stream.config(), _remembered(stream), []
     ends = _ends(config, home, clock)
     calculated = calculate(settings, {stream: len(found) for stream, found in ends.items()}, remembered)
+    sources = [f"topic {checkpoint_log_name(job)} of system {log_system(config)}"] if written.commits else []
+    if store is not None:
+        written, found = _with_store(store, written, calculated.model.tasks)
+        sources += [f"{settings.task.checkpoint_store} ({found} tasks)"] if found else []
+        if not written.commits:
+            return _never_ran(name)
     notes = [
         *standalone,
         *groupers(config, written),
@@ -117,7 +126,21 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
     ]
     differs = tuple(sorted(k for k in {*config, *in_force} if config.get(k) != in_force.get(k)))
     keys = 0 if standalone else len(in_force)
-    return TakeOver(name, keys, differs, tuple(_tasks(calculated, written)), tuple(notes))
+    tasks = tuple(_tasks(calculated, written))
+    return TakeOver(name, keys, differs, tasks, tuple(notes), tuple(sources))
+
+
+def _with_store(store: CheckpointStore, written: Written, tasks: Collection[TaskName]) -> tuple[Written, int]:
+    """What counts of log and store, and how many tasks the store knows. The store is closed."""
+    with closing(store):
+        kept = store.read(tasks)
+    return replace(written, commits=resolve(written.commits, kept).commits), len(kept)
+
+
+def _never_ran(name: str) -> TakeOver:
+    says = f"there is no topic {name}: the job never ran here, or under another name or id"
+    way_out = "check job.name, job.id and the brokers"
+    return TakeOver(name, 0, (), (), (Note(Section.COORDINATION, name, Outcome.BLOCKS, says, way_out),))
 
 
 def _standalone(name: str) -> Note:
