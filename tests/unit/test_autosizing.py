@@ -1,11 +1,14 @@
-"""Results that an autosizer wrote into the coordinator stream, when the job's file is submitted again."""
+"""Changes that an autosizer or an operator wrote into the coordinator stream, when the file is submitted again."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from grete.assembly.submission import RunOptions, Submission
+from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 
@@ -43,3 +46,14 @@ def test_they_go_with_a_submit_that_has_it_off(home: Path) -> None:
     off = submit(home, FILE)
     assert RESULT not in off
     assert Settings.of(off).job.container_count == 1
+
+
+def test_what_a_submit_takes_back_is_said_by_name(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    submit(home, FILE)
+    assert main(["config", "set", "--job", "sized", "task.max.records.per.batch=77", "task.commit.ms=1"]) == 0
+    assert "task.max.records.per.batch" not in submit(home, FILE + "task.commit.ms=2\n")
+    (said,) = [one.getMessage() for one in caplog.records if "go back" in one.getMessage()]
+    assert "go back to what is submitted: task.max.records.per.batch (" in said
+    caplog.clear()
+    submit(home, FILE + "task.commit.ms=3\n")
+    assert not [one for one in caplog.records if "go back" in one.getMessage()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import socket
 from pathlib import Path
@@ -257,7 +258,9 @@ def test_stream_tail_shows_the_last_records(job: Path, capsys: Output) -> None:
 
 def test_history_shows_events_in_order(job: Path, capsys: Output) -> None:
     assert main(["history"]) == 0
-    assert "deployment          run_id=run-1  reason=first" in capsys.readouterr().out
+    (shown,) = capsys.readouterr().out.splitlines()
+    assert shown.endswith("deployment          run_id=run-1  reason=first")
+    assert getpass.getuser() in shown
 
 
 def test_doctor_finds_what_a_configuration_lacks(job: Path, capsys: Output) -> None:

@@ -295,6 +295,7 @@ def test_the_batches_that_can_be_rewound_to_are_listed(job: JobUnderTest, capsys
         (2, "Partition 0", {FIRST: "3"}),
         (2, "Partition 1", {SECOND: "1"}),
     ]
+    assert len(grete_json(capsys, "checkpoint", "history", "-n", "1")) == 1
     assert main(["checkpoint", "history", "--job", "test", "--task", "Partition 1"]) == 0
     assert f"{rows[0]['lineage'][:8]}/2" in capsys.readouterr().out
 

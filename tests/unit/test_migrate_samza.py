@@ -25,6 +25,14 @@ def notes(name: str, **more: str) -> dict[str, Any]:
     return {note.key: note for note in check(load_file(JOBS / f"{name}.properties") | more).notes}
 
 
+def test_every_problem_of_a_login_is_said_at_once() -> None:
+    kerberos = {
+        "systems.kafka.producer.sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"
+    }
+    found = {key for key, note in notes("sessions", **kerberos).items() if note.outcome is Outcome.BLOCKS}
+    assert {*kerberos, "systems.kafka.producer.ssl.truststore.location"} <= found
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_key_gets_one_note(name: str) -> None:
     config = load_file(JOBS / f"{name}.properties")

@@ -25,7 +25,7 @@ from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.keyed_log.sqlite_coordinator_log import coordinator_file
-from grete.metadata.config_history import startable_config
+from grete.metadata.config_history import SUBMITS, startable_config, taken_back
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
 from grete.metadata.job_index import claim_stream, remember_submitted, shared_stream, where_submitted
@@ -37,6 +37,7 @@ from grete.sqlite_file import open_file
 from grete.systems.factory import open_system
 
 _log = logging.getLogger("grete.coordinator")
+_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Submission:
         except LogNotFound as error:
             raise self._not_there() from error
         self._stack.callback(self.log.close)
-        self.stream = CoordinatorStream(self.log, self._clock, source="job-runner")
+        self.stream = CoordinatorStream(self.log, self._clock, source=SUBMITS)
         found = self.stream.config()
         owner = ConfigInForce(self.stream).owner(self.job)
         if config:
@@ -145,7 +146,7 @@ class Submission:
         except LogNotFound:
             return
         with closing(log):
-            known = Settings.of(CoordinatorStream(log, self._clock, source="job-runner").config())
+            known = Settings.of(CoordinatorStream(log, self._clock, source=SUBMITS).config())
         if set(known.task.all_inputs) & set(asked.task.all_inputs):
             raise JobError(
                 f"job {self.job.shown} was submitted with its coordinator stream elsewhere (in system "
@@ -211,6 +212,13 @@ class Submission:
         """
         new_run = uuid.uuid4().hex
         if self._submitted is not None:
+            keys = taken_back(self.stream, self._submitted)
+            if keys:
+                _log.warning(
+                    "changed since the last submit, and go back to what is submitted: %s (`grete config history` "
+                    "shows who changed them)",
+                    ", ".join(keys[:_NAMED]),
+                )
             return Asked(Settings.of(self._submitted), new_run, True, self._options.reason)
         if self._options.overrides:
             raise ConfigError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.checkpoint.text import Checkpoints, format_checkpoints, parse_checkpoint_text
-from grete.cli.options import add_job_options, given_config, opened_job, warn
+from grete.cli.options import add_job_options, count, given_config, opened_job, warn
 from grete.cli.output import print_json, print_table, when
 from grete.cli.rewind_options import add_write_options, is_live, ssp
 from grete.errors import ConfigError, JobNotFound
@@ -54,6 +54,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     for sub, run in commands:
         add_job_options(sub)
         sub.set_defaults(run=run)
+    history.add_argument("-n", type=count, default=None, metavar="ROWS", help="only the last rows")
     for sub in (show, history, export, rewind):
         sub.add_argument("--task", action="append", default=[], help="only this task; may be repeated")
     export.add_argument("--to", metavar="FILE", help="by default the standard output")
@@ -152,6 +153,8 @@ def _history(options: argparse.Namespace) -> int:
         }
         for task, one in sorted(known, key=lambda row: row[1].log_offset)
     ]
+    if options.n is not None:
+        rows = rows[-options.n :]
     if options.output == "json":
         print_json(rows)
         return 0

@@ -29,5 +29,9 @@ def run(options: argparse.Namespace) -> int:
         return 0
     for row in rows:
         details = "  ".join(f"{name}={cell(value)}" for name, value in row.details.items() if value)
-        print(printable(f"{when(row.timestamp_ms)}  {row.event:18}  {details}".rstrip()))
+        print(
+            printable(
+                f"{when(row.timestamp_ms)}  {row.username or '-':10}  {row.event:18}  {details}".rstrip()
+            )
+        )
     return 0

@@ -30,6 +30,8 @@ from grete.model.messages import SET_CONFIG, CoordinatorMessage, Origin
 from grete.wire import coordinator_message as codec
 
 _log = logging.getLogger(__name__)
+SUBMITS = "job-runner"
+"""The source of what a coordinator writes, as in Samza."""
 _FOREIGN = "foreign"
 _ONE_WRITE_MS = 1000
 """A foreign program writes key by key; what it wrote with no longer pause between is one change."""
@@ -133,6 +135,24 @@ def startable_config(stream: CoordinatorStream) -> dict[str, str]:
         _log.warning("the job starts with generation %s, not with the last one: %s", good.number, error)
         return dict(good.config)
     return config
+
+
+def taken_back(stream: CoordinatorStream, submitted: Mapping[str, str]) -> list[str]:
+    """The keys that were changed since the last submit, and that another one of the same configuration sets back."""
+    last = stream.messages(GENERATION).get("current")
+    if last is None or last.origin is None or last.origin.source == SUBMITS:
+        return []
+    submits = (one for one in reversed(config_generations(stream.log)) if _is_submit(one))
+    base, now = next((one.config for one in submits), None), stream.config()
+    if base is None:
+        return []
+    differs = {key for key in {*now, *submitted} if now.get(key) != submitted.get(key)}
+    return sorted(key for key in differs if base.get(key) == submitted.get(key))
+
+
+def _is_submit(generation: Generation) -> bool:
+    origin = generation.message.origin
+    return origin is not None and origin.source == SUBMITS and _is_ours(generation)
 
 
 def is_valid(config: Mapping[str, str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from grete.config import aliases
 from grete.config.derived import READ_COMMITTED, isolation_key, kafka_systems_of_logs
@@ -20,6 +20,10 @@ _CLIENT = re.compile(r"systems\.([^.]+)\.(consumer|producer)\.(.+)")
 _REFERENCE = re.compile(r"\$\{(?:env|file):[^{}]*\}")
 _SECURITY = ("security.", "sasl.", "ssl.")
 _LOCATION = re.compile(r"ssl\.(truststore|keystore)\.location")
+_PARTS_OF_A_LOGIN = (
+    *(("ssl.truststore.",), ("ssl.keystore.",)),
+    *(("ssl.truststore.", "sasl.jaas."), ("ssl.keystore.", "sasl.jaas.")),
+)
 _HELD_BY_ZOOKEEPER = "zookeeper.connect"
 _ENGINE = re.compile(r"org\.apache\.samza\.system\.(\w+)\.")
 _SERDE_OF_OBJECTS = ("serializable", "org.apache.samza.serializers.SerializableSerdeFactory")
@@ -59,9 +63,9 @@ def _brokers(config: Mapping[str, str], system: str) -> Notes:
     """Whether librdkafka can log in: Java's key stores and login modules cannot be used."""
     readable = {key: _REFERENCE.sub("reference", value) for key, value in config.items()}
     problems = []
-    for store in ("truststore", "keystore"):  # the reader of settings ends at the first problem
+    for left_out in _PARTS_OF_A_LOGIN:  # the reader of settings ends at the first problem
         try:
-            client_settings(_without(readable, system, store), system)
+            client_settings(_without(readable, system, left_out), system)
         except ConfigError as error:
             problems += [text for text in map(str, error.problems) if text not in problems]
     for problem in problems:
@@ -69,10 +73,9 @@ def _brokers(config: Mapping[str, str], system: str) -> Notes:
         yield Note(Section.SECURITY, key, Outcome.BLOCKS, problem, _security_way_out(key))
 
 
-def _without(config: Mapping[str, str], system: str, store: str) -> dict[str, str]:
-    return {
-        k: v for k, v in config.items() if not (k.startswith(f"systems.{system}.") and f"ssl.{store}." in k)
-    }
+def _without(config: Mapping[str, str], system: str, parts: Iterable[str]) -> dict[str, str]:
+    own = f"systems.{system}."
+    return {k: v for k, v in config.items() if not (k.startswith(own) and any(part in k for part in parts))}
 
 
 def _key_of(config: Mapping[str, str], system: str, problem: str) -> str:

@@ -150,12 +150,12 @@ class _Planner:
     def _selected(self) -> Iterator[tuple[TaskName, SystemStreamPartition]]:
         if not self._inputs:
             raise JobError(
-                f"job {self._handle.job} has no job model yet: run it once, or set samza.offset.default"
+                f"job {self._handle.job.shown} has no job model yet: run it once, or set samza.offset.default"
             )
         for task in self._request.tasks:
             if task not in self._inputs:
                 known = ", ".join(sorted(self._inputs)[:10])
-                raise JobError(f"job {self._handle.job} has no task {task!r}; it has {known}")
+                raise JobError(f"job {self._handle.job.shown} has no task {task!r}; it has {known}")
         tasks = self._request.tasks or sorted(self._inputs)
         for ssp in self._request.ssps:
             if not any(ssp in self._inputs[task] for task in tasks):
