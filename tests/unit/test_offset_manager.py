@@ -10,7 +10,7 @@ from grete.checkpoint.offset_manager import Skipped, StartingOffsets, starting_o
 from grete.config.settings import Settings
 from grete.errors import ConfigError, OffsetOutOfRange, StreamError, StreamUnreachable
 from grete.model.ids import SystemStreamPartition, TaskName
-from grete.systems.admin import PartitionOffsets
+from grete.systems.admin import OffsetAdmin, PartitionOffsets
 
 IN, OTHER = SystemStreamPartition("s", "in", 0), SystemStreamPartition("s", "other", 0)
 ONE, TWO = TaskName("one"), TaskName("two")
@@ -18,20 +18,17 @@ HELD = PartitionOffsets("10", "49", "50")
 EMPTY = PartitionOffsets(None, None, "7")
 
 
-class Admin:
+class Admin(OffsetAdmin):
     """A system that holds what the test says."""
 
     def __init__(self, streams: Mapping[str, Mapping[int, PartitionOffsets | None]] | None = None) -> None:
         self._streams = streams or {"in": {0: HELD}, "other": {0: EMPTY}}
 
+    def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
+        return {number: one for number, one in self._streams[stream].items() if one is not None}
+
     def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
         return self._streams[stream]
-
-    def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
-        return {ssp: str(int(offset) + 1) for ssp, offset in offsets.items()}
-
-    def compare(self, left: str, right: str) -> int:
-        return int(left) - int(right)
 
 
 def start(

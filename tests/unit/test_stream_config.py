@@ -14,7 +14,7 @@ from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-from grete.systems.admin import PartitionOffsets
+from grete.systems.admin import OffsetAdmin, PartitionOffsets
 from grete.testing.job import JobUnderTest
 
 STREAM = SystemStream("local", "id-in")
@@ -27,17 +27,11 @@ OWN = {"id": "streams.orders.", "name": "streams.id-in.", "system": "systems.loc
 DEFAULTS = {"streams": "systems.local.default.stream.", "system": "systems.local."}
 
 
-class Admin:
+class Admin(OffsetAdmin):
     """A system whose stream holds ten records."""
 
-    def reachable_offsets(self, stream: str) -> dict[int, PartitionOffsets | None]:
+    def offsets(self, stream: str) -> dict[int, PartitionOffsets]:
         return {0: HELD}
-
-    def offsets_after(self, offsets: dict[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
-        return {ssp: str(int(offset) + 1) for ssp, offset in offsets.items()}
-
-    def compare(self, left: str, right: str) -> int:
-        return int(left) - int(right)
 
 
 @pytest.mark.parametrize("own", OWN)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.choices import LostOffsets
@@ -20,22 +19,9 @@ from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
 from grete.errors import ConfigError, OffsetOutOfRange, OffsetsRemoved, StreamError, StreamUnreachable
 from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-from grete.systems.admin import PartitionOffsets
+from grete.systems.admin import OffsetAdmin, PartitionOffsets
 
 _log = logging.getLogger(__name__)
-
-
-class OffsetAdmin(Protocol):
-    """The part of a system's admin that starting offsets need."""
-
-    def reachable_offsets(self, stream: str) -> Mapping[int, PartitionOffsets | None]:
-        """See SystemAdmin."""
-
-    def offsets_after(self, offsets: Mapping[SystemStreamPartition, str]) -> dict[SystemStreamPartition, str]:
-        """See SystemAdmin."""
-
-    def compare(self, left: str, right: str) -> int:
-        """See SystemAdmin."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from grete.checkpoint.offset_manager import OffsetAdmin, check_in_range
+from grete.checkpoint.offset_manager import check_in_range
 from grete.errors import WireError
 from grete.model.ids import SystemStreamPartition
 from grete.model.startpoint import Startpoint, StartpointKind
-from grete.systems.admin import PartitionOffsets
-
-
-class StartpointAdmin(OffsetAdmin, Protocol):
-    """The part of a system's admin that startpoints need."""
-
-    def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
-        """See SystemAdmin."""
+from grete.systems.admin import OffsetAdmin, PartitionOffsets
 
 
 def resolve(
-    startpoint: Startpoint, ssp: SystemStreamPartition, offsets: PartitionOffsets, admin: StartpointAdmin
+    startpoint: Startpoint, ssp: SystemStreamPartition, offsets: PartitionOffsets, admin: OffsetAdmin
 ) -> str:
     """The next offset to read. A timestamp after the last record means upcoming, as in Samza's Kafka system.
 

@@ -14,8 +14,7 @@ from grete.config import aliases
 from grete.config.key_tables.job import SSP_GROUPER
 from grete.config.settings import Settings
 from grete.errors import ConfigError
-from grete.model.ids import SystemStreamPartition, TaskName
-from grete.model.labels import ssp_label
+from grete.model.ids import SystemStreamPartition, TaskName, ssp_label
 from grete.registry import load_object
 from grete.wire.java_hash import JavaHashMap, hash_set_order
 

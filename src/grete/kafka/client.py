@@ -32,6 +32,7 @@ from grete.kafka.library import (
 from grete.kafka.login import SettingsOrigin
 from grete.kafka.outage import broker_log
 from grete.kafka.refusal import Refusals
+from grete.kafka.settings import KafkaLogSettings
 
 _NEW_S = 3.0
 """The leader of a new partition gets its metadata last, and until then answers that there is none."""
@@ -79,6 +80,11 @@ class KafkaConnection:
             keys = sorted({origin.key(name) for name in client if name in said})
             way_out = f"; check {', '.join(keys)}" if keys else ""
             raise ConfigError(f"system {origin.system!r}: {said}{way_out}") from error
+
+    @classmethod
+    def of(cls, settings: KafkaLogSettings, clock: Clock) -> KafkaConnection:
+        """A connection with the settings of a log; it is not bound to the log's topic."""
+        return KafkaConnection(settings.client, settings.timeout_s, clock, settings.origin, settings.tuning)
 
     @property
     def servers(self) -> str:

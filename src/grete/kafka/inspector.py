@@ -14,9 +14,9 @@ from grete.kafka.errors import done, reason_of, translated
 from grete.kafka.library import ConfigResource, KafkaError, KafkaException, ResourceType, TopicCollection
 from grete.kafka.log_clients import KafkaClients
 from grete.kafka.settings import coordinator_log_settings
+from grete.kafka.topics import GONE
 
 _TIMEOUT_S = 10.0
-_ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class KafkaInspector:
             try:
                 found = self._describe(name)
             except KafkaException as error:
-                if reason_of(error).code() in _ABSENT:
+                if reason_of(error).code() in GONE:
                     return None
                 raise
             rights = frozenset(operation.name for operation in found.authorized_operations or ())

@@ -1,4 +1,4 @@
-"""Topics: how they are created, described and grown."""
+"""Topics: created, described, configured, grown and deleted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from grete.clock import Clock, Deadline
 from grete.errors import StreamError, StreamNotFound, StreamUnreachable
 from grete.kafka.client import KafkaConnection
-from grete.kafka.errors import NOT_THERE, describe, done, is_temporary, reason_of, translated
+from grete.kafka.errors import NOT_THERE, describe, done, is_temporary, reason_of, stream_errors, translated
 from grete.kafka.library import (
     AlterConfigOpType,
     ConfigEntry,
@@ -49,43 +49,6 @@ class TopicSettings:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
-class RememberedTopics:
-    """Facts of topics as an executor needs them, requested once: partitions are only added, settings seldom set."""
-
-    def __init__(self, topics: Topics) -> None:
-        self._topics = topics
-        self._counts: dict[str, int] = {}
-        self._configs: dict[str, Mapping[str, str]] = {}
-
-    def partitions(self, stream: str) -> int:
-        """How many partitions the topic has.
-
-        Raises:
-            StreamNotFound: no such topic.
-        """
-        if stream not in self._counts:
-            self._counts[stream] = self._topics.get(stream).partitions
-        return self._counts[stream]
-
-    def config(self, stream: str) -> Mapping[str, str]:
-        """The topic's configuration in force.
-
-        Raises:
-            StreamNotFound: no such topic.
-        """
-        if stream not in self._configs:
-            self._configs[stream] = self._topics.config(stream)
-        return self._configs[stream]
-
-    def largest(self, stream: str) -> int:
-        """How many bytes a record of the topic may have.
-
-        Raises:
-            StreamNotFound: no such topic.
-        """
-        return int(self.config(stream)["max.message.bytes"])
-
-
 class Topics:
     """The topics of a Kafka system."""
 
@@ -100,10 +63,8 @@ class Topics:
         Raises:
             StreamError: no answer.
         """
-        try:
+        with stream_errors(f"listing the topics in system {self.system!r}"):
             found = self._connection.admin.list_topics(timeout=self._connection.timeout_s).topics
-        except KafkaException as error:
-            raise self._failed("listing the topics", error) from error
         return sorted(name for name in found if name not in ("__consumer_offsets", "__transaction_state"))
 
     def find(self, name: str) -> TopicInfo | None:
@@ -178,13 +139,11 @@ class Topics:
             StreamError: refused, or no answer.
         """
         wait_s = self._connection.timeout_s
-        try:
+        with stream_errors(f"adding partitions to {name} in system {self.system!r}"):
             futures = self._connection.admin.create_partitions(
                 [NewPartitions(name, partitions)], request_timeout=wait_s
             )
             done(futures[name], wait_s + 1)
-        except KafkaException as error:
-            raise self._failed(f"adding partitions to {name}", error) from error
         self._await(name, partitions)
 
     def delete(self, name: str) -> None:
@@ -195,10 +154,8 @@ class Topics:
             StreamError: refused, or no answer.
         """
         self.get(name)
-        try:
+        with stream_errors(f"deleting {name} in system {self.system!r}"):
             delete_topic(self._connection, name)
-        except KafkaException as error:
-            raise self._failed(f"deleting {name}", error) from error
 
     def _await(self, name: str, partitions: int) -> None:
         """A topic that was made is known to other brokers a moment later."""
@@ -210,6 +167,27 @@ class Topics:
     def _failed(self, doing: str, error: KafkaException) -> StreamError:
         kind = StreamUnreachable if is_temporary(reason_of(error)) else StreamError
         return kind(f"{doing} in system {self.system!r}: {describe(reason_of(error))}")
+
+
+class RememberedTopics(Topics):
+    """As an executor needs them, requested once: partitions are only added, settings seldom set."""
+
+    def __init__(self, connection: KafkaConnection, system: str, clock: Clock) -> None:
+        super().__init__(connection, system, clock)
+        self._topics: dict[str, TopicInfo] = {}
+        self._configs: dict[str, dict[str, str]] = {}
+
+    def get(self, name: str) -> TopicInfo:
+        """As first found; see Topics."""
+        if name not in self._topics:
+            self._topics[name] = super().get(name)
+        return self._topics[name]
+
+    def config(self, name: str) -> dict[str, str]:
+        """As first read; see Topics."""
+        if name not in self._configs:
+            self._configs[name] = super().config(name)
+        return self._configs[name]
 
 
 def create_topic(connection: KafkaConnection, name: str, partitions: int, settings: TopicSettings) -> bool:

@@ -269,8 +269,7 @@ class KafkaKeyedLog(KeyedLog):
                     try:
                         writer.open(deadline_s)
                     except NotWritten as error:
-                        kind = LogError if error.is_final else LogUnreachable
-                        raise kind(f"topic {self._name}: cannot resolve {append_id}: {error}") from error
+                        raise error.as_log_error(f"topic {self._name}: cannot resolve {append_id}") from error
         return self._ids.find(append_id)
 
     # --- reading ---

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from grete.clock import Clock
@@ -71,7 +70,7 @@ class KafkaWriter(TransactionalProducer):
             NotWritten: nothing became readable.
             OutcomeUnknown: the commit may have happened. The id must be opened again before anything else.
         """
-        with self._aborted_on_error(deadline_s):
+        try:
             self.begin()
             self._produce(append)
             end = self.settle(deadline_s).get(self.place, 0)
@@ -80,18 +79,13 @@ class KafkaWriter(TransactionalProducer):
                 check(self.deliveries.first)
             if append.epoch is not None:
                 self._epoch.send(self, append.epoch, deadline_s)
+        except BaseException:
+            self.abort(deadline_s)
+            raise
         self.commit(deadline_s)
         if append.epoch is not None:
             self.known_epoch, self.epoch_written_s = append.epoch, self._clock.monotonic_s()
         return end - 1
-
-    @contextmanager
-    def _aborted_on_error(self, deadline_s: float) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.abort(deadline_s)
-            raise
 
     def _produce(self, append: Append) -> None:
         encoded, left = kafka_header.encode(append.origin), len(append.entries)

@@ -109,3 +109,9 @@ class SystemStreamPartition:
         if not is_number or int(partition) > _LAST_PARTITION:
             raise WireError(f"the partition of {text!r} is not a number from zero to {_LAST_PARTITION}")
         return cls(system, stream, int(partition))
+
+
+def ssp_label(ssp: SystemStreamPartition) -> str:
+    """Java's toString of an SSP: a task's name when every SSP has its own task, a label in checkpoints."""
+    bucket = f", {ssp.key_bucket}" if ssp.key_bucket >= 0 else ""
+    return f"SystemStreamPartition [{ssp.system}, {ssp.stream}, {ssp.partition}{bucket}]"

@@ -46,16 +46,8 @@ class PartitionOffsets:
         return cls(str(oldest), str(upcoming - 1), str(upcoming), origin)
 
 
-class SystemAdmin(ABC):
-    """Streams of a system: their partitions and offsets, and how they are created, grown and deleted."""
-
-    @abstractmethod
-    def partition_count(self, stream: str) -> int:
-        """How many partitions the stream has now.
-
-        Raises:
-            StreamNotFound: no such stream.
-        """
+class OffsetAdmin(ABC):
+    """Offsets of a system's streams: found, compared, and by time."""
 
     @abstractmethod
     def offsets(self, stream: str) -> Mapping[int, PartitionOffsets]:
@@ -100,6 +92,18 @@ class SystemAdmin(ABC):
             StreamError: the system has no such index.
         """
         raise StreamError(f"system {ssp.system!r} cannot find records by their time; name an offset instead")
+
+
+class SystemAdmin(OffsetAdmin):
+    """Streams of a system: their partitions and offsets, and how they are created, grown and deleted."""
+
+    @abstractmethod
+    def partition_count(self, stream: str) -> int:
+        """How many partitions the stream has now.
+
+        Raises:
+            StreamNotFound: no such stream.
+        """
 
     @abstractmethod
     def create_stream(self, spec: StreamSpec) -> None:

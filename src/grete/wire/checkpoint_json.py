@@ -22,8 +22,7 @@ import orjson
 
 from grete.config.java_values import NumberFormatError, parse_int, parse_long
 from grete.errors import WireError
-from grete.model.ids import SystemStreamPartition, TaskName
-from grete.model.labels import ssp_label
+from grete.model.ids import SystemStreamPartition, TaskName, ssp_label
 from grete.wire import jackson_bytes, java_json
 from grete.wire.java_hash import JavaHashMap, ssp_hash
 from grete.wire.scala_hash import immutable_map_order, mutable_map_order

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from grete.clock import Clock, Deadline
 from grete.config.settings.tasks import TaskSettings
-from grete.errors import Fenced, InDoubt, LogError, LogUnreachable
+from grete.errors import Fenced, InDoubt, LogUnreachable
 from grete.kafka.client import KafkaConnection, Partition
 from grete.kafka.producer import NotWritten, OutcomeUnknown, TransactionalProducer, transaction_producer
 from grete.kafka.settings import KafkaLogSettings
@@ -95,9 +95,8 @@ class KafkaCommits:
                 except NotWritten as refusal:
                     writer.drop()
                     if refusal.is_final or not deadline.pause():
-                        kind = LogError if refusal.is_final else LogUnreachable
-                        system = self._topics.system
-                        raise kind(f"nothing was committed in system {system!r}: {refusal}") from refusal
+                        attempted = f"nothing was committed in system {self._topics.system!r}"
+                        raise refusal.as_log_error(attempted) from refusal
                 except OutcomeUnknown as unknown:
                     raise InDoubt(transactional_id(group.fences[0].scope, DRIVER), str(unknown)) from unknown
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from grete.clock import Clock
-from grete.errors import Fenced, LogError, LogUnreachable
+from grete.errors import Fenced, LogError
 from grete.kafka.epoch import ScopeEpoch, writer_id
 from grete.kafka.log_clients import KafkaClients
 from grete.kafka.producer import NotWritten, TransactionalProducer
@@ -127,8 +127,7 @@ class Fences:
             try:
                 list(pool.map(open_one, ids))
             except NotWritten as error:
-                kind = LogError if error.is_final else LogUnreachable
-                raise kind(f"the older processes could not be fenced: {error}") from error
+                raise error.as_log_error("the older processes could not be fenced") from error
 
     def close(self) -> None:
         """Release the log."""

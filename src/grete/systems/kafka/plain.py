@@ -33,10 +33,7 @@ class PlainTopic:
             StreamError: the topic cannot be made, grown or described.
         """
         config, stream, partitions = target.config, target.stream, target.partitions
-        settings = checkpoint_log_settings(config, stream.system)
-        self._connection = KafkaConnection(
-            settings.client, settings.timeout_s, clock, settings.origin, settings.tuning
-        )
+        self._connection = KafkaConnection.of(checkpoint_log_settings(config, stream.system), clock)
         self._connection.await_login(f"writing {stream}")
         self._stream = stream
         self._clock = clock

@@ -72,16 +72,10 @@ class KafkaSystem(System):
         self._log_settings = checkpoint_log_settings(config, name)
         self._settings = StreamSettings(config, name)
         self._transaction_timeout_s = settings.task.transaction_timeout_s
-        self._connection = KafkaConnection(
-            self._log_settings.client,
-            self._log_settings.timeout_s,
-            clock,
-            self._log_settings.origin,
-            self._log_settings.tuning,
-        )
+        self._connection = KafkaConnection.of(self._log_settings, clock)
         self._connection.await_login(f"opening system {name!r}")
         self._topics = Topics(self._connection, name, clock)
-        self._remembered = RememberedTopics(self._topics)
+        self._remembered = RememberedTopics(self._connection, name, clock)
         self._commits = KafkaCommits(
             self._connection, self._topics, self.checkpoint_log, self._log_settings, settings.task, clock
         )
@@ -154,9 +148,7 @@ class KafkaSystem(System):
 
     def create_stream(self, spec: StreamSpec) -> None:
         """See SystemAdmin."""
-        if self._topics.find(spec.stream) is None and self._topics.create(
-            spec.stream, spec.partitions, self._settings.of(spec)
-        ):
+        if self._is_created(spec):
             return
         found = self.partition_count(spec.stream)
         if found != spec.partitions:
@@ -167,13 +159,16 @@ class KafkaSystem(System):
 
     def ensure_stream(self, spec: StreamSpec) -> None:
         """See System."""
-        if self._topics.find(spec.stream) is None and self._topics.create(
-            spec.stream, spec.partitions, self._settings.of(spec)
-        ):
+        if self._is_created(spec):
             return
         self._check_policy(spec)
         if self.partition_count(spec.stream) < spec.partitions:
             self._topics.grow(spec.stream, spec.partitions)
+
+    def _is_created(self, spec: StreamSpec) -> bool:
+        """Create the stream when it is not there; False when it was, also in the end."""
+        is_missing = self._topics.find(spec.stream) is None
+        return is_missing and self._topics.create(spec.stream, spec.partitions, self._settings.of(spec))
 
     def _check_policy(self, spec: StreamSpec) -> None:
         """A changelog whose records go by age loses state that was not changed for a week."""
@@ -300,7 +295,9 @@ class KafkaSystem(System):
             fence,
             str(slot),
             self._remembered.largest,
-            lambda: [(stream, p) for stream in streams for p in range(self._remembered.partitions(stream))],
+            lambda: [
+                (stream, p) for stream in streams for p in range(self._remembered.get(stream).partitions)
+            ],
         )
 
     def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:

@@ -11,8 +11,7 @@ from grete.errors import WireError
 from grete.keyed_log.base import Record
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.startpoints import StartpointManager
-from grete.model.ids import SystemStreamPartition, TaskName
-from grete.model.labels import ssp_label
+from grete.model.ids import SystemStreamPartition, TaskName, ssp_label
 from grete.model.startpoint import Startpoint, StartpointKind
 from grete.testing.vectors.hash_cases import ssp_of, ssp_parts
 from grete.testing.vectors.registry import Case, Difference, checker, has_op, java_utf8, result_of, same

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from grete.model.ids import SystemStreamPartition
-from grete.model.labels import ssp_label
+from grete.model.ids import SystemStreamPartition, ssp_label
 from grete.testing.vectors.registry import Case, Difference, checker, has_op, same
 from grete.wire.java_hash import JavaHashMap, ssp_hash, string_hash, system_stream_hash
 

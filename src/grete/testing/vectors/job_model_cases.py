@@ -14,9 +14,8 @@ from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager
 from grete.keyed_log.base import Entry
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
-from grete.model.ids import ContainerId, SystemStreamPartition, TaskName
+from grete.model.ids import ContainerId, SystemStreamPartition, TaskName, ssp_label
 from grete.model.job import ContainerModel, JobModel, TaskMode, TaskModel
-from grete.model.labels import ssp_label
 from grete.model.messages import Origin
 from grete.model.metadata import JobCoordinatorMetadata
 from grete.testing.vectors.hash_cases import ssp_of, ssp_parts
