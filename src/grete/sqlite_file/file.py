@@ -16,11 +16,11 @@ from grete.errors import IllegalStateError, InDoubt, LogCorrupted, LogError, Sto
 from grete.failpoints import failpoint
 from grete.sqlite_file import fences
 from grete.sqlite_file.connection import Connection
+from grete.sqlite_file.errors import translated
 from grete.sqlite_file.machine import check_file, make_directory, sync_directory
 from grete.sqlite_file.mark import Commit, MarkFile
 from grete.sqlite_file.reserve import Reserve
 from grete.sqlite_file.turnstile import Turnstile
-from grete.sqlite_file.words import in_our_words
 
 T = TypeVar("T")
 DEFAULT_BUSY_TIMEOUT_S = 30.0
@@ -267,11 +267,11 @@ class SqliteFile:
 
     @contextmanager
     def _translated(self, what: str) -> Iterator[None]:
-        """SQLite's errors in our words."""
+        """SQLite's errors as errors of the tree."""
         try:
             yield
         except apsw.Error as error:
-            ours = in_our_words(error, self.path, what)
+            ours = translated(error, self.path, what)
             if ours is None:
                 raise
             if isinstance(error, apsw.IOError):

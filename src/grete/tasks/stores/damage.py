@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 
 from grete.errors import GreteError, LogError
-from grete.sqlite_file.words import in_our_words
+from grete.sqlite_file.errors import translated
 
 _SHORT_READ = (apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS)
 
@@ -32,7 +32,7 @@ damage: a full disk, too many open files or a busy file would cost a healthy sto
 
 def fault(error: apsw.Error, path: Path, what: str) -> GreteError:
     """An error that is no damage, as an error of ours: the same may work later."""
-    return in_our_words(error, path, what) or LogError(f"cannot {what} {path}: {error!r}")
+    return translated(error, path, what) or LogError(f"cannot {what} {path}: {error!r}")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""SQLite's errors in our words."""
+"""SQLite's errors as errors of the tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from grete.errors import LogCorrupted, LogError, LogUnreachable, StorageFull
 from grete.sqlite_file.machine import write_lock_holder
 
 
-def in_our_words(error: apsw.Error, path: Path, what: str) -> LogError | None:
+def translated(error: apsw.Error, path: Path, what: str) -> LogError | None:
     """An error of a file as one of ours, `what` being what was attempted; None for one that is our own mistake.
 
     StorageFull and LogUnreachable pass when there is space, or the file is not busy any more. LogCorrupted does not.
