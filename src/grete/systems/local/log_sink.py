@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.model.streams import StreamSpec
+from grete.sqlite_file import SqliteFile
 from grete.systems.base import Message
+from grete.systems.local.segment_rows import PartitionKey, segments_from, trim_in
+from grete.systems.local.stream_rows import StreamInfo, held_in
 from grete.systems.local.system import LocalSystem
 from grete.systems.log_sink import LogStream
 
@@ -54,42 +57,31 @@ def trim(system: LocalSystem, stream: str, before_ms: int) -> int:
     info = system.stream(stream)
     if info.compacted:
         raise ValueError(f"{stream} is compacted; its records stand for their keys, however old they are")
-    return sum(_trim_partition(system, info.id, partition, before_ms) for partition in range(info.partitions))
+    return sum(_trim_partition(system, info, partition, before_ms) for partition in range(info.partitions))
 
 
-def _trim_partition(system: LocalSystem, stream: int, partition: int, before_ms: int) -> int:
-    last = _last_to_go(system, stream, partition, before_ms)
-    if last is None:
-        return 0
+def _trim_partition(system: LocalSystem, info: StreamInfo, partition: int, before_ms: int) -> int:
+    key = PartitionKey(info.id, partition)
+    end = _end_of_old(system.file, key, before_ms)
     with system.file.transaction() as connection:
-        row = connection.execute(
-            "SELECT oldest FROM partitions WHERE stream = ? AND partition = ?", (stream, partition)
-        ).fetchone()
-        oldest = int(row[0]) if row is not None else last + 1
-        if oldest > last:
-            return 0  # another process was faster
-        connection.execute(
-            "DELETE FROM segments WHERE stream = ? AND partition = ? AND last <= ?", (stream, partition, last)
-        )
-        connection.execute(
-            "UPDATE partitions SET oldest = ? WHERE stream = ? AND partition = ?",
-            (last + 1, stream, partition),
-        )
-    return last + 1 - oldest
+        oldest, _ = held_in(connection, info, partition)
+        trim_in(connection, key, end)
+    return max(0, end - oldest)
 
 
-def _last_to_go(system: LocalSystem, stream: int, partition: int, before_ms: int) -> int | None:
-    from grete.systems.records import unpack  # Arrow, which looking at jobs does not need
+def _end_of_old(file: SqliteFile, key: PartitionKey, before_ms: int) -> int:
+    """The offset after the last segment that may go, 0 when none may."""
+    from grete.systems.local.compactor import (  # Arrow, which looking at jobs does not need
+        newest_ms,
+        read_segment,
+    )
 
-    found: int | None = None
-    for _ in range(_SEGMENTS_AT_ONCE):
-        with system.file.reading() as connection:
-            row = connection.execute(
-                "SELECT last, data FROM segments WHERE stream = ? AND partition = ? AND first > ? "
-                "ORDER BY first LIMIT 1",
-                (stream, partition, -1 if found is None else found),
-            ).fetchone()
-        if row is None or max(unpack(row[1]).column(2).to_pylist()) >= before_ms:
-            return found
-        found = int(row[0])
-    return found
+    with file.reading() as connection:
+        listed = segments_from(connection, key, 0, _SEGMENTS_AT_ONCE)
+    end = 0
+    for segment in listed:
+        batch = read_segment(file, key, segment)
+        if batch is None or newest_ms(batch) >= before_ms:
+            break
+        end = segment.last + 1
+    return end
