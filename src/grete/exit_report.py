@@ -1,7 +1,7 @@
 """A container's exit report: `{"epoch": n, "code": n, "failure": {...} | null}` in a file that its launcher names.
 
 The operating system reports a code to the parent only, and nothing of the cause; a coordinator that adopted the
-container gets neither. One that was killed leaves no word.
+container gets neither. One that was killed leaves no report.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from grete.model.ending import ContainerEnd, ExitCode, as_document, failure_of, 
 _log = logging.getLogger("grete.container")
 
 
-def leave_word(end: int, environment: Mapping[str, str] = os.environ) -> None:
-    """Leave it, if the environment says where."""
+def write_report(end: int, environment: Mapping[str, str] = os.environ) -> None:
+    """Write it, if the environment names a file."""
     path = environment.get(EXIT_FILE)
     if not path:
         return
@@ -33,8 +33,8 @@ def leave_word(end: int, environment: Mapping[str, str] = os.environ) -> None:
     temporary.replace(path)
 
 
-def read_word(path: Path, epoch: int) -> ContainerEnd | None:
-    """The word of the incarnation with this epoch; None when it left none."""
+def read_report(path: Path, epoch: int) -> ContainerEnd | None:
+    """The report of the incarnation with this epoch; None without one."""
     try:
         document = orjson.loads(path.read_bytes())
         if document["epoch"] != epoch:
@@ -44,14 +44,14 @@ def read_word(path: Path, epoch: int) -> ContainerEnd | None:
         return None
 
 
-def run_and_tell(run: Callable[[], int]) -> NoReturn:
-    """Run a container that is this process: whatever ends it, its word is left, and the process is over."""
+def run_and_report(run: Callable[[], int]) -> NoReturn:
+    """Run a container that is this process, write its exit report, and end the process."""
     try:
         code = run()
     except Exception as error:  # noqa: BLE001 - the process ends here, and has to say of what
         _log.exception("the container crashed")
         code = ContainerEnd(ExitCode.FAILED, failure_of(error))
-    leave_word(code)
+    write_report(code)
     sys.stdout.flush()
     sys.stderr.flush()
     # Spark's shutdown hooks may wait for a JVM that is gone; everything of ours is durable by now.

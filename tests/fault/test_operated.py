@@ -39,7 +39,7 @@ from pathlib import Path
 from grete.clock import SystemClock
 from grete.errors import Fenced
 from grete.tasks.commit.base import BatchOutcome
-from grete.exit_report import leave_word
+from grete.exit_report import write_report
 from grete.container.main_loop import ContainerMainLoop
 from grete.container.control import Ended
 from grete.systems.commit_group import CommitGroup, SegmentWrite
@@ -69,7 +69,7 @@ def with_fence(said, fence):
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
 code = ContainerMainLoop(os.environ, stop, work).run()
-leave_word(code)
+write_report(code)
 os._exit(code)
 """
 RUNNER = """

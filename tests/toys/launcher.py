@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 from grete.environment import CONTAINER_EPOCH, EXIT_FILE
-from grete.exit_report import read_word
+from grete.exit_report import read_report
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.launch.factory import LaunchContext
 from grete.model.ids import ContainerId
@@ -53,10 +53,10 @@ class ChildLauncher(Launcher):
     def _exit(self, id_: ContainerId, epoch: int, code: int) -> ContainerExit:
         if code < 0:
             return ContainerExit(id_, epoch, code, f"killed by signal {-code} ({signal.Signals(-code).name})")
-        word = read_word(self._words / f"{id_}.json", epoch)
-        if word is None or word.failure is None:
+        report = read_report(self._words / f"{id_}.json", epoch)
+        if report is None or report.failure is None:
             return ContainerExit(id_, epoch, code, "")
-        return ContainerExit(id_, epoch, code, str(word.failure), word.failure.place)
+        return ContainerExit(id_, epoch, code, str(report.failure), report.failure.place)
 
     def handle(self, container_id: ContainerId) -> str:
         return ""

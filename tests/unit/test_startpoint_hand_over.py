@@ -12,7 +12,7 @@ from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.namespaced_store import NamespacedStore
-from grete.metadata.startpoint_hand_over import TOLD_FOR_S, AppliedTimes, StartpointHandOver
+from grete.metadata.startpoint_hand_over import DELIVERED_FOR_S, AppliedTimes, StartpointHandOver
 from grete.metadata.startpoint_state import read_state_requests, state_entry
 from grete.metadata.startpoints import (
     EXPIRES_MS,
@@ -91,9 +91,9 @@ def test_a_startpoint_that_is_written_while_the_one_before_is_handed_over_is_not
     later = Startpoint(StartpointKind.UPCOMING, job.clock.wall_ms())
     log.meanwhile = [startpoint_entry(startpoint_key(A, None), later)]
     assert job.pending() == {"Partition 0/local.in.0": "oldest"}
-    assert job.hand_over.not_told(TASKS) == {T0}
+    assert job.hand_over.undelivered(TASKS) == {T0}
     assert job.pending() == {"Partition 0/local.in.0": "upcoming"}
-    assert job.hand_over.not_told(TASKS) == set()
+    assert job.hand_over.undelivered(TASKS) == set()
 
 
 @pytest.fixture
@@ -121,11 +121,11 @@ def later(job: Job, monkeypatch: pytest.MonkeyPatch) -> Startpoint:
 def test_a_startpoint_is_not_lost_when_the_coordinator_dies_over_the_one_before(
     job: Job, later: Startpoint
 ) -> None:
-    assert job.hand_over.not_told(TASKS) == {T0}
+    assert job.hand_over.undelivered(TASKS) == {T0}
     assert job.pending() == {"Partition 0/local.in.0": "upcoming"}
     job.applied[T0] = {A: later.created_ms}
     assert job.pending() == {}, "once is enough"
-    assert job.hand_over.not_told(TASKS) == set()
+    assert job.hand_over.undelivered(TASKS) == set()
 
 
 def test_what_is_taken_back_after_the_coordinator_died_stays_so(job: Job, later: Startpoint) -> None:
@@ -228,24 +228,24 @@ def test_a_coordinator_that_was_succeeded_hands_nothing_over(job: Job) -> None:
 def test_a_task_gets_what_was_fanned_out_for_another_container(job: Job) -> None:
     job.ask(A, None, job.oldest())
     job.ask(B, None, job.oldest())
-    assert job.hand_over.not_told(TASKS) == {T0, T1}
+    assert job.hand_over.undelivered(TASKS) == {T0, T1}
     job.hand_over.pending(TASKS, to=[T0])
-    assert job.hand_over.not_told(TASKS) == {T1}
+    assert job.hand_over.undelivered(TASKS) == {T1}
     job.hand_over.pending(TASKS, to=[T1])
-    assert job.hand_over.not_told(TASKS) == set(), "told, and it will apply it"
+    assert job.hand_over.undelivered(TASKS) == set(), "delivered, and it will apply it"
     job.clock.advance(1)
     job.ask(B, T1, job.oldest())
-    assert job.hand_over.not_told(TASKS) == {T1}
+    assert job.hand_over.undelivered(TASKS) == {T1}
 
 
 def test_a_startpoint_that_a_task_did_not_apply_is_sent_again_after_a_while(job: Job) -> None:
     job.ask(A, None, job.oldest())
     job.pending()
-    assert job.hand_over.not_told(TASKS) == set()
-    job.clock.advance(TOLD_FOR_S)
-    assert job.hand_over.not_told(TASKS) == {T0}, "the answer may have been lost"
-    job.applied[T0] = {A: job.clock.wall_ms() - round(TOLD_FOR_S * 1000)}
-    assert job.hand_over.not_told(TASKS) == set()
+    assert job.hand_over.undelivered(TASKS) == set()
+    job.clock.advance(DELIVERED_FOR_S)
+    assert job.hand_over.undelivered(TASKS) == {T0}, "the answer may have been lost"
+    job.applied[T0] = {A: job.clock.wall_ms() - round(DELIVERED_FOR_S * 1000)}
+    assert job.hand_over.undelivered(TASKS) == set()
 
 
 def test_a_coordinator_that_takes_over_sends_again_what_was_not_applied(job: Job) -> None:
@@ -254,4 +254,4 @@ def test_a_coordinator_that_takes_over_sends_again_what_was_not_applied(job: Job
     job.pending()
     job.applied[T0] = {A: job.clock.wall_ms()}
     successor = StartpointHandOver(job.stream, job.clock, job._applied)
-    assert successor.not_told(TASKS) == {T1}
+    assert successor.undelivered(TASKS) == {T1}

@@ -24,7 +24,7 @@ class GroupProgress:
         """`start` has the SSPs that are shown; `tasks` are those of each task by its index."""
         self._tasks = tasks
         self._wanted = dict(start)
-        self._told: dict[str, int] = {}
+        self._published: dict[str, int] = {}
         self._standing: set[str] = set()
         self._next_s, self._refresh_s = float("-inf"), float("inf")
         self.is_failing = False
@@ -48,7 +48,7 @@ class GroupProgress:
         """The offsets that the group lacks, or got long ago, however short ago the last write was."""
         if now_s >= self._refresh_s:
             return dict(self._wanted)
-        return {ssp: offset for ssp, offset in self._wanted.items() if self._told.get(ssp) != offset}
+        return {ssp: offset for ssp, offset in self._wanted.items() if self._published.get(ssp) != offset}
 
     def pause_s(self, now_s: float) -> float:
         """How long nothing is due, if nothing moves; zero or less when something is."""
@@ -57,15 +57,15 @@ class GroupProgress:
 
     def written(self, offsets: NextOffsets, now_s: float) -> None:
         """The group says `offsets` now."""
-        if not self._told or now_s >= self._refresh_s:
+        if not self._published or now_s >= self._refresh_s:
             self._refresh_s = now_s + REFRESH_S
-        self._told.update(offsets)
+        self._published.update(offsets)
         self._next_s = now_s + INTERVAL_S
         self.is_failing = False
 
     def failed(self, offsets: NextOffsets, now_s: float) -> None:
         """A write of `offsets` failed; the group may or may not have them."""
         for ssp in offsets:
-            self._told.pop(ssp, None)
+            self._published.pop(ssp, None)
         self._next_s = now_s + RETRY_S
         self.is_failing = True

@@ -47,7 +47,7 @@ from grete.metadata.container_requests import read_container_requests
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.job_state import REQUEST, read_drain_request, read_stop_request
-from grete.metadata.startpoint_hand_over import TOLD_FOR_S
+from grete.metadata.startpoint_hand_over import DELIVERED_FOR_S
 from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
 from grete.metadata.stream_compaction import StreamCompaction
 from grete.model.ids import ContainerId, JobId
@@ -247,7 +247,7 @@ class CoordinatedJob:
     def _rewound(self, startpoints: int) -> Iterator[Event]:
         """Startpoints are for SSPs; containers that read these rebuild their query for them."""
         now_s = self._clock.monotonic_s()
-        if startpoints == self._startpoints and now_s - self._looked_s < TOLD_FOR_S:
+        if startpoints == self._startpoints and now_s - self._looked_s < DELIVERED_FOR_S:
             return
         self._startpoints, self._looked_s = startpoints, now_s
         containers = self._view.containers_with_startpoints()

@@ -180,7 +180,7 @@ class View:
         settings, model = self._served
         if not settings.job.is_startpoint_enabled:
             return ()
-        tasks = self._startpoints.not_told(active_tasks(model))
+        tasks = self._startpoints.undelivered(active_tasks(model))
         return tuple(sorted(c.id for c in model.containers.values() if tasks.intersection(c.tasks)))
 
     def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> Requested:

@@ -42,7 +42,7 @@ class BackgroundWriter:
         self._records: deque[Message] = deque()
         self._taken = self._settled = 0
         self._closing = self._urgent = False
-        self._untold = 0
+        self._unreported = 0
         self._complained = False
         self._changed = threading.Condition()
         self.written = self.dropped = 0
@@ -68,7 +68,7 @@ class BackgroundWriter:
 
     def _drop(self, count: int) -> None:
         self.dropped += count
-        self._untold += count
+        self._unreported += count
 
     def hurry(self) -> None:
         """Let what was offered be written now, without waiting for it."""
@@ -118,10 +118,10 @@ class BackgroundWriter:
                 return None
             batch = list(self._records)
             self._records.clear()
-            if self._untold and self._on_lost is not None:
-                batch.append(self._on_lost(self._untold))
+            if self._unreported and self._on_lost is not None:
+                batch.append(self._on_lost(self._unreported))
                 self._taken += 1
-            self._untold = 0
+            self._unreported = 0
             self._urgent = False
             return batch
 

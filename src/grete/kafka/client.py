@@ -106,7 +106,7 @@ class KafkaConnection:
                 self.admin.poll(0)
                 self._refusals.check()
                 if not deadline.pause():
-                    said = f"{describe(reason_of(error))}{self._refusals.last_words()}"
+                    said = f"{describe(reason_of(error))}{self._refusals.last_remark()}"
                     raise LogUnreachable(f"{doing}: {said}") from error
             else:
                 self._log.answered()

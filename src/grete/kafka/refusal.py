@@ -40,7 +40,7 @@ class Refusals:
         if self._strikes >= _STRIKES:
             raise LoginRefused(self._remark)
 
-    def last_words(self) -> str:
+    def last_remark(self) -> str:
         """The last remark of the client, as an addition to an error; empty without one."""
         return f" ({self._remark})" if self._remark else ""
 

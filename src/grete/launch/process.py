@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.environment import CONTAINER_EPOCH, EXIT_FILE
-from grete.exit_report import read_word
+from grete.exit_report import read_report
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.launch.factory import LaunchContext
@@ -137,7 +137,7 @@ class ProcessLauncher(Launcher):
             if is_another:
                 return False
             process = None
-        if process is None and read_word(self._exit_file(container.container_id), container.epoch) is None:
+        if process is None and read_report(self._exit_file(container.container_id), container.epoch) is None:
             return False
         self._running[container.container_id] = _Running(container, process)
         return True
@@ -171,15 +171,15 @@ class ProcessLauncher(Launcher):
 
     def _exit(self, running: _Running) -> ContainerExit:
         id_, epoch = running.start.container_id, running.start.epoch
-        word = read_word(self._exit_file(id_), epoch)
+        report = read_report(self._exit_file(id_), epoch)
         if isinstance(running.process, subprocess.Popen):
             code: int = running.process.returncode
         else:
             running.release()
-            code = _KILLED if word is None else int(word)  # only a kill leaves no word
-        failure = word.failure if word is not None and word == code else None
+            code = _KILLED if report is None else int(report)  # only a kill leaves no report
+        failure = report.failure if report is not None and report == code else None
         if failure is None:
-            return ContainerExit(id_, epoch, code, _without_word(code))
+            return ContainerExit(id_, epoch, code, _without_report(code))
         return ContainerExit(id_, epoch, code, str(failure), failure.place)
 
     def abandon(self) -> None:
@@ -217,7 +217,7 @@ def _absolute(name: str, value: str) -> str:
     return value
 
 
-def _without_word(code: int) -> str:
+def _without_report(code: int) -> str:
     """Why a container has ended that did not say it."""
     if code < 0:
         return f"killed by signal {-code} ({_signal_name(-code)})"

@@ -34,7 +34,7 @@ from grete.model.startpoint import PendingStart, Startpoint
 _log = logging.getLogger(__name__)
 
 Tasks = Mapping[TaskName, Sequence[SystemStreamPartition]]
-TOLD_FOR_S = 30.0
+DELIVERED_FOR_S = 30.0
 """How long a task that was sent a startpoint is believed to have received it."""
 AppliedTimes = Mapping[TaskName, Mapping[SystemStreamPartition, int]]
 """Per task and SSP, when the startpoint that was applied last was created."""
@@ -67,7 +67,7 @@ class StartpointHandOver:
                 self._handed[task] = now_s, _times(found[task].startpoints if task in found else {})
             return found
 
-    def not_told(self, tasks: Tasks) -> set[TaskName]:
+    def undelivered(self, tasks: Tasks) -> set[TaskName]:
         """Tasks with a startpoint that this coordinator has not sent them and they have not applied.
 
         A task that has not applied it half a minute later may never have got the answer, and is sent it again.
@@ -84,12 +84,12 @@ class StartpointHandOver:
             return {
                 task
                 for task, startpoints in wanted.items()
-                if not _times(startpoints).items() <= self._told(task).items()
+                if not _times(startpoints).items() <= self._delivered(task).items()
             }
 
-    def _told(self, task: TaskName) -> dict[SystemStreamPartition, int]:
-        told_s, times = self._handed.get(task, (0.0, {}))
-        return times if self._clock.monotonic_s() - told_s < TOLD_FOR_S else {}
+    def _delivered(self, task: TaskName) -> dict[SystemStreamPartition, int]:
+        delivered_s, times = self._handed.get(task, (0.0, {}))
+        return times if self._clock.monotonic_s() - delivered_s < DELIVERED_FOR_S else {}
 
     def _pending(self, tasks: Tasks) -> dict[TaskName, PendingStart]:
         restore_shadowed(self._stream)

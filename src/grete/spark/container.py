@@ -20,7 +20,7 @@ from grete.container.main_loop import ContainerMainLoop, OnBatch, enter
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.errors import MissingExtra
-from grete.exit_report import run_and_tell
+from grete.exit_report import run_and_report
 from grete.model.ending import ContainerEnd
 from grete.text_logs import log_to_stderr
 from grete.wire.container_protocol import ContainerEnvironment
@@ -69,4 +69,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    run_and_tell(main)
+    run_and_report(main)

@@ -37,7 +37,7 @@ from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.environment import grete_home
 from grete.errors import GreteError
-from grete.exit_report import run_and_tell
+from grete.exit_report import run_and_report
 from grete.model.ids import JobId
 from grete.systems.factory import open_system
 from grete.testing.job_container import LocalEngine
@@ -118,5 +118,5 @@ def _coordinate(arguments: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     if not sys.argv[1:]:
-        run_and_tell(lambda: main(()))
+        run_and_report(lambda: main(()))
     sys.exit(main(sys.argv[1:]))

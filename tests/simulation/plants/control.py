@@ -120,7 +120,7 @@ def _stopped_counts_as_drained(replaced: Replaced) -> None:
     replaced(loop, "Container", lambda **known: Container(**{**known, "unsure": False}))
 
 
-def _not_told_when_adopted(replaced: Replaced) -> None:
+def _undelivered_when_adopted(replaced: Replaced) -> None:
     begin = CoordinatedJob.begin
 
     def forget(self: CoordinatedJob, plan: Any) -> Any:
@@ -170,7 +170,7 @@ PLANTS = {
     ),
     "startpoint-before-adoption-forgotten": Plant(
         "adopted containers are not told of startpoints from before",
-        _not_told_when_adopted,
+        _undelivered_when_adopted,
         ("rewind", "kill-coordinator"),
     ),
     "terminal-not-final": Plant(

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from grete.environment import CONTAINER_EPOCH
-from grete.exit_report import leave_word
+from grete.exit_report import write_report
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.model.ending import ContainerEnd, ExitCode, Failure, failure_of
 from grete.model.ids import ContainerId
@@ -246,7 +246,7 @@ def main() -> int:
         end = behave(os.environ, stop)
     except RuntimeError as error:
         end = ContainerEnd(ExitCode.FAILED, failure_of(error))
-    leave_word(end)
+    write_report(end)
     return end
 
 
