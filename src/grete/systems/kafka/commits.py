@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from grete.clock import Clock, Deadline
 from grete.config.settings.tasks import TaskSettings
-from grete.errors import Fenced, InDoubt, LogUnreachable
+from grete.errors import Fenced, InDoubt
 from grete.kafka.client import KafkaConnection, Partition
 from grete.kafka.producer import NotWritten, OutcomeUnknown, TransactionalProducer, transaction_producer
 from grete.kafka.settings import KafkaLogSettings
@@ -87,7 +87,7 @@ class KafkaCommits:
         """See TransactionalStore."""
         deadline = Deadline(self._clock, self._log_settings.timeout_s, pauses_s=_PAUSES_S)
         with self._lock:
-            self._check_fences(group.fences)
+            self._check_fences(group.fences, deadline)
             while True:
                 writer = self._writer(group.fences[0])
                 try:
@@ -125,20 +125,22 @@ class KafkaCommits:
         writer.commit(deadline_s)
         return ends
 
-    def _check_fences(self, fences: Sequence[Fence]) -> None:
+    def _check_fences(self, fences: Sequence[Fence], deadline: Deadline) -> None:
         """Refuse what is stale before anything is raised, then raise what is new."""
         known = {fence: self._reader(fence.scope) for fence in fences if fence not in self._raised}
         for fence in fences:
-            stored = self._stored(fence.scope)
+            stored = self._stored(fence.scope, deadline)
             if stored is not None and stored > fence.epoch:
                 raise Fenced(fence.scope, epoch=fence.epoch, seen=stored)
         self.raise_fence(known)
 
-    def _stored(self, scope: str) -> int | None:
-        try:
-            return self._reader(scope).stored()
-        except NotWritten as error:
-            raise LogUnreachable(f"reading the epoch of {scope!r}: {error}") from error
+    def _stored(self, scope: str, deadline: Deadline) -> int | None:
+        while True:
+            try:
+                return self._reader(scope).stored()
+            except NotWritten as error:  # as from a group coordinator that has just moved
+                if error.is_final or not deadline.pause():
+                    raise error.as_log_error(f"reading the epoch of {scope!r}") from error
 
     def _reader(self, scope: str) -> FenceReader:
         with self._lock:
