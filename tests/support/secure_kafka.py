@@ -17,11 +17,11 @@ _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass(frozen=True, slots=True)
 class BrokerLogin:
-    """Who may come in through SASL_SSL, and the certificate that the brokers show.
+    """Users of SASL_SSL, and the certificate that the brokers show.
 
     `users` get in by PLAIN, `scram_users` by SCRAM-SHA-256, which a broker learns when it is formatted. With
     `transactional_users` these may everything, and all others what access control lists grant them: none of them has
-    transactions, as nobody on Event Hubs. Whoever comes in by another listener may everything.
+    transactions, as none on Event Hubs. Users of other listeners may everything.
     """
 
     authority: Authority
@@ -30,7 +30,7 @@ class BrokerLogin:
     transactional_users: Sequence[str] = ()
 
     def properties(self) -> dict[str, str]:
-        """What the brokers' properties need beside the listener itself, escaped as Java's properties want it."""
+        """Properties of the brokers beside the listener itself, escaped as Java needs it."""
         known = " ".join(f"user_{name}={_quoted(password)}" for name, password in self.users.items())
         of_listener = "listener.name.sasl_ssl."
         settings = {
@@ -48,7 +48,7 @@ class BrokerLogin:
         return settings
 
     def format_options(self) -> Sequence[str]:
-        """What the brokers learn when they are formatted."""
+        """Metadata for the formatting of the brokers."""
         return [
             word
             for name, password in self.scram_users.items()

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback for fault tests: it passes bytes on until it is told to delay, swallow or cut them."""
+"""A TCP proxy on loopback for fault tests: it passes bytes on until it is set to delay, swallow or cut them."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class Incarnation:
         return Served(address, self._launcher, self._observer.event)
 
     def _arrived(self) -> list[Event]:
-        """What has come. The first SIGTERM or SIGINT stops at a batch boundary, the second kills."""
+        """The signals that have come. The first SIGTERM or SIGINT stops at a batch boundary, the second kills."""
         signalled = list(self._signals.requests(self._settings.coordinator.shutdown_s))
         try:
             return [*signalled, self._inbox.get(timeout=_POLL_S)]

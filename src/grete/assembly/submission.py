@@ -150,7 +150,7 @@ class Submission:
         if set(known.task.all_inputs) & set(asked.task.all_inputs):
             raise JobError(
                 f"job {self.job.shown} was submitted with its coordinator stream elsewhere (in system "
-                f"{known.coordinator.system!r}), and would begin anew in another one, without what it knows of "
+                f"{known.coordinator.system!r}), and would start over in another one, without what it knows of "
                 f"tasks, state and history. Set job.coordinator.system and the keys of its system back; or delete it "
                 f"first (grete job delete --job {self.job.shown}), or give the job a new job.id"
             )

@@ -95,7 +95,7 @@ def _print_ended(options: argparse.Namespace) -> int:
     if options.output == "json":
         print_json({"container": options.container, "requested": "stop", "id": None})
     else:
-        print(f"container {options.container}: fenced off and ended; nobody coordinates the job")
+        print(f"container {options.container}: fenced off and ended; no coordinator runs the job")
     return 0
 
 

@@ -153,7 +153,7 @@ def log_topic(
         check,
         policy == "compact",
         f"cleanup.policy={policy}",
-        f"records that nobody rewrites would be deleted by age: kafka-configs --alter --entity-type topics "
+        f"records that are not rewritten would be deleted by age: kafka-configs --alter --entity-type topics "
         f"--entity-name {name} --add-config cleanup.policy=compact",
     )
 

@@ -59,4 +59,4 @@ def when(timestamp_ms: int) -> str:
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms"  # whoever wrote it had another clock than people have
+        return f"{timestamp_ms} ms"  # from a clock that people do not have

@@ -101,8 +101,8 @@ def _watch(view: View, done: threading.Event) -> None:
 def _line(view: View) -> str:
     job = view.job()
     containers = [_container(name, one.heartbeat) for name, one in sorted(view.progress().items())]
-    told = [*containers, job.message] if job.message else containers
-    return f"{job.job.shown}: {'; '.join(told) or 'starting'}"
+    shown = [*containers, job.message] if job.message else containers
+    return f"{job.job.shown}: {'; '.join(shown) or 'starting'}"
 
 
 def _container(name: str, heartbeat: Heartbeat) -> str:

@@ -92,7 +92,7 @@ class _Look(threading.Thread):
 
 
 def _rows_of_all(jobs: list[JobId]) -> list[dict[str, Any]]:
-    """A row of each job, at the same time: whose brokers are away keeps nobody from being shown."""
+    """A row of each job, at the same time: one whose brokers are away does not delay the others."""
     at_s = time.monotonic() + _DEADLINE_S
     looks = [_Look(job) for job in jobs]
     return [look.row_at(at_s, f"no answer within {_DEADLINE_S:g} s") for look in looks]
@@ -165,7 +165,7 @@ def _standing_row(handle: JobHandle) -> dict[str, Any]:
         "tasks": len(handle.active_tasks()),
         "behind": None,
         "lag": _UNKNOWN_LAG,
-        "run_by": None if holder is None else str(holder) + _told(silent_s),
+        "run_by": None if holder is None else str(holder) + _silence(silent_s),
         "silent_s": silent_s,
         "url": state.url if state is not None and running else None,
         "token_file": (state.read_token_file or state.token_file) if state is not None and running else None,
@@ -200,7 +200,7 @@ def _silent_s(handle: JobHandle, holder: Holder | None) -> int | None:
     return round(silent_s) if silent_s > handle.settings.coordinator.lease_ttl_s else None
 
 
-def _told(silent_s: int | None) -> str:
+def _silence(silent_s: int | None) -> str:
     return "" if silent_s is None else f", not heard of for {silent_s} s: dead, cut off, or clocks differ"
 
 

@@ -141,7 +141,7 @@ class CoordinatedJob:
         """See coordinator.loop.Job."""
         if state.phase is not Phase.RUNNING:
             return
-        self._tell_standing()
+        self._report_standing()
         self._compaction.step()
         now = _Counts.of(self._stream)
         before, self._seen = self._seen, now
@@ -290,7 +290,7 @@ class CoordinatedJob:
         if not self._problem.startswith(what):  # each attempt may fail in other words
             self._show(f"{what}, and is tried again: {error}", is_refused=False)
 
-    def _tell_standing(self) -> None:
+    def _report_standing(self) -> None:
         """Let those who look at the stream know that containers start, run, or are started again."""
         stands = self._view.standing()
         if stands != self._standing:

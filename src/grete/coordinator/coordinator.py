@@ -73,7 +73,7 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Where the view is served, what starts containers, and what is told of each action."""
+    """Where the view is served, the launcher, and the observer of each action."""
 
     address: Address
     launcher: Launcher

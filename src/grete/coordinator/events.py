@@ -98,7 +98,7 @@ class PolicyChanged:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """Somebody wants the job to end at a batch boundary, within `deadline_s`."""
+    """A request to end the job at a batch boundary, within `deadline_s`."""
 
     deadline_s: float
     reason: str = ""

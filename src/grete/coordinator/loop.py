@@ -150,7 +150,7 @@ class CoordinatorLoop:
 
     def handle(self, event: Event) -> None:
         """Decide about one event and do what was decided."""
-        if isinstance(event, ContainerLoaded) and not self._is_told_last(event):
+        if isinstance(event, ContainerLoaded) and not self._is_last_command(event):
             return
         self.state, actions = decide(self.state, event, self.clock.monotonic_s())
         if isinstance(event, ContainerExited):
@@ -158,7 +158,7 @@ class CoordinatorLoop:
         for action in actions:
             self._execute(action)
 
-    def _is_told_last(self, loaded: ContainerLoaded) -> bool:
+    def _is_last_command(self, loaded: ContainerLoaded) -> bool:
         """Whether it speaks of the present directive: a heartbeat may come while the next one is still written."""
         slot = self.registry.slot(loaded.container)
         return slot is not None and (slot.launch, slot.serial) == (loaded.launch, loaded.serial)
@@ -175,7 +175,7 @@ class CoordinatorLoop:
             case Pause(container, revision):
                 self.registry.direct(container, Directive(Command.PAUSE, revision))
             case Run(container):
-                self._tell_to_run(container)
+                self._command_to_run(container)
             case RequestStop(container):
                 self.registry.direct(container, Directive(Command.STOP, 0))
                 self._launcher.request_stop(container)
@@ -213,7 +213,7 @@ class CoordinatorLoop:
             self._write_record(container, replace(record, handle=handle))
         failpoint("coordinator.launched")
 
-    def _tell_to_run(self, container: ContainerId) -> None:
+    def _command_to_run(self, container: ContainerId) -> None:
         """Its record first: a coordinator after us must never believe that it runs less than it may run."""
         self._serial += 1
         one, known = self.state.containers[container], self._records[container]

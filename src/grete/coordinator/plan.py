@@ -217,7 +217,7 @@ def _lost_partitions(unreadable: Mapping[TaskName, str], calculated: Calculated)
     """A problem for each task of the model whose changelog partition cannot be known: it may have state."""
     for task in sorted(set(unreadable) & set(calculated.model.tasks)):
         yield (
-            f"the set-changelog record of task {task!r} says partition {unreadable[task][:100]!r}: nobody can tell "
+            f"the set-changelog record of task {task!r} says partition {unreadable[task][:100]!r}: it is unknown "
             f"where the task's state is. Write its number again, or let it begin without state: grete stream "
             f"quarantine --job NAME --remove OFFSET --execute"
         )

@@ -1,7 +1,7 @@
 """Keeps a leadership from a thread of its own, so that a long calculation does not cost it.
 
 The loop reports that it is alive; when it has not for too long it hangs, and another coordinator should lead:
-renewing stops. Whoever is about to act asks for the proof, and gets an error instead when there is none.
+renewing stops. Every action needs the proof, and gets an error instead when there is none.
 """
 
 from __future__ import annotations

@@ -94,16 +94,16 @@ def _tasks(handle: JobHandle) -> set[TaskName]:
 
 def _log_streams(handle: JobHandle) -> tuple[str, tuple[str, ...]]:
     """The stream of logs that is this job's alone, empty without one; those of logs and diagnostics that stay."""
-    told = diagnostics_config(Settings.of(handle.config()), handle.job, JOB_COORDINATOR, handle.home)
+    streams = diagnostics_config(Settings.of(handle.config()), handle.job, JOB_COORDINATOR, handle.home)
     own, left = "", []
-    if told.logs is not None and _is_there(handle, told.logs.stream):
+    if streams.logs is not None and _is_there(handle, streams.logs.stream):
         others = {log_stream_name(job) for job in jobs(handle.home) if job != handle.job}
-        if told.logs.stream.stream in others:
-            left.append(str(told.logs.stream))
+        if streams.logs.stream.stream in others:
+            left.append(str(streams.logs.stream))
         else:
-            own = str(told.logs.stream)
-    if told.events is not None and _is_there(handle, told.events.stream):
-        left.append(str(told.events.stream))
+            own = str(streams.logs.stream)
+    if streams.events is not None and _is_there(handle, streams.events.stream):
+        left.append(str(streams.events.stream))
     return own, tuple(left)
 
 

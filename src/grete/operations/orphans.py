@@ -38,7 +38,7 @@ def end_orphans(
 ) -> None:
     """Fence containers off and end them, those that have not ended after `deadline_s` by force.
 
-    Whoever coordinated the job can do nothing more then. A container of another machine is fenced off, so that it
+    Its last coordinator can do nothing more then. A container of another machine is fenced off, so that it
     commits no more and ends by itself. Without containers left the job is stopped.
 
     Raises:

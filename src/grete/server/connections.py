@@ -1,7 +1,7 @@
 """Connections that say nothing: they have a deadline, and never keep out those that have something to say.
 
-Whoever reaches the port can open connections without a token. uvicorn waits for the head of a request for ever, and
-answers 503 to everybody above its limit, heartbeats among them. Here a head has a deadline, and above the limit the
+Connections to the port are opened without a token. uvicorn waits for the head of a request for ever, and
+answers 503 to all above its limit, heartbeats among them. Here a head has a deadline, and above the limit the
 connection that has been idle for longest makes room.
 """
 

@@ -27,7 +27,7 @@ class ManualClock(Clock):
         return self._wall_ms
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
-        """See Clock. An event that nobody has set is not waited for: the time passes and it returns."""
+        """See Clock. An event that is not set is not waited for: the time passes and it returns."""
         if not event.is_set():
             self.advance(timeout_s)
         return event.is_set()

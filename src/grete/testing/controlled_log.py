@@ -1,6 +1,6 @@
 """A keyed log that a test can block: the powers of Samza's mock coordinator stream (S2-124).
 
-`append` injects, by whomever; `block` lets readers see nothing that comes later, as a consumer whose poll hangs;
+`append` injects, of any process; `block` lets readers see nothing that comes later, as a consumer whose poll hangs;
 `unblock` lets them go on; `replay` gives a log that holds what was recorded, up to any point, for a new reader.
 """
 

@@ -1,7 +1,7 @@
 """Kafka brokers on loopback for tests: one node or three, of jars that `make services` has fetched.
 
 KRaft, each node broker and controller at once, 256 MB of heap, ports that were free. Every node has a second
-listener, `PROXIED`, that tells clients to come to `proxied_port`, where a proxy may listen.
+listener, `PROXIED`, that redirects clients to `proxied_port`, where a proxy may listen.
 
     python -m grete.testing.kafka_broker start DIRECTORY [--nodes 3]     prints the bootstrap servers
     python -m grete.testing.kafka_broker stop DIRECTORY
@@ -73,7 +73,7 @@ def jars_directory() -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now, and that the kernel gives to no connection of its own accord.
+    """Ports of loopback without a listener, and that the kernel gives to no connection of its own accord.
 
     From the range that it gives from, a broker's port is taken by some client while the broker is down.
     """
@@ -164,7 +164,7 @@ class KafkaCluster:
 
     @property
     def is_running(self) -> bool:
-        """Whether every node runs, whoever started them: a cluster of the same directory is the same cluster."""
+        """Whether every node runs, by any parent: a cluster of the same directory is the same cluster."""
         return all(node.running_pid() is not None for node in self.nodes)
 
     def ensure_running(self) -> None:
@@ -213,7 +213,7 @@ class KafkaCluster:
             raise BrokerFailed(f"formatting {node.directory} failed: {done.stdout}{done.stderr}")
 
     def _format_options(self) -> Sequence[str]:
-        """What nodes learn when they are formatted; for clusters that ask who comes."""
+        """Metadata for the formatting of nodes; for clusters with logins."""
         return ()
 
     def _properties(self, node: KafkaNode) -> dict[str, str]:

@@ -84,7 +84,7 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Coordinate a job when told which, else be a container of one."""
+    """Coordinate a job when it is named, else be a container of one."""
     log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else heartbeats are all that a log's end shows
     if arguments:

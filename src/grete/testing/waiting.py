@@ -20,7 +20,7 @@ PATIENCE = "GRETE_TEST_PATIENCE"
 """How many times longer than on a quiet machine a test may wait, as a number."""
 
 Tell = Callable[[], str]
-"""What is worth knowing when it did not happen: states, events, the end of a log. Called once, then."""
+"""Context for the failure: states, events, the end of a log. Called once, then."""
 
 
 def _nothing() -> str:
@@ -36,7 +36,7 @@ def patient(seconds: float) -> float:
 
 
 def _timed(look: Callable[[], T]) -> tuple[T, float]:
-    """What is seen, and how long to pause before the next look."""
+    """The state that is seen, and the pause before the next look."""
     began_s = time.monotonic()
     seen = look()
     return seen, min(max(_LOOK_EVERY_S, _SHARE * (time.monotonic() - began_s)), _LONGEST_PAUSE_S)

@@ -18,7 +18,7 @@ class PartitionCountMonitor:
 
     def __init__(self, modelled: Mapping[SystemStream, int]) -> None:
         self._modelled = dict(modelled)
-        self._told: dict[SystemStream, int] = {}
+        self._reported: dict[SystemStream, int] = {}
         self.counts: Mapping[SystemStream, int] = self._modelled
         """The counts observed last, for metrics (Samza's gauge `<system>-<stream>-partitionCount`)."""
 
@@ -26,9 +26,9 @@ class PartitionCountMonitor:
         """Judge the counts of now. A stream that is missing from them is left out, and counts as before."""
         self.counts = {**self.counts, **facts}
         changed = {s: n for s, n in facts.items() if n != self._modelled.get(s, n)}
-        if changed == self._told:
+        if changed == self._reported:
             return ()
-        self._told = changed
+        self._reported = changed
         changes = [PartitionChange(s, self._modelled[s], n) for s, n in sorted(changed.items())]
         if not changes:
             return ()  # a stream that had shrunk is whole again
@@ -42,13 +42,13 @@ class InputRegexMonitor:
     def __init__(self, regexes: Iterable[InputRegex], inputs: Iterable[SystemStream]) -> None:
         self.regexes = tuple(regexes)
         self._inputs = frozenset(inputs)
-        self._told: frozenset[SystemStream] = frozenset()
+        self._reported: frozenset[SystemStream] = frozenset()
 
     @property
     def new_streams(self) -> dict[str, int]:
         """How many new streams each system has, for metrics (Samza's gauge `<system>-new-input-streams`)."""
         counts = {regex.system: 0 for regex in self.regexes}
-        for stream in self._told:
+        for stream in self._reported:
             counts[stream.system] += 1
         return counts
 
@@ -61,8 +61,8 @@ class InputRegexMonitor:
             if regex.chooses(name)
         )
         new -= self._inputs
-        if new == self._told:
+        if new == self._reported:
             return ()
-        grew = not new <= self._told
-        self._told = new
+        grew = not new <= self._reported
+        self._reported = new
         return (StreamsChanged(tuple(sorted(new))),) if grew else ()

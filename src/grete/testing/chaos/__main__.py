@@ -40,7 +40,7 @@ from grete.testing.chaos.own_job import JOB, OwnJob
 _log = logging.getLogger("grete.chaos")
 KINDS = ("container", "coordinator", "jvm", "worker", "broker")
 _QUIET_S = 120.0
-"""How long everything may take to be done once nobody kills any more."""
+"""How long everything may take to be done after the last kill."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -101,7 +101,7 @@ def _missing(options: argparse.Namespace, chosen: Sequence[str]) -> str:
     if not options.job and chosen != ["broker"]:
         return "name the job with --job, or use --own-job"
     if "coordinator" in chosen and not options.restart:
-        return "--kill-coordinator needs --restart COMMAND: nobody else starts a coordinator again"
+        return "--kill-coordinator needs --restart COMMAND: nothing else restarts a coordinator"
     if "broker" in chosen and not (options.broker_pid_file and options.broker_start):
         return "--kill-broker needs --broker-pid-file and --broker-start"
     return ""

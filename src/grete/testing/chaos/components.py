@@ -1,4 +1,4 @@
-"""What a job consists of, as processes of this machine that can be killed."""
+"""Components of a job, as processes of this machine that can be killed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Component:
         return sorted(pid for pid in self._find() if is_running(pid))
 
     def kill(self, pid: int) -> None:
-        """SIGKILL, and what belongs to it: whoever supervises this kind of process starts it again."""
+        """SIGKILL, and what belongs to it: its supervisor restarts it."""
         os.kill(pid, signal.SIGKILL)
         self._after()
 

@@ -73,7 +73,7 @@ class OwnJob:
         return process
 
     def start_again(self) -> None:
-        """As whoever supervises coordinators would, when one has died."""
+        """As a supervisor of coordinators would, when one has died."""
         self._coordinators[-1].wait(patient(60))
         self.start()
 
@@ -122,7 +122,7 @@ class OwnJob:
         return _wait_until(lambda: sum(map(len, self.counts().values())) >= records, timeout_s)
 
     def problems(self) -> Iterator[str]:
-        """What was lost, done twice or out of order; nothing when all is well."""
+        """Records lost, done twice or out of order; empty when all is well."""
         counts = self.counts()
         for number in range(KEYS):
             key = f"key{number}"

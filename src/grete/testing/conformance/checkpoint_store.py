@@ -1,7 +1,7 @@
-"""What every checkpoint store promises (`grete.checkpoint.store`).
+"""Promises of every checkpoint store (`grete.checkpoint.store`).
 
-Subclass with a fixture `back_end` that returns a `BackEnd`: how to open the store, and how somebody who knows nothing
-of grete writes and damages a checkpoint in it.
+Subclass with a fixture `back_end` that returns a `BackEnd`: how to open the store, and how a program that knows
+nothing of grete writes and damages a checkpoint in it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class CheckpointStoreConformance:
         assert store.read({OTHER, TaskName("nobody")}) == {OTHER: written[OTHER]}
 
     def test_another_process_reads_it(self, store: CheckpointStore, back_end: BackEnd) -> None:
-        """What `write` has returned from is there."""
+        """A write is there once it has returned."""
         store.write({TASK: StoredCheckpoint({SSP: "45"}, "c1")})
         reader = back_end.open()
         assert reader.read({TASK}) == {TASK: StoredCheckpoint({SSP: "45"}, "c1")}
@@ -76,7 +76,7 @@ class CheckpointStoreConformance:
         }
 
     def test_a_checkpoint_without_offsets_is_one(self, store: CheckpointStore) -> None:
-        """A task that has read nothing yet is not a task that nobody knows."""
+        """A task that has read nothing yet is not an unknown task."""
         store.write({TASK: StoredCheckpoint({}, "c1")})
         assert store.read({TASK}) == {TASK: StoredCheckpoint({}, "c1")}
 

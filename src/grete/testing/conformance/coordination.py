@@ -1,4 +1,4 @@
-"""What every back end of leader election promises (`grete.coordination.base`).
+"""Promises of every back end of leader election (`grete.coordination.base`).
 
 Subclass with two fixtures: `contender()`, which returns another contender for the same store each time it is
 called, as another process would be; and `pass_time(seconds)`, which moves the manual clock of all contenders, or
@@ -25,7 +25,7 @@ class CoordinationConformance:
     TTL_S = 6.0
 
     def test_the_first_to_campaign_leads(self, contender: Contender) -> None:
-        """Under an epoch above zero, visible to everybody."""
+        """Under an epoch above zero, visible to every process."""
         one, two = contender(), contender()
         assert one.holder("job") is None
         leadership = one.campaign("job")
@@ -55,8 +55,8 @@ class CoordinationConformance:
         if first.heard_ms is not None and renewed.heard_ms is not None:
             assert renewed.heard_ms - first.heard_ms == pytest.approx(self.TTL_S / 3 * 1000, abs=1000)
 
-    def test_everybody_knows_under_which_epoch_somebody_leads(self, contender: Contender) -> None:
-        """From the election on, and only as long as somebody does."""
+    def test_the_epoch_of_the_leader_is_public(self, contender: Contender) -> None:
+        """From the election on, and only as long as a process does."""
         one, two, onlooker = contender(), contender(), contender()
         assert onlooker.leading_epoch("job") is None
         one.campaign("job")
@@ -65,7 +65,7 @@ class CoordinationConformance:
         two.release(leadership)
         assert onlooker.leading_epoch("job") is None
 
-    def test_a_second_one_is_refused_and_told_who_leads(self, contender: Contender) -> None:
+    def test_a_second_one_is_refused_with_the_holders_name(self, contender: Contender) -> None:
         """Campaigning does not wait."""
         one, two = contender(), contender()
         one.campaign("job")
@@ -145,7 +145,7 @@ class CoordinationConformance:
     def test_a_holder_is_silent_when_it_has_not_renewed_for_a_ttl(
         self, contender: Contender, pass_time: PassTime
     ) -> None:
-        """Counted from the first look on; nobody is silent where nobody leads."""
+        """Counted from the first look on; without a leader none is silent."""
         leader, onlooker = contender(), contender()
         assert not onlooker.is_silent("job")
         leadership = leader.campaign("job")
@@ -163,7 +163,7 @@ class CoordinationConformance:
         assert not onlooker.is_silent("job")
 
     def test_a_holder_that_renews_is_never_succeeded(self, contender: Contender, pass_time: PassTime) -> None:
-        """However long somebody waits."""
+        """However long the wait."""
         one, two = contender(), contender()
         leadership: Leadership | None = one.campaign("job")
         for _ in range(12):

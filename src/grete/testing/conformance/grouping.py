@@ -1,4 +1,4 @@
-"""What every grouper promises (`grete.grouping.ssp`, `grete.grouping.task_names`).
+"""Promises of every grouper (`grete.grouping.ssp`, `grete.grouping.task_names`).
 
 Subclass with a fixture `grouper`. `READS_ALL_IN_EACH_TASK` is True of SSP groupers that give each partition to
 several tasks; these cannot have broadcast inputs.

@@ -1,4 +1,4 @@
-"""What every keyed log promises (`grete.keyed_log.base`). Subclass with a fixture `open_log`.
+"""Promises of every keyed log (`grete.keyed_log.base`). Subclass with a fixture `open_log`.
 
 `open_log()` opens the same log each time it is called, as another process would (or the very same object, where a
 back end lives in one process). Between two appends a back end may leave offsets out, as Kafka does for its markers.
@@ -176,7 +176,7 @@ class KeyedLogConformance:
             log.compact()
 
     def test_reading_ends_where_the_log_ended_when_it_began(self, open_log: OpenLog) -> None:
-        """What comes later is for the next read."""
+        """Later records are for the next read."""
         log = open_log()
         log.append(_entries(("a", "1"), ("b", "1")))
         reading = log.read()
@@ -197,7 +197,7 @@ class KeyedLogConformance:
         assert seen[-7:] == list(range(8_993, 9_000))
 
     def test_the_state_of_a_compacted_log_is_that_of_the_whole_one(self, open_log: OpenLog) -> None:
-        """Compaction changes how the state is told, never the state (fault 16)."""
+        """Compaction changes how the state is stored, never the state (fault 16)."""
         log = open_log()
         log.append(
             _entries(("a", "1"), ("b", "1"), ("a", None), ("c", ""), ("b", "2"), ("d", "1"), ("d", None))

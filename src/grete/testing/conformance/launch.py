@@ -1,4 +1,4 @@
-"""What every launcher promises (`grete.launch.base`).
+"""Promises of every launcher (`grete.launch.base`).
 
 Subclass with a fixture `launcher`: one whose containers behave as `behave` says, which reads its orders from the
 environment that the launcher was given. Where containers are programs, this module is one:
@@ -34,7 +34,7 @@ _PATIENCE_S = 30.0
 
 def behave(environment: Mapping[str, str], stop: threading.Event) -> int:
     """A container: writes `GRETE_SUITE_WORD` as a line to the file `GRETE_SUITE_FILE`, then does what
-    `GRETE_SUITE_ORDER` says: exit with a code, crash, end with a failure that it tells of, run until it is stopped,
+    `GRETE_SUITE_ORDER` says: exit with a code, crash, end with a failure that it reports, run until it is stopped,
     or run and not listen.
     """
     with Path(environment["GRETE_SUITE_FILE"]).open("a", encoding="utf-8") as file:
@@ -112,7 +112,7 @@ class LauncherConformance:
         assert ended.exit_code != 0
         assert "out of luck" in ended.reason
 
-    def test_a_container_tells_of_the_failure_that_ended_it(self, launcher: Launcher, file: Path) -> None:
+    def test_a_container_reports_the_failure_that_ended_it(self, launcher: Launcher, file: Path) -> None:
         """As a value: type, message, task, and the message that could not be processed."""
         launcher.start(self._start(file, "fail"))
         (ended,) = self._exits(launcher)
@@ -148,7 +148,7 @@ class LauncherConformance:
         assert [(ended.container_id, ended.exit_code) for ended in self._exits(launcher)] == [(ZERO, 0)]
 
     def test_a_container_that_is_asked_to_stop_ends_well(self, launcher: Launcher, file: Path) -> None:
-        """With code 0. Asking for one that nobody started is fine."""
+        """With code 0. A request for one that was not started is fine."""
         self._running(launcher, file, self._start(file, "run"))
         assert launcher.exits() == []
         launcher.request_stop(ContainerId("unknown"))

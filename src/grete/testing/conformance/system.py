@@ -1,4 +1,4 @@
-"""What every system promises (`grete.systems.base`): `SystemAdminConformance` for all of them, and
+"""Promises of every system (`grete.systems.base`): `SystemAdminConformance` for all of them, and
 `TransactionalStoreConformance` for those whose outputs and checkpoints commit in one transaction.
 
 Subclass with a fixture `back_end` that returns a `BackEnd`. Streams are the suite's own: each test makes the ones it
@@ -33,7 +33,7 @@ class BackEnd(Protocol):
     """The system's name in SSPs."""
 
     def admin(self) -> SystemAdmin:
-        """Opened anew each time, as another process would."""
+        """Reopened each time, as another process would."""
 
     def append(self, stream: str, partition: int, records: Records) -> None:
         """Append (key, value) records as any program does."""
@@ -46,7 +46,7 @@ class TransactionalBackEnd(BackEnd, Protocol):
     """A system whose checkpoint log can be written together with its streams."""
 
     def store(self) -> System:
-        """Opened anew each time, as another process would."""
+        """Reopened each time, as another process would."""
 
     def checkpoint_log(self, name: str) -> KeyedLog:
         """A checkpoint log for reading."""
@@ -202,7 +202,7 @@ class TransactionalStoreConformance(SystemAdminConformance):
     def test_a_commit_makes_outputs_changes_and_checkpoints_visible(
         self, back_end: TransactionalBackEnd
     ) -> None:
-        """To everybody, when it returns, with an offset behind the last record of each partition written.
+        """To every process, when it returns, with an offset behind the last record of each partition written.
 
         What comes later is at that offset or after it; a system whose transactions leave marks has gaps there.
         """
@@ -292,7 +292,7 @@ class TransactionalStoreConformance(SystemAdminConformance):
         assert self._everything(back_end).count(b"3") == 5
 
     def test_who_is_given_the_raised_fence_goes_on_under_it(self, back_end: TransactionalBackEnd) -> None:
-        """A container that gives tasks away: its coordinator raises its fence, and tells it the new epoch."""
+        """A container that gives tasks away: its coordinator raises its fence, and sends it the new epoch."""
         coordinator, container, going_on = back_end.store(), back_end.store(), back_end.store()
         container.raise_fence([self.fence(2)])
         container.commit(self._group(back_end, b"1", [self.fence(2)]))
@@ -305,7 +305,7 @@ class TransactionalStoreConformance(SystemAdminConformance):
         assert [everything.count(text) for text in (b"1", b"2", b"3")] == [5, 0, 5]
 
     def test_a_commit_under_a_higher_epoch_raises_the_fence(self, back_end: TransactionalBackEnd) -> None:
-        """Nobody has to raise it first."""
+        """It need not be raised first."""
         one, two = back_end.store(), back_end.store()
         two.commit(self._group(back_end, b"2", [self.fence(9)]))
         with pytest.raises(Fenced):

@@ -67,7 +67,7 @@ class Accepted:
 
 
 def reason_of(case: Case) -> Accepted | None:
-    """The class of a difference; None when nobody meant it."""
+    """The class of a difference; None when it is unexplained."""
     return next((each for each in ACCEPTED if each.applies(case)), None)
 
 

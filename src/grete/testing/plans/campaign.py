@@ -17,7 +17,7 @@ _KEPT = 20
 
 @dataclass(slots=True)
 class Report:
-    """What a campaign found. Accepted differences are counted by name; of unexplained ones the first 20 are kept."""
+    """Findings of a campaign. Accepted differences are counted by name; of unexplained ones the first 20 are kept."""
 
     cases: int = 0
     starts: int = 0

@@ -1,4 +1,4 @@
-"""What a planner answers to one start, and the first difference between two of them."""
+"""A planner's answer to one start, and the first difference between two of them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from grete.wire import java_json, job_coordinator_metadata, job_model_json
 
 
 def plan(story: Story) -> list[Answer]:
-    """What grete answers to each start."""
+    """grete's answer to each start."""
     clock = SystemClock()
     stream = CoordinatorStream(MemoryKeyedLog(clock), clock, source="fuzz")
     return [_answer(stream, start) for start in story.starts]

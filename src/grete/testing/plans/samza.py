@@ -30,7 +30,7 @@ class SamzaPlanner:
         )
 
     def plan(self, story: Story) -> list[Answer]:
-        """What Samza answers to each start.
+        """Samza's answer to each start.
 
         Raises:
             SamzaFailed: the JVM ended.

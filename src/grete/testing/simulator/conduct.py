@@ -1,4 +1,4 @@
-"""What coordinators may do, checked at the moment at which they do it."""
+"""Rules of coordinators, checked at each of their actions."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Conduct:
         """A coordinator was elected.
 
         Raises:
-            Violation: another one may act still, by its own clock, and nobody took it over on purpose.
+            Violation: another one may act still, by its own clock, and it was not taken over on purpose.
         """
         self._world.note(f"{program.process.name} leads under epoch {leadership.epoch}")
         if program.take_over or not program.coordination.is_valid():
-            return  # it was told to, or it was held up until its time was over
+            return  # as requested, or it was held up until its time was over
         for other in self._world.coordinators:
             if other is program or not other.process.is_alive or other in self._excused:
                 continue
@@ -43,7 +43,7 @@ class Conduct:
                 raise Violation("one leader at a time", f"{other.process.name} and {program.process.name}")
 
     def excuse_leaders(self) -> None:
-        """An operator has broken the lease of whoever leads now."""
+        """An operator has broken the lease of the leader."""
         self._excused.update(self._world.coordinators)
 
     def releases(self, coordination: ProcessCoordination) -> None:

@@ -46,7 +46,7 @@ OPERATOR_KINDS = (
 LASTING_KINDS = ("skewed-clocks", "kills-lost", "two-hosts")
 """These are there for as long as there are faults."""
 HOSTILE_KINDS = ("forged-pause",)
-"""Somebody says in a container's name what it has not done. Only in seeds that ask for it."""
+"""A forged report in a container's name. Only in seeds that enable it."""
 _WEIGHTS = {
     "container-count": 4.0,
     "config": 2.0,
@@ -55,7 +55,7 @@ _WEIGHTS = {
     "kill-coordinator": 2.0,
     "kill-container": 2.0,
 }
-"""What finds more is tried more often."""
+"""Faults that find more are tried more often."""
 
 
 @dataclass(slots=True)
@@ -101,6 +101,6 @@ class Faults:
         return self.chance.choices(kinds, weights)[0] if any(weights) else None
 
     def calm(self) -> None:
-        """From now on everything works, and nobody changes anything."""
+        """From now on everything works, and nothing is changed."""
         self.rates = {}
         self.is_disk_full = False

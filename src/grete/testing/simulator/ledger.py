@@ -1,4 +1,4 @@
-"""What the streams must show after every step, kept by somebody who only reads what is really there.
+"""Invariants of the streams after every step, kept by a reader of what is really there.
 
 - Every input record that a checkpoint covers has exactly one output, in order (unless an operator rewound).
 - Outputs, changelog and checkpoint move together: none is ever ahead of the others.
@@ -225,7 +225,7 @@ class Ledger:
     # --- at the end ---
 
     def missing(self) -> list[str]:
-        """What is not done: partitions that are not processed to their ends, rewinds that nobody applied."""
+        """Open work: partitions that are not processed to their ends, rewinds that were not applied."""
         left = []
         for partition, offsets in sorted(self._system.offsets(INPUT).items()):
             done, end = self.next_offset.get(partition, 0), int(offsets.upcoming)

@@ -1,4 +1,4 @@
-"""Whoever breaks processes and machines."""
+"""The nemesis, which breaks processes and machines."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Network:
         self._world = world
 
     def deliver(self, process: Process, call: Call, answer: Callable[[Any], None]) -> None:
-        """Carry one request; whoever asked goes on with the answer, or with None when his time is over."""
+        """Carry one request; the caller goes on with the answer, or with None when its time is over."""
         faults, scheduler = self._world.faults, self._world.scheduler
         once = _Once(answer)
         scheduler.after(call.timeout_s, lambda: once(None))
@@ -52,7 +52,7 @@ class Network:
 
 
 class _Once:
-    """The asker goes on with the first answer, or without one; later ones come to nobody."""
+    """The caller goes on with the first answer, or without one; later ones are dropped."""
 
     def __init__(self, answer: Callable[[Any], None]) -> None:
         self._answer: Callable[[Any], None] | None = answer

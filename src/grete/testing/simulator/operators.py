@@ -148,7 +148,7 @@ class Operator:
                 )
 
     def start(self, container: ContainerId) -> None:
-        """Ask for a container to be started, if whoever leads is there to be asked."""
+        """Ask for a container to be started, if there is a leader."""
         try:
             self._ask(container, "start")
         except (GreteError, Killed) as error:
@@ -168,7 +168,7 @@ class Operator:
             write_drain_request(self._stream, DrainRequest(epoch, "simulated"))
 
     def _leading_epoch(self) -> int | None:
-        """Whom to ask, as the tools find it out; None when nobody leads."""
+        """The leader, as the tools find it; None without one."""
         election = MemoryCoordination(self._process.clock, leaderships=self._world.leaderships)
         return election.leading_epoch(job_scope(JOB))
 

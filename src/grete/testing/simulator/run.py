@@ -22,7 +22,7 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 - each run makes a directory of its own
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one seed did. `violation` is None when every promise was kept."""
+    """Outcome of one seed. `violation` is None when every promise was kept."""
 
     seed: int
     steps: int
@@ -35,7 +35,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Report:
-    """What many seeds did."""
+    """Outcome of many seeds."""
 
     seeds: int = 0
     steps: int = 0
@@ -68,7 +68,7 @@ def simulate(seed: int, emphasis: Sequence[str] = ()) -> Outcome:
         _live(world)
     except Violation as found:
         violation = found
-    except Exception as error:  # noqa: BLE001 - whatever the product raises where nobody expects it is a finding
+    except Exception as error:  # noqa: BLE001 - any unexpected error of the product is a finding
         where = traceback.extract_tb(error.__traceback__)[-1]
         violation = Violation(
             "no unexpected error", f"{error!r} at {Path(where.filename).name}:{where.lineno}"

@@ -105,7 +105,7 @@ class Call:
 
 
 class Server:
-    """Somebody who answers requests while its process lives."""
+    """A server that answers requests while its process lives."""
 
     process: Process
 

@@ -1,4 +1,4 @@
-"""What comes to a job from outside: its configuration, its messages, rows of a tool that writes to its stream."""
+"""Traffic of a job from outside: its configuration, its messages, rows of a tool that writes to its stream."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def produce(world: World) -> Script:
 
 
 def audit(world: World) -> Script:
-    """A tool that appends rows, each once: it asks after those of which it was not told the outcome."""
+    """A tool that appends rows, each once: it looks up those whose outcome it does not know."""
     process = world.process("tool")
     log = ProcessLog(world.stream_log, world, process)
     row = 0

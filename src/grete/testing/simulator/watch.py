@@ -1,10 +1,10 @@
-"""What the coordinator stream must show after every step, kept by a reader of its own.
+"""Invariants of the coordinator stream after every step, kept by a reader of its own.
 
 - The configuration in force is always one whole generation: what was in force before a write, or what it asked for.
 - Records written under a fence come in the order of their epochs.
 - A task keeps its changelog partition for ever, and no two tasks share one.
 - The terminal state of a run is final.
-- A row that a tool was told is written is there once, after the rows before it.
+- A row whose write a tool saw confirmed is there once, after the rows before it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class StreamWatch:
         return dict(self._in_force)
 
     def raised(self, epoch: int) -> None:
-        """A leader was told that every older one is refused from now on."""
+        """A leader has the confirmation that every older one is refused from now on."""
         self.check()
         self._epoch = max(self._epoch, epoch)
 
@@ -78,7 +78,7 @@ class StreamWatch:
                 self._asked.remove(delta)
 
     def acknowledged(self, row: int) -> None:
-        """The tool was told that its row is durable."""
+        """The tool has the confirmation that its row is durable."""
         self.check()
         if row not in self._audit:
             raise Violation("no acknowledged record lost", f"row {row} is not in the stream")

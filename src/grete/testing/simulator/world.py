@@ -81,7 +81,7 @@ class World:
         self.operator = Operator(self)
 
     def begin(self) -> None:
-        """Submit the job, with a standby or two, and let everybody loose."""
+        """Submit the job, with a standby or two, and start all processes."""
         self.submit()
         for _ in range(self.chance.choice((0, 1, 1, 2))):
             self._coordinate(None, take_over=False)
@@ -94,7 +94,7 @@ class World:
         self.system.close()
 
     def calm(self) -> None:
-        """From now on nothing goes wrong, nobody changes anything, and no more messages come."""
+        """From now on nothing goes wrong, nothing is changed, and no more messages come."""
         self.note("calm")
         self.is_busy = False
         self.faults.calm()
@@ -110,7 +110,7 @@ class World:
             self.operator.start(id_)
 
     def follows(self) -> bool:
-        """Whether whoever leads serves the configuration that is in force; a job that has ended need not."""
+        """Whether the leader serves the configuration that is in force; a job that has ended need not."""
         if self.watch.ended is not None:
             return True
         state = self.watch.state
@@ -118,7 +118,7 @@ class World:
         return isinstance(leader, CoordinatorProgram) and leader.served == self.watch.config
 
     def held(self) -> set[ContainerId]:
-        """The containers that an operator has stopped, as whoever leads knows it."""
+        """The containers that an operator has stopped, according to the leader."""
         state = self.watch.state
         leader = None if state is None else self.server(state.url)
         if not isinstance(leader, CoordinatorProgram) or leader.loop is None:
@@ -126,7 +126,7 @@ class World:
         return {id_ for id_, container in leader.loop.state.containers.items() if container.held}
 
     def stops(self) -> bool:
-        """Whether the job has stopped; asks whoever leads now, unless he was asked already."""
+        """Whether the job has stopped; requests it of the leader, unless it was requested already."""
         state = self.watch.state
         if state is not None and state.epoch != self._asked_to_stop:
             self._asked_to_stop = state.epoch
@@ -138,7 +138,7 @@ class World:
         return sorted(name for name, program in self.containers.items() if program.process.is_alive)
 
     def wall_ms(self) -> int:
-        """What a clock says that is right."""
+        """The time of a clock that is right."""
         return self._store_clock.wall_ms()
 
     def note(self, text: str) -> None:
@@ -162,7 +162,7 @@ class World:
         return process
 
     def server(self, url: str) -> Server | None:
-        """Whoever listens there, if his process lives."""
+        """The server there, if its process lives."""
         server = self.servers.get(url)
         return server if server is not None and server.process.is_alive else None
 
@@ -178,7 +178,7 @@ class World:
             self.pause(self.chance.choice(running).process)
 
     def kill_the_leader(self) -> None:
-        """Kill whoever coordinates the job now."""
+        """Kill the coordinator of the job."""
         state = self.watch.state
         leader = None if state is None else self.server(state.url)
         if leader is not None and self.is_busy:
@@ -187,13 +187,13 @@ class World:
     # --- coordinators and containers ---
 
     def submit(self, *, take_over: bool = False) -> None:
-        """Somebody runs `grete run` with a configuration."""
+        """An operator runs `grete run` with a configuration."""
         self._submits += 1
         submitted = (f"run-{self._submits}", config(self))
         self._coordinate(submitted, take_over=take_over)
 
     def submit_when_stopped(self) -> None:
-        """Run the job again once it has stopped; whoever waits for nothing gives up."""
+        """Run the job again once it has stopped; a wait for nothing is given up."""
         self.process("somebody").spawn(self._wait_and_submit())
 
     def _wait_and_submit(self) -> Script:
@@ -221,7 +221,7 @@ class World:
         if submitted is not None and (
             submitted[0] != f"run-{self._submits}" or self.watch.run_id == submitted[0]
         ):
-            submitted = None  # it was written, or somebody has submitted another one since
+            submitted = None  # it was written, or another one was submitted since
         if self.watch.ended is None or submitted is not None:
             self._coordinate(submitted, take_over=False)
 
@@ -257,7 +257,7 @@ class World:
         """Around each write of a process to a store: what can go wrong before and after it does.
 
         Raises:
-            Killed, InDoubt, StorageFull, LogError: it went wrong; only of the first two nobody knows how far.
+            Killed, InDoubt, StorageFull, LogError: it went wrong; only of the first two it is unknown how far.
         """
         for action in process.on_write:
             action()

@@ -80,14 +80,14 @@ _WRITES = {
 
 
 class _Written:
-    """What the cases of a file write to localities and container ids: they are stories, in the file's order."""
+    """Writes of a file's cases to localities and container ids: they are stories, in the file's order."""
 
     def __init__(self) -> None:
         self.ever: dict[str, set[tuple[str, str]]] = {kind: set() for kind in _WRITES.values()}
         self.now: dict[str, dict[str, str]] = {kind: {} for kind in _WRITES.values()}
 
     def before(self, kind: str, read: Mapping[str, str]) -> dict[str, str]:
-        """What was there when that was read: what the cases so far have written.
+        """The state when that was read: all that the cases so far have written.
 
         What no case of the file writes was written before it. In a file whose cases are in another order than the
         story's, what was read is written by some case, and what was not read by a later one.
@@ -114,7 +114,7 @@ def begin(cases: Sequence[Case]) -> None:
 
 @checker("coordinator_managers", knows=has_op(*_MANAGER_OPS))
 def check_manager(case: Case) -> None:
-    """What each manager writes and reads back."""
+    """Each manager's writes, and what it reads back."""
     match case["op"]:
         case "LocalityManager.writeContainerToHostMapping" | "ExecutionContainerIdManager.write":
             kind = _WRITES[case["op"]]

@@ -20,7 +20,7 @@ def _is_story(case: Case) -> bool:
 
 
 class _Memory:
-    """What a stream would remember of the assignments."""
+    """The assignments as a stream would remember them."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, str], dict[str, str]] = {}

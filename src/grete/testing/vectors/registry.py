@@ -1,4 +1,4 @@
-"""Which function checks which file of vectors, and how a difference is told."""
+"""Which function checks which file of vectors, and how a difference is reported."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ COMMENTS = frozenset({"about", "comment", "description", "note", "reason", "why"
 
 
 class Difference(AssertionError):
-    """What we computed is not what the real Samza wrote."""
+    """Our result differs from the real Samza's."""
 
 
 def checker(*names: str, knows: Callable[[Case], bool]) -> Callable[[Check], Check]:
     """Register a function as the check of every case of the files with these names (without .json).
 
-    `knows` tells its cases by what they hold, for files of other names.
+    `knows` recognises its cases by their content, for files of other names.
     """
 
     def register(check: Check) -> Check:
@@ -48,7 +48,7 @@ def has_fields(*fields: str) -> Callable[[Case], bool]:
 
 
 def story(name: str) -> Callable[[Callable[[Sequence[Case]], None]], None]:
-    """Register what is told the cases of each file before they are checked, since those of `name` belong together."""
+    """Register an observer of each file's cases before they are checked, since those of `name` belong together."""
 
     def register(begin: Callable[[Sequence[Case]], None]) -> None:
         _stories[name] = begin
@@ -101,7 +101,7 @@ def throws(expected: Any) -> bool:
 
 
 def result_of(compute: Callable[[], Any], expected: Any, what: str) -> Any:
-    """What `compute` returns, or `expected` itself when both ours and the real one raise an error.
+    """The result of `compute`, or `expected` itself when both ours and the real one raise an error.
 
     Raises:
         Difference: only one of the two raises.

@@ -1,4 +1,4 @@
-"""Runs the checks over files and tells the first difference of each."""
+"""Runs the checks over files and reports the first difference of each."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def _log(records: list[Any]) -> MemoryKeyedLog:
 
 @checker("coordinator_bootstrap", knows=has_fields("records", "result"))
 def check_bootstrap(case: Case) -> None:
-    """What the real consumer sees of a log."""
+    """A log as the real consumer sees it."""
     found = result_of(lambda: bootstrap(_log(case["records"]).read()), case["result"], "bootstrap")
     if found is case["result"]:
         return
