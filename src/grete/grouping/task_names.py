@@ -199,7 +199,7 @@ def _on_host(
 
 
 def _place(groups: Assignment, task: TaskName, candidates: Iterable[str], share: int) -> bool:
-    """Give the task to the first candidate with fewer than its share; says whether one had room."""
+    """Give the task to the first candidate with fewer than its share; returns whether one had room."""
     for id_ in candidates:
         group = groups[ContainerId(id_)]
         if len(group) < share:

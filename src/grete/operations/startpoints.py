@@ -131,7 +131,7 @@ def _split(key: str, handle: JobHandle) -> tuple[str, str | None]:
 
 
 def delete_startpoints(handle: JobHandle, where: Where | None, *, reason: str) -> int:
-    """Take startpoints back, all or those of one SSP (in one task); says how many. Durable on return.
+    """Take startpoints back, all or those of one SSP (in one task); returns how many. Durable on return.
 
     One that a container has applied already is not undone.
     """
