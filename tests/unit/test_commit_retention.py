@@ -77,3 +77,13 @@ def test_a_task_that_rests_keeps_its_last_commit(log: SqliteKeyedLog, clock: Man
         TASKS[1]: 0,
         TASKS[2]: 0,
     }
+
+
+def test_a_long_log_is_gone_through_a_piece_at_a_time(log: SqliteKeyedLog, clock: ManualClock) -> None:
+    for batch in range(100):
+        commit(log, batch)
+    retention = CommitRetention(log, 0, clock, kept=10 * RECORDS, due=RECORDS, at_once=20 * RECORDS)
+    dropped = [retention.step() for _ in range(7)]
+    assert max(dropped) <= 20 * RECORDS
+    assert len(list(log.read())) <= 12 * RECORDS
+    assert dropped[-1] == 0

@@ -124,3 +124,17 @@ def test_what_is_superseded_goes_and_the_last_generations_stay_whole(tmp_path: P
         assert all(
             one.config == {**GOOD, LIMIT: one.config[LIMIT]} for one in config_generations(log) if one.whole
         )
+
+
+def test_a_long_stream_is_gone_through_a_piece_at_a_time(tmp_path: Path) -> None:
+    clock = SystemClock()
+    with closing(SqliteKeyedLog(open_file(tmp_path / "log.db"), "log", clock, owns_file=True)) as log:
+        stream = CoordinatorStream(log, clock, source="test")
+        stream.write_config(GOOD, run_id="a")
+        stream.append(stream.entry("grete-job-state", "current", {"state": str(i)}) for i in range(1_000))
+        compaction = StreamCompaction(stream, due=100, at_once=300)
+        stream.catch_up()
+        dropped = [compaction.step() for _ in range(6)]
+        assert max(dropped) <= 300
+        assert dropped[-1] == 0
+        assert len(list(log.read())) == len(GOOD) + 2

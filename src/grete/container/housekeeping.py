@@ -43,23 +43,34 @@ class CommitRetention:
     """
 
     def __init__(
-        self, log: KeyedLog, lag_ms: int, clock: Clock, *, kept: int = 50_000, due: int = 5_000
+        self,
+        log: KeyedLog,
+        lag_ms: int,
+        clock: Clock,
+        *,
+        kept: int = 50_000,
+        due: int = 5_000,
+        at_once: int = 50_000,
     ) -> None:
         self._log = log
         self._lag_ms = lag_ms
         self._clock = clock
         self._kept = kept
         self._due = due
-        self._next = 0
+        self._at_once = at_once  # a log that was never compacted has millions, and there are batches to run
+        self._next = self._done = 0
 
     def step(self) -> int:
         """Drop what is shadowed and old enough, if it is much; returns how many records went."""
-        if not self._log.keeps_shadowed or self._log.end() - self._kept < self._next:
+        end = self._log.end() - self._kept if self._log.keeps_shadowed else -1
+        if end < self._next:
             return 0
-        before = self._older_than_lag(self._log.end() - self._kept)
-        self._next = max(before, self._next) + self._due
+        old = self._older_than_lag(end)
+        self._done = min(old, self._done + self._at_once)
+        if self._done == old:
+            self._next = end + self._due
         try:
-            return self._log.drop_shadowed(before=before)
+            return self._log.drop_shadowed(before=self._done)
         except StorageFull as error:
             _log.warning("the checkpoint log is not compacted: %s", error)
             return 0

@@ -87,26 +87,22 @@ def config_generations(log: KeyedLog) -> list[Generation]:
     found += _foreign(waiting, config)
     if known_from == 0:
         return found
-    whole = _judged(found, known_from, *first or (len(found), -1), is_exact=log.keeps_shadowed)
+    whole = _judged(found, known_from, *first or (len(found), -1))
     return [replace(one, whole=known) for one, known in zip(found, whole, strict=True)]
 
 
-def _judged(
-    found: Sequence[Generation], known_from: int, first: int, begin: int, *, is_exact: bool
-) -> list[bool]:
+def _judged(found: Sequence[Generation], known_from: int, first: int, begin: int) -> list[bool]:
     """Whether each generation of a log that was compacted is whole: from the second of ours on they are.
 
     `first` is the index of the first of ours, whose records begin at `begin`, -1 when some are missing; from
     `known_from` on nothing is. What is written up to the second may have been the reason to drop a value of a key
-    that seems new then, unless the log `is_exact`: compacted up to a generation of ours.
+    that seems new then.
     """
     later = (index for index, one in enumerate(found) if index > first and _is_ours(one))
     second = next(later, len(found))
-    until = next((i for i in range(second, first, -1) if i < len(found) and _adds(found[i])), first)
-    if begin < known_from:
-        until = second
-    elif is_exact:
-        until = first
+    until = second
+    if begin >= known_from:
+        until = next((i for i in range(second, first, -1) if i < len(found) and _adds(found[i])), first)
     return [index >= min(until, second) for index in range(len(found))]
 
 

@@ -15,7 +15,7 @@ import getpass
 import logging
 import socket
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -34,6 +34,7 @@ _ELSEWHERE = ("192.0.2.1", 9)
 
 GENERATION = "grete-config-generation"
 KNOWN_VERSIONS = (1,)
+_CONFIG_WRITES = 10_000
 _OFFSET_BYTES = 8
 """A live value is kept behind its offset: 8 bytes a record, where a tuple with a number takes 88."""
 
@@ -66,6 +67,8 @@ class CoordinatorStream:
         self._quarantine = Quarantine()
         self._types: dict[bytes, tuple[str, str]] = {}
         self._taken: Counter[str] = Counter()
+        self._config_writes: deque[int] = deque(maxlen=_CONFIG_WRITES)
+        self._generations: deque[int] = deque(maxlen=_CONFIG_WRITES)
 
     @property
     def log(self) -> KeyedLog:
@@ -122,6 +125,10 @@ class CoordinatorStream:
         if self._quarantine:
             self._quarantine.discard(name)
         self._taken[name[0]] += 1
+        if name[0] == SET_CONFIG:
+            self._config_writes.append(offset)
+        elif name[0] == GENERATION:
+            self._generations.append(offset)
         live = self._live.setdefault(name[0], {})
         live.pop(name[1], None)  # the order of the last writes, as a reader of the stream would see it
         if value is None:
@@ -142,6 +149,16 @@ class CoordinatorStream:
                 self._quarantine.add(key, Quarantined(offset, str(error)))
             return None
         return message_type.lower(), name
+
+    def config_offset(self, generations: int) -> int:
+        """The offset from which on the last so many generations are; or the last 10,000 writes, where they are fewer.
+
+        0 is the beginning. A program that is not ours may write keys for ever without a generation.
+        """
+        with self._lock:
+            known, writes = self._generations, self._config_writes
+            oldest = known[-generations - 1] if len(known) > generations else 0
+            return max(oldest, writes[0] if len(writes) == _CONFIG_WRITES else 0)
 
     def shadowed_count(self) -> int:
         """How many of the records read so far a later one of their key shadows, tombstones among them."""
@@ -270,6 +287,16 @@ class CoordinatorStream:
         """The run that wrote the configuration in force."""
         generation = self.messages(GENERATION).get("current")
         return None if generation is None or generation.values is None else generation.values.get("run-id")
+
+
+def is_config_key(key: bytes) -> bool:
+    """Whether a record's key is that of a configuration's key, or of a generation."""
+    if b"config" not in key.lower():
+        return False
+    try:
+        return codec.decode_key(key)[1].lower() in (SET_CONFIG, GENERATION)
+    except WireError:
+        return False
 
 
 def check_text(*texts: str) -> None:
