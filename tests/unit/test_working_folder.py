@@ -144,5 +144,16 @@ def test_a_folder_of_modules_that_is_not_there_is_said_before_anything_is_starte
         enter(assignment({"job.application.path": str(folder / "gone")}), folder / "home")
 
 
+def test_a_job_is_started_from_a_folder_that_was_removed_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    loaded = load([str(folder / "job.properties")], {"systems.local.path": "/data"})
+    assert loaded["job.application.path"] == str(folder / "application")
+
+
 def assignment(config: dict[str, str]) -> Assignment:
     return Assignment(JobId("priced"), ContainerId("0"), 1, config, ())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grete.cli.options import warn
@@ -46,7 +45,7 @@ def change_config(
         ConfigError: a key is blank or unknown, the result would be invalid, or a set-once key of a stateful job would
             change. `force` allows all but a blank key.
     """
-    from grete.config.paths import absolute_path
+    from grete.config.paths import absolute_path, working_folder
     from grete.config.rules.warnings import warnings_of
     from grete.operations.configuration import set_config
 
@@ -55,7 +54,7 @@ def change_config(
         raise ConfigError(*problems)
     if not force:
         _refuse_unknown(key for key, value in changes.items() if value is not None)
-    old, folder = handle.config(), Path.cwd()
+    old, folder = handle.config(), working_folder()
     changes = {
         key: None if value is None else absolute_path(key, value, folder) for key, value in changes.items()
     }

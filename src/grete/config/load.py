@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlparse
 
 from grete.config.derived import with_derived_keys
 from grete.config.key_tables.job import APPLICATION_PATH
-from grete.config.paths import absolute_paths
+from grete.config.paths import absolute_paths, working_folder
 from grete.config.properties import parse_properties
 from grete.config.structured import parse_toml, parse_yaml
 from grete.errors import ConfigError
@@ -112,4 +112,4 @@ def load(paths: Iterable[str], overrides: Mapping[str, str]) -> dict[str, str]:
     config: dict[str, str] = {}
     for path in paths:
         config |= load_file(config_path(path))
-    return with_derived_keys(absolute_paths(config | dict(overrides), Path.cwd()))
+    return with_derived_keys(absolute_paths(config | dict(overrides), working_folder()))

@@ -18,6 +18,14 @@ _CERTIFICATE = re.compile(r"(sensitive\.)?systems\..+\.ssl\.\w+\.location")
 _FIRST_PARTS = ("job.", "systems.", "sensitive.systems.", "task.checkpoint.")
 
 
+def working_folder() -> Path:
+    """This process's working folder; the root where it was removed, as a service's may be."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path("/")
+
+
 def absolute_paths(config: Mapping[str, str], folder: Path) -> dict[str, str]:
     """The configuration with each relative path, and each `${file:path}`, taken from `folder`."""
     return {key: absolute_path(key, value, folder) for key, value in config.items()}

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from grete.config.paths import absolute_paths
+from grete.config.paths import absolute_paths, working_folder
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import is_loopback
 from grete.container.assignment import Assignment, parse_assignment
@@ -49,7 +49,7 @@ class ContainerMainLoop:
         self._work = work
         given = ContainerEnvironment.of(environment)
         self._id, self._epoch, self._home = given.container_id, given.epoch, given.home
-        self._launched_in = Path.cwd()  # the coordinator's folder, which the container leaves (`enter`)
+        self._launched_in = working_folder()  # the coordinator's folder, which the container leaves (`enter`)
         self._coordinator_config = absolute_paths(given.coordinator_system(), self._launched_in)
         self._stop = stop
         self._control = Control(stop)
