@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--kafka", action="store_true", help="on a Kafka broker, in the folder `kafka` of the home"
     )
+    parser.add_argument("--flights", type=int, default=FLIGHTS, help="only the first so many of the year")
     options = parser.parse_args(arguments)
     if options.kafka:
         os.environ["GRETE_HOME"] = str(grete_home() / "kafka")
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.figures:
             print(json.dumps(figures(place.system), indent=2))
             return 0
-        return demo(home, place)
+        return demo(home, place, options.flights)
 
 
 @contextmanager
@@ -59,15 +60,15 @@ def alone(home: Path) -> Iterator[None]:
         yield
 
 
-def demo(home: Path, place: Place) -> int:
-    load_flights(home, place)
-    jobs = [DemoJob(name, place) for name in JOBS]
+def demo(home: Path, place: Place, flights: int) -> int:
+    load_flights(home, place, flights)
+    jobs = [DemoJob(name, place, flights) for name in JOBS]
     before = sum(job.covered() for job in jobs)
     print(f"\nRunning {' and '.join(JOBS)}, each with `grete run --until-drained`", flush=True)
     started_s = time.monotonic()
-    code = run_all(jobs, FLIGHTS, Progress(sys.stdout))
+    code = run_all(jobs, flights, Progress(sys.stdout))
     elapsed_s = time.monotonic() - started_s
-    if code or any(job.covered() < FLIGHTS for job in jobs):
+    if code or any(job.covered() < flights for job in jobs):
         print("The jobs have not come to the end; make demo goes on from where they are.", file=sys.stderr)
         return code or 1
     processed = sum(job.covered() for job in jobs) - before
@@ -83,11 +84,11 @@ def demo(home: Path, place: Place) -> int:
     return 0
 
 
-def load_flights(home: Path, place: Place) -> None:
+def load_flights(home: Path, place: Place, flights: int) -> None:
     where = home / ("local" if place.name == "local" else "broker")
-    print(f"Loading {FLIGHTS:,} flights of 2013 into the stream {place.name}.flights in {where}")
+    print(f"Loading {flights:,} flights of 2013 into the stream {place.name}.flights in {where}")
     progress = Progress(sys.stdout)
-    appended = place.load(lambda present: progress.show(f"  {present:,} of {FLIGHTS:,}"))
+    appended = place.load(flights, lambda present: progress.show(f"  {present:,} of {flights:,}"))
     progress.end(f"  {appended:,} flights appended" if appended else "  all of them are there already")
 
 

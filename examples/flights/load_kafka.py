@@ -6,6 +6,8 @@ producer writes it in order without gaps, so what a partition holds is its begin
 
 from __future__ import annotations
 
+from itertools import islice
+
 from confluent_kafka import Producer
 from load import PARTITIONS, STREAM, Show, read_flights
 
@@ -15,8 +17,8 @@ from grete.systems.base import System
 _SHOWN_EVERY = 25_000
 
 
-def load_topic(bootstrap: str, system: System, show: Show) -> int:
-    """Send what is not there yet; returns how many flights that was."""
+def load_topic(bootstrap: str, system: System, flights: int, show: Show) -> int:
+    """Send those of the first `flights` that are not there yet; returns how many those were."""
     system.create_stream(StreamSpec(STREAM, PARTITIONS))
     present = {p: int(offsets.upcoming) for p, offsets in system.offsets(STREAM).items()}
     producer = Producer(
@@ -29,7 +31,7 @@ def load_topic(bootstrap: str, system: System, show: Show) -> int:
         }
     )
     sent = 0
-    for number, flight in enumerate(read_flights(), 1):
+    for number, flight in enumerate(islice(read_flights(), flights), 1):
         partition = flight.partition
         assert partition is not None
         if present[partition]:

@@ -21,7 +21,7 @@ from grete.systems.local.system import LocalSystem
 
 HERE = Path(__file__).resolve().parent
 BROKER = "GRETE_DEMO_KAFKA"
-Load = Callable[[Callable[[int], None]], int]
+Load = Callable[[int, Callable[[int], None]], int]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,11 @@ def embedded(home: Path) -> Iterator[Place]:
     )
     with closing(LocalSystem(home / "local", SystemClock())) as system:
         yield Place(
-            "local", system, lambda show: load(system, show), lambda job: [HERE / f"{job}.properties"], shown
+            "local",
+            system,
+            lambda flights, show: load(system, flights, show),
+            lambda job: [HERE / f"{job}.properties"],
+            shown,
         )
 
 
@@ -81,7 +85,7 @@ def on_kafka(home: Path) -> Iterator[Place]:
             yield Place(
                 "kafka",
                 system,
-                lambda show: load_topic(broker.bootstrap, system, show),
+                lambda flights, show: load_topic(broker.bootstrap, system, flights, show),
                 lambda job: (
                     [HERE / f"{job}{end}.properties" for end in ("", "-on-kafka")]
                     + [HERE / "kafka.properties"]
