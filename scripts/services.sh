@@ -3,7 +3,7 @@
 # fault tests let system calls fail with strace. The tests of the Kafka back end start a broker of their own, from
 # jars that are fetched here into the user's cache; SERVICES=kafka_start starts one that stays, kafka_stop ends it.
 # Pipelines on Kafka read and write through Spark's own connector, fetched likewise. The tests against the real Samza
-# run its published jars. An archive of Spark's classes lets its JVMs start sooner.
+# run its published jars. Archives of classes let the JVMs of Spark and of brokers start with less work.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/grete
@@ -78,6 +78,12 @@ spark_archive() { # for this virtual environment: the archive names the paths of
   .venv/bin/python scripts/spark_archive.py "$archive" >/dev/null 2>&1 || echo "Spark starts without an archive" >&2
 }
 
-for service in ${SERVICES:-strace_present kafka_jars spark_kafka_jars samza_jars samza_runner spark_archive}; do
+kafka_archive() { # beside the jars, which it holds for
+  local archive=$kafka_jars_directory/broker.jsa
+  [ -e "$archive" ] && return
+  .venv/bin/python scripts/kafka_archive.py "$archive" >/dev/null 2>&1 || echo "brokers start without an archive" >&2
+}
+
+for service in ${SERVICES:-strace_present kafka_jars kafka_archive spark_kafka_jars samza_jars samza_runner spark_archive}; do
   "$service"
 done
