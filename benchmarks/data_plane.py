@@ -47,7 +47,7 @@ _NAME = "benchmarks.applications"
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run took."""
+    """Figures of a run."""
 
     seconds: float
     cpu_s: float
@@ -185,7 +185,7 @@ def compare(
 
 
 def stateless(records: int = 1_000_000, pairs: int = 5) -> dict[str, object]:
-    """What keeps no state in Python: pass-through and the pipeline."""
+    """Jobs without state in Python: pass-through and the pipeline."""
     bench = Bench(records)
     try:
         return {

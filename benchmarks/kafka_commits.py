@@ -1,4 +1,4 @@
-"""What commits on Kafka cost, and how fast StreamTasks are there: for `python -m benchmarks.kafka`.
+"""Cost of commits on Kafka, and speed of StreamTasks there: for `python -m benchmarks.kafka`.
 
 Commits: a batch of so many tasks, each with a checkpoint and an output, in so many groups; two threads stand for two
 executors. Tasks: one worker without Spark, from records in a topic to committed outputs.

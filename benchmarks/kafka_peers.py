@@ -281,7 +281,7 @@ def _until(watched: Watched, wanted: int, process: subprocess.Popen[bytes], log:
 
 
 def _wrong(race: Race, records: int) -> str:
-    """What is wrong with the output, empty when nothing is."""
+    """Faults of the output, empty when there are none."""
     seen: dict[str, list[int]] = {}
     for value in _read(race, records):
         seen.setdefault(value["key"], []).append(value["count"])

@@ -43,7 +43,7 @@ def appends_per_second(writers: int, each: int) -> float:
 
 
 def syncs_per_second(count: int = 1_000) -> float:
-    """What the disk gives to a writer of one page and fdatasync: the bound of every durable append."""
+    """Speed of the disk for a writer of one page and fdatasync: the bound of every durable append."""
     with tempfile.TemporaryDirectory() as directory:
         descriptor = os.open(Path(directory) / "pages", os.O_RDWR | os.O_CREAT)
         os.pwrite(descriptor, bytes(4096 * 256), 0)

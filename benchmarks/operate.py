@@ -1,4 +1,4 @@
-"""What an operator waits for, without Spark's part: `python -m benchmarks.operate`.
+"""Waits of an operator, without Spark's part: `python -m benchmarks.operate`.
 
 Coordinators are real processes, containers real ones that commit small records instead of running queries, so what is
 measured is the control plane. Spark adds, per container: about 10 s for a process, below 1 s for a query.
@@ -67,7 +67,7 @@ class Operated:
         self._process.wait()
 
     def listen(self) -> list[list[object]]:
-        """What was said since the last call."""
+        """Output since the last call."""
         new = []
         for _, batch in self._system.read("said", 0, self._next):
             new += [json.loads(value) for value in batch.column(1).to_pylist()]

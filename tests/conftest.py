@@ -306,17 +306,17 @@ class CounterJob:
 
     def report(self) -> str:
         """For a test that fails: what the job says of itself, and the end of each container's log."""
-        told = []
+        report = []
         for words in (["status"], ["history"], ["container", "list"]):
             command = [*self.command(*words)[:-2], "--job", "counter", "-o", "json"]
             done = subprocess.run(
                 command, env=self.environment(), capture_output=True, text=True, timeout=patient(60)
             )
-            told.append(f"--- {' '.join(words)}\n{done.stdout}{done.stderr}")
+            report.append(f"--- {' '.join(words)}\n{done.stdout}{done.stderr}")
         for log in sorted(self.home.glob("jobs/counter-1/logs/*.log")):
             last = log.read_text(errors="replace").splitlines()[-60:]
-            told.append("\n".join([f"--- the end of {log.name}", *last]))
-        return "\n".join(told)
+            report.append("\n".join([f"--- the end of {log.name}", *last]))
+        return "\n".join(report)
 
     def counted(self) -> int:
         """How many counts were sent; 0 as well when the streams do not exist yet."""

@@ -1,4 +1,4 @@
-"""What the two jobs found, read from their output streams alone, so it can be read again at any time."""
+"""Findings of the two jobs, read from their output streams alone, so it can be read again at any time."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def departure(flight: dict[str, Any]) -> str:
 
 
 def report(flight: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """What is sent on."""
+    """The record that is sent on."""
     return {
         "flight": f"{flight['carrier']}{flight['flight']}",
         "from": flight["origin"],

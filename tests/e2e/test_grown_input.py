@@ -51,7 +51,7 @@ def test_a_running_stateful_job_takes_up_the_partitions_its_input_has_got(counte
         assert (grown["before"], grown["partitions"]) == (2, 4)
         counter_job.fill(2_000)
         counter_job.wait_until_counted(3_000)
-        # a container tells what it has done with its next heartbeat
+        # a container reports its progress with its next heartbeat
         records = 'grete_process_envelopes_total{container="0"}'
         eventually(lambda: metrics(counter_job)[records] == 3_000, "the metrics follow")
         found = metrics(counter_job)

@@ -1,4 +1,4 @@
-"""A job that fails tells why, in its log stream and its diagnostics stream, and no secret with it."""
+"""A failing job reports why, in its log stream and its diagnostics stream, and no secret with it."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def place(cluster: KafkaCluster, topic: str, placed: Sequence[Sequence[int]]) ->
 
 
 class Job:
-    """The job, its topics and the processes of its coordinators. It counts each key, unless told otherwise.
+    """The job, its topics and the processes of its coordinators. It counts each key by default.
 
     Record `n` has the key `n % KEYS`, which lives in the partition of that number modulo the partitions there are.
     """
@@ -114,7 +114,7 @@ class Job:
         placed: Sequence[Sequence[int]] | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """`brokers` are those that the job is told of, when it is not to come to them directly.
+        """`brokers` are those in the job's configuration, when it is not to reach them directly.
 
         `placed` are the nodes that hold each partition of the input, when brokers are not to decide.
         """

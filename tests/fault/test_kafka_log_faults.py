@@ -137,7 +137,7 @@ def test_what_a_killed_broker_forgot_to_end_is_ended_by_who_opens_the_id_and_doe
     dying.produce(name, key=b"torn", value=b"", partition=0)
     dying.flush(30)
     kafka.kill()
-    kafka.restart()  # the transaction is over for the coordinator, and mostly the partition was not told
+    kafka.restart()  # the transaction is over for the coordinator, and mostly not for the partition
     log.append(pair(1), fence=Fence("job", 1))
     assert numbers(open_log()) == [0, 1]
 

@@ -39,7 +39,7 @@ def pids_at(point: str, job: Job) -> list[int]:
 
 
 def stands(pid: int) -> bool:
-    """Whether it is stopped: told to go on before that, it would stand for ever."""
+    """Whether it is stopped: continued before that, it would stand for ever."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
     return False

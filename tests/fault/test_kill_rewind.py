@@ -1,4 +1,4 @@
-"""kill -9 around a startpoint: the job starts where it was told, once, and no record is lost or counted twice."""
+"""kill -9 around a startpoint: the job starts at the startpoint, once, and no record is lost or counted twice."""
 
 from __future__ import annotations
 

@@ -456,7 +456,7 @@ def test_containers_find_the_next_coordinator_at_the_address_of_the_one_before(j
     job.eventually(lambda: "container-adopted" in job.events())
     job.set(task__max__records__per__batch="7")
     job.eventually(lambda: job.said()[-1]["batch"] == "7")
-    assert job.last() == before, "the same incarnation, which was told"
+    assert job.last() == before, "the same incarnation, which got it"
 
 
 def test_what_the_planner_trips_over_is_shown_and_ends_nothing(job: Job) -> None:

@@ -109,8 +109,8 @@ def failures(report: Path) -> dict[str, str]:
     path = report / "failed.jsonl"
     found: dict[str, str] = {}
     for line in path.read_text().splitlines() if path.exists() else ():
-        told = json.loads(line)
-        found.setdefault(told["test"], f"({told['when']})\n{told['text']}\n{told['output']}")
+        failure = json.loads(line)
+        found.setdefault(failure["test"], f"({failure['when']})\n{failure['text']}\n{failure['output']}")
     return found
 
 

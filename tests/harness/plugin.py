@@ -1,4 +1,4 @@
-"""pytest's hooks of a run: what runs beside what, limits, what a failure tells, what a test leaves.
+"""pytest's hooks of a run: what runs beside what, limits, the report of a failure, what a test leaves.
 
 `tests/conftest.py` takes them in. They do their part in the controller and in xdist's workers alike; without a run
 (`python -m pytest FILE`) what remains are the limits and the stacks.
@@ -49,7 +49,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a worker: begin with the groups that take longest, and tell the controller which there are."""
+    """In a worker: begin with the groups that take longest, and report them to the controller."""
     folder = os.environ.get(REPORT)
     if folder is None or not hasattr(config, "workerinput"):
         return
@@ -59,13 +59,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for test, group in groups.items():
         total[group] = total.get(group, 0) + took.get(test, _UNKNOWN_S)
     items.sort(key=lambda item: (-total[groups[item.nodeid]], groups[item.nodeid]))
-    told = Path(folder) / f"{config.workerinput['workerid']}.new"
-    told.write_text(json.dumps(groups))
-    told.rename(Path(folder) / _GROUPS)
+    reported = Path(folder) / f"{config.workerinput['workerid']}.new"
+    reported.write_text(json.dumps(groups))
+    reported.rename(Path(folder) / _GROUPS)
 
 
 class GroupScheduling(LoadScopeScheduling):
-    """Hands a whole group to one worker; the groups are those that the workers have told.
+    """Hands a whole group to one worker; the groups are those that the workers have reported.
 
     xdist's own `loadgroup` writes a group into a test's id, which pytest 9.2 does not let it do any more: without
     any error each test is a group of its own then.
@@ -177,8 +177,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         return
     name = report.nodeid
     if report.failed:
-        told = {"test": name, "when": report.when, "text": report.longreprtext, "output": report.capstderr}
-        _note("failed.jsonl", [json.dumps(told) + "\n"])
+        failure = {"test": name, "when": report.when, "text": report.longreprtext, "output": report.capstderr}
+        _note("failed.jsonl", [json.dumps(failure) + "\n"])
     _note("durations.tsv", [f"{report.duration:.3f}\t{report.when}\t{name}\n"])
 
 

@@ -1,4 +1,4 @@
-"""What is known of earlier configurations after a broker has compacted a coordinator stream."""
+"""Earlier configurations after a broker has compacted a coordinator stream."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def everywhere(lag: int) -> dict[int, int]:
 
 
 def test_the_lag_of_the_group_is_the_lag_of_the_job_and_follows_a_rewind(job: Job) -> None:
-    """Each of two containers tells of its own partitions; none is left out."""
+    """Each of two containers publishes its own partitions; none is left out."""
     job.fill(5)
     job.run_until_shown()
     assert job.offsets() == {partition: last + 1 for partition, last in job.processed().items()}

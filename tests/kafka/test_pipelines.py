@@ -183,7 +183,7 @@ def test_killed_between_sink_and_checkpoint_rows_are_twice_in_the_topic_and_once
 
     check_that_nobody_saw_the_password(tmp_path, password)
 
-    # What retention takes away behind the job's back is told with its offsets.
+    # What retention takes away behind the job's back is reported with its offsets.
     topics.fill(100)
     topics.delete_before(topics.ends()[0] - 10)
     stopped = job.run()

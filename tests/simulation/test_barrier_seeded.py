@@ -46,11 +46,11 @@ class Incarnation:
     tasks: frozenset[str]
     query: str
     process: str
-    told: list[Action] = field(default_factory=list)
+    commands: list[Action] = field(default_factory=list)
     paused: int = 0
     fenced: bool = False
     asked: int = 0
-    """The barrier for which it was asked to pause, 0 when it was told something else since."""
+    """The barrier for which it was asked to pause, 0 when it got another command since."""
     raised: bool = False
     """Its fence is above what it was served."""
     running: bool = True
@@ -109,13 +109,13 @@ class World:
                     if self.chance.random() < 0.8:
                         self.end(self.alive(container), -9)
                 case Pause(container) | Run(container) | RequestStop(container):
-                    self.tell(container, action)
+                    self.send(container, action)
 
-    def tell(self, container: ContainerId, word: Action) -> None:
+    def send(self, container: ContainerId, word: Action) -> None:
         """Only the last word is on the board."""
         one = self.alive(container)
         if one is not None:
-            one.told = [word]
+            one.commands = [word]
             one.asked = word.revision if isinstance(word, Pause) else 0
 
     def end(self, one: Incarnation | None, code: int) -> None:
@@ -137,8 +137,8 @@ class World:
             self.obey(one)
 
     def obey(self, one: Incarnation) -> None:
-        """Do what it was told last."""
-        match one.told.pop() if one.told else None:
+        """Do the last command."""
+        match one.commands.pop() if one.commands else None:
             case Pause(container, revision):
                 one.paused = revision
                 self.reports += [ContainerPaused(container, one.launch, revision)] * self.chance.choice(

@@ -66,8 +66,8 @@ def test_the_code_of_a_container_says_whether_to_try_again(error: GreteError, co
 
 
 def test_a_failure_is_one_line_whatever_the_error_says() -> None:
-    told = failure_of(ValueError("first \x1b[31m\nsecond"))
-    assert str(told) == "ValueError first \\x1b[31m"
+    failure = failure_of(ValueError("first \x1b[31m\nsecond"))
+    assert str(failure) == "ValueError first \\x1b[31m"
 
 
 def test_the_first_failure_that_was_noted_stays_and_is_found_in_the_text_of_the_error() -> None:

@@ -1,4 +1,4 @@
-"""A job that is told to start elsewhere: what it reads then, what its stores hold, and that it happens once.
+"""A job that is to start elsewhere: what it reads then, what its stores hold, and that it happens once.
 
 The jobs count the messages of each key and send every count, so what is read again shows in the outputs.
 """

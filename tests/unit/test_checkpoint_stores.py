@@ -75,7 +75,7 @@ def test_commits_that_differ_in_anything_have_different_ids() -> None:
 
 
 class Container:
-    """A container's start and commits, with whatever store it is told to use."""
+    """A container's start and commits, with any store."""
 
     def __init__(self, home: Path) -> None:
         self._home = home

@@ -113,7 +113,7 @@ def test_copies_of_checkpoints_and_the_stream_of_logs_go_and_what_others_write_i
     theirs.write_bytes(b"{}")
     system.create_stream(StreamSpec("__samza_orders_1_logs", 1))
     system.create_stream(StreamSpec("said", 1))
-    told = {
+    diagnostics = {
         "task.checkpoint.factory": "grete.checkpoint.file-system",
         "task.checkpoint.path": str(tmp_path),
         "task.log4j.system": "local",
@@ -121,7 +121,7 @@ def test_copies_of_checkpoints_and_the_stream_of_logs_go_and_what_others_write_i
         "metrics.reporter.diagnosticsreporter.stream": "local.said",
     }
     with open_job(JobId("orders")) as handle:
-        handle.stream.write_config({**handle.config(), **told}, run_id="run-2")
+        handle.stream.write_config({**handle.config(), **diagnostics}, run_id="run-2")
         TaskAssignments(handle.stream).write(
             [(SET_TASK_CONTAINER, "Partition 0", {VALUE_FIELDS[SET_TASK_CONTAINER]: "0"})]
         )

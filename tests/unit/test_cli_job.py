@@ -78,9 +78,9 @@ def test_a_job_that_ends_while_it_is_looked_at_has_not_died(
     assert (row["state"], row["run_by"]) == ("finished", None)
 
 
-@pytest.mark.parametrize(("ago_s", "told"), [(None, None), (3, None), (100, 100)])
+@pytest.mark.parametrize(("ago_s", "shown_s"), [(None, None), (3, None), (100, 100)])
 def test_a_coordinator_without_any_other_sign_of_death_is_shown_as_silent(
-    job: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, ago_s: int | None, told: int | None
+    job: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, ago_s: int | None, shown_s: int | None
 ) -> None:
     """On Kafka a dead one looks like a slow one. The lease is 15 s."""
     now_ms = SystemClock().wall_ms()
@@ -88,8 +88,8 @@ def test_a_coordinator_without_any_other_sign_of_death_is_shown_as_silent(
     monkeypatch.setattr(JobHandle, "holder", lambda handle: holder)
     assert main(["status", "-o", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert row["silent_s"] == (None if told is None else pytest.approx(told, abs=30))
-    assert ("not heard of for" in row["run_by"]) is (told is not None)
+    assert row["silent_s"] == (None if shown_s is None else pytest.approx(shown_s, abs=30))
+    assert ("not heard of for" in row["run_by"]) is (shown_s is not None)
     assert row["run_by"].startswith("process 7 on far")
 
 

@@ -244,9 +244,11 @@ UNKNOWN = "not known, so only the application can read it: "
 
 
 def test_an_unknown_key_is_reported_also_beside_the_right_one() -> None:
-    told = check({**GOOD, "task.foo": "1", "job.container.count": "1", "job.containr.count": "9"}).warnings
-    assert "job.containr.count is not a known key; did you mean job.container.count?" in told
-    assert f"{UNKNOWN}task.foo" in told
+    warnings = check(
+        {**GOOD, "task.foo": "1", "job.container.count": "1", "job.containr.count": "9"}
+    ).warnings
+    assert "job.containr.count is not a known key; did you mean job.container.count?" in warnings
+    assert f"{UNKNOWN}task.foo" in warnings
 
 
 def test_keys_of_the_applications_own_are_not_reported() -> None:

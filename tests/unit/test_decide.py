@@ -179,7 +179,7 @@ def test_a_container_that_is_stopped_during_its_pause_stays_stopped() -> None:
 
 @pytest.mark.parametrize(("code", "breaks_off"), [(0, False), (6, False), (-9, True), (1, True)])
 def test_a_container_that_broke_off_and_leaves_the_model_is_fenced_off(code: int, breaks_off: bool) -> None:
-    """No later incarnation tells those who read its outputs that the last batch will never commit."""
+    """No later incarnation writes for readers of its outputs that the last batch will never commit."""
     one_less = ModelChanged(2, {ZERO: ContainerSpec("all tasks", "q", "p")})
     asked, _ = decide(started(None, ZERO, ONE), one_less, 1)
     moved, _ = decide(asked, ContainerPaused(ZERO, 1, 2), 1)

@@ -1,4 +1,4 @@
-"""Log records and diagnostics in streams (S2-120 to S2-122): what is told, what never is, and what it may cost."""
+"""Log records and diagnostics in streams (S2-120 to S2-122): what is reported, what never is, and its cost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read(system: LocalSystem, stream: str) -> list[tuple[bytes | None, dict[str,
     ]
 
 
-def told(tmp_path: Path, system: LocalSystem, **more: str) -> list[dict[str, Any]]:
+def logged(tmp_path: Path, system: LocalSystem, **more: str) -> list[dict[str, Any]]:
     with observed(Settings.of({**CONFIG, **more}), JOB, "samza-container-0", tmp_path):
         log.warning("password is %s", "tell-nobody")
         try:
@@ -63,7 +63,7 @@ def test_the_stream_is_named_as_samza_names_it() -> None:
 def test_log_records_are_in_the_stream_in_samzas_fields_under_the_containers_name(
     tmp_path: Path, system: LocalSystem
 ) -> None:
-    warning, failure = told(tmp_path, system)
+    warning, failure = logged(tmp_path, system)
     assert {key for key, _ in read(system, LOGS)} == {b"samza-container-0"}
     assert {name: warning[name] for name in ("@version", "level", "logger_name", "thread_name", "ndc")} == {
         "@version": 1,
@@ -79,12 +79,12 @@ def test_log_records_are_in_the_stream_in_samzas_fields_under_the_containers_nam
 
 
 def test_location_is_reported_on_request(tmp_path: Path, system: LocalSystem) -> None:
-    warning, _ = told(tmp_path, system, **{"task.log4j.location.info.enabled": "true"})
-    assert (warning["file"], warning["method"]) == ("test_diagnostics.py", "told")
+    warning, _ = logged(tmp_path, system, **{"task.log4j.location.info.enabled": "true"})
+    assert (warning["file"], warning["method"]) == ("test_diagnostics.py", "logged")
 
 
 def test_secrets_are_masked_in_messages_and_in_exceptions(tmp_path: Path, system: LocalSystem) -> None:
-    events = told(tmp_path, system)
+    events = logged(tmp_path, system)
     assert "tell-nobody" not in json.dumps(events)
     assert MASK in events[0]["message"]
     assert MASK in events[1]["exception"]["exception_message"]
@@ -207,7 +207,7 @@ def test_odd_records_still_become_events(message: str, arguments: tuple[object, 
 
 
 def test_a_stream_has_a_partition_for_each_container(tmp_path: Path, system: LocalSystem) -> None:
-    told(tmp_path, system, **{"job.container.count": "3"})
+    logged(tmp_path, system, **{"job.container.count": "3"})
     assert system.partition_count(LOGS) == 3
 
 

@@ -189,17 +189,17 @@ def test_the_job_starts_and_commands_work_after_garbage_in_any_record(
             for _ in range(3)
         ]
         job.coordinator_log.append([Entry(key, value(chance)) for key in keys])
-        tell = f"seed {seed}: {keys!r:.300}"
+        context = f"seed {seed}: {keys!r:.300}"
         try:
             start(job)
         except JobError as error:
             if "set-changelog" not in str(error):
-                raise AssertionError(tell) from error
+                raise AssertionError(context) from error
         for words in (["status"], ["history"], ["config", "history"], ["config", "rollback"], ["job-model"]):
             code = main([*words, "--job", "job"])
             said = capsys.readouterr()
-            assert code == 0, f"{tell}: {words}: {said.err}"
-            assert "\x1b" not in said.out + said.err, f"{tell}: {words}"
-        assert main(["stream", "quarantine", "--job", "job", "--remove-all", "--execute"]) == 0, tell
+            assert code == 0, f"{context}: {words}: {said.err}"
+            assert "\x1b" not in said.out + said.err, f"{context}: {words}"
+        assert main(["stream", "quarantine", "--job", "job", "--remove-all", "--execute"]) == 0, context
         start(job)
         capsys.readouterr()

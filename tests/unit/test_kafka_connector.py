@@ -1,4 +1,4 @@
-"""Spark's Kafka connector: where it comes from, and what it is told."""
+"""Spark's Kafka connector: where it comes from, and its options."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class Coordinator:
         self.view.serve(Settings.of({"which": which}), JobModel({}, {ZERO: ContainerModel(ZERO, {})}))
 
     def hears(self, serial: int) -> None:
-        """A heartbeat of a container that runs what it was told under this number."""
+        """A heartbeat of a container that runs its command of this number."""
         self.view.heartbeat(ZERO, Heartbeat(self.containers.started[-1].epoch, "running", serial=serial))
 
     def ends(self, code: int) -> None:
@@ -208,7 +208,7 @@ def test_a_heartbeat_that_comes_while_something_else_is_about_to_be_told_does_no
 
 
 def test_a_container_is_never_given_an_older_model_under_a_newer_number(coordinator: Coordinator) -> None:
-    """It would not look again, since it is told that number already."""
+    """It would not look again, since it has that number already."""
 
     def changes() -> None:
         coordinator.registry.meanwhile = nothing

@@ -27,10 +27,10 @@ CONFIG = {
 
 
 class Coordinator(HTTPServer):
-    """Answers one container until it is told to."""
+    """Answers one container until it is ended."""
 
     def __init__(self) -> None:
-        self.told: dict[str, Any] = {"action": "run", "number": 0}
+        self.command: dict[str, Any] = {"action": "run", "number": 0}
         super().__init__(("127.0.0.1", 0), _Handler)
         self.thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01})
         self.thread.start()
@@ -50,7 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
-        self._answer(self.server.told)
+        self._answer(self.server.command)
 
     def _answer(self, document: dict[str, Any]) -> None:
         body = json.dumps(document).encode()
@@ -95,7 +95,7 @@ def until_told(control: Control) -> Ended:
 def test_a_container_that_is_asked_to_stop_says_that_it_has_not_read_everything(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
-    coordinator.told = {"action": "stop", "number": 0}
+    coordinator.command = {"action": "stop", "number": 0}
 
     def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
         return until_told(control)

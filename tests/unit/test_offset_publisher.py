@@ -103,8 +103,8 @@ def test_what_a_task_that_was_shut_down_reads_stays_where_it_ended() -> None:
 # --- the thread ---
 
 
-class Told(GroupOffsets):
-    """A group that remembers what it was told, and refuses as a test wants."""
+class RecordedGroup(GroupOffsets):
+    """A group that keeps what was published, and refuses as a test wants."""
 
     def __init__(self) -> None:
         self.writes: Queue[dict[str, int]] = Queue()
@@ -126,84 +126,83 @@ class Told(GroupOffsets):
         return self.writes.get(timeout=WAIT_S)
 
 
-def publishing(told: Told, clock: ManualClock) -> OffsetPublisher:
-    return OffsetPublisher(lambda: told, progress({A: 5}), clock)
+def publishing(group: RecordedGroup, clock: ManualClock) -> OffsetPublisher:
+    return OffsetPublisher(lambda: group, progress({A: 5}), clock)
 
 
 def test_the_start_is_published_and_at_the_end_what_is_left() -> None:
-    told, clock = Told(), ManualClock()
-    with publishing(told, clock) as publisher:
-        assert told.next() == {A: 5}
+    group, clock = RecordedGroup(), ManualClock()
+    with publishing(group, clock) as publisher:
+        assert group.next() == {A: 5}
         publisher.publish({A: 6, B: 1})
         publisher.publish({A: 7, B: 2})
-    assert told.next() == {A: 7}
-    told.is_closed()
-    assert told.writes.empty()
+    assert group.next() == {A: 7}
+    group.is_closed()
+    assert group.writes.empty()
 
 
-def comes(offset: int, told: Told, clock: ManualClock, publisher: OffsetPublisher) -> None:
-    """Let time pass until the group is told the offset."""
+def comes(offset: int, group: RecordedGroup, clock: ManualClock, publisher: OffsetPublisher) -> None:
+    """Let time pass until the offset is published."""
 
-    def is_told() -> bool:
+    def is_published() -> bool:
         clock.advance(RETRY_S)
         publisher.publish({A: offset})
-        return not told.writes.empty() and told.next() == {A: offset}
+        return not group.writes.empty() and group.next() == {A: offset}
 
-    eventually(is_told, f"the group is told {offset}", within_s=WAIT_S)
+    eventually(is_published, f"{offset} is published", within_s=WAIT_S)
 
 
 def test_a_failing_group_is_warned_of_once_and_once_more_when_it_works_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told, clock = Told(), ManualClock()
-    told.refusal = StreamError("the group has members")
-    with caplog.at_level(logging.INFO, "grete.container"), publishing(told, clock) as publisher:
+    group, clock = RecordedGroup(), ManualClock()
+    group.refusal = StreamError("the group has members")
+    with caplog.at_level(logging.INFO, "grete.container"), publishing(group, clock) as publisher:
         for offset in (6, 7, 8):
-            comes(offset, told, clock, publisher)
-        told.refusal = None
-        comes(9, told, clock, publisher)
-        comes(10, told, clock, publisher)
+            comes(offset, group, clock, publisher)
+        group.refusal = None
+        comes(9, group, clock, publisher)
+        comes(10, group, clock, publisher)
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [level for level, _ in said] == ["WARNING", "INFO"]
     assert said[0][1].startswith("the group has members. The job goes on")
-    told.is_closed()
+    group.is_closed()
 
 
 def test_an_end_does_not_wait_for_a_group_that_fails() -> None:
-    told, clock = Told(), ManualClock()
-    told.refusal = StreamError("no answer")
-    group = publishing(told, clock)
-    with group as publisher:
-        assert told.next() == {A: 5}
+    group, clock = RecordedGroup(), ManualClock()
+    group.refusal = StreamError("no answer")
+    with publishing(group, clock) as publisher:
+        assert group.next() == {A: 5}
         publisher.publish({A: 6})
-    told.is_closed()
-    assert told.writes.empty()
+    group.is_closed()
+    assert group.writes.empty()
 
 
 def test_a_succeeded_container_publishes_nothing_more() -> None:
-    told = Told()
+    group = RecordedGroup()
 
     def is_succeeded() -> None:
-        with publishing(told, ManualClock()) as publisher:
-            assert told.next() == {A: 5}
+        with publishing(group, ManualClock()) as publisher:
+            assert group.next() == {A: 5}
             publisher.publish({A: 6})
             raise Fenced("container", epoch=1, seen=2)
 
     with pytest.raises(Fenced):
         is_succeeded()
-    told.is_closed()
-    assert told.writes.empty()
+    group.is_closed()
+    assert group.writes.empty()
 
 
 def test_a_container_that_the_group_shows_as_succeeded_publishes_nothing_more() -> None:
-    told, clock = Told(), ManualClock()
-    told.refusal = Fenced("container", epoch=1, seen=2)
-    with publishing(told, clock) as publisher:
-        assert told.next() == {A: 5}
+    group, clock = RecordedGroup(), ManualClock()
+    group.refusal = Fenced("container", epoch=1, seen=2)
+    with publishing(group, clock) as publisher:
+        assert group.next() == {A: 5}
         clock.advance(REFRESH_S)
         publisher.publish({A: 6})
-    told.is_closed()
-    assert told.writes.empty()
+    group.is_closed()
+    assert group.writes.empty()
 
 
 # --- of which partitions ---
@@ -219,12 +218,12 @@ def assignment(container: str, config: Mapping[str, str]) -> Assignment:
 def test_of_broadcast_partitions_the_first_container_publishes(
     container: str, expected: object, tmp_path: Path
 ) -> None:
-    told = Told()
+    recorded = RecordedGroup()
 
     class WithGroups(LocalSystem):
-        def group_offsets(self, group: str, fence: Fence) -> Told:
+        def group_offsets(self, group: str, fence: Fence) -> RecordedGroup:
             assert group == "g"
-            return told
+            return recorded
 
     config = {"task.checkpoint.consumer.group": "g", "task.broadcast.inputs": "kafka.all#0"}
     starting = {A: 1, ALL: 2}
@@ -232,7 +231,7 @@ def test_of_broadcast_partitions_the_first_container_publishes(
         closing(WithGroups(tmp_path, SystemClock())) as system,
         open_publisher(assignment(container, config), system, ManualClock(), starting),
     ):
-        assert told.next() == expected
+        assert recorded.next() == expected
 
 
 def test_without_the_key_nothing_is_published(system: LocalSystem) -> None:

@@ -41,10 +41,10 @@ def test_a_plan_of_ours_is_sound_at_every_start() -> None:
 @pytest.mark.parametrize(
     ("ssps", "why"),
     [
-        ([ssp("in", 0), ssp("rules", 0)], "a partition that nobody reads"),
+        ([ssp("in", 0), ssp("rules", 0)], "a partition that no task reads"),
         ([ssp("in", 0), ssp("in", 1), ssp("in", 2), ssp("rules", 0)], "one that two tasks read"),
         ([ssp("in", 0), ssp("in", 2)], "a broadcast one that a task does not read"),
-        ([ssp("in", 0), ssp("in", 2), ssp("rules", 0), ssp("rules", 1)], "one that nobody listed"),
+        ([ssp("in", 0), ssp("in", 2), ssp("rules", 0), ssp("rules", 1)], "one that was not listed"),
     ],
 )
 def test_a_plan_is_not_sound_with(ssps: list[dict[str, object]], why: str) -> None:

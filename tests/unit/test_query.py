@@ -86,7 +86,7 @@ def test_a_query_ends_though_a_batch_is_on_its_way_and_does_not_run_it(tmp_path:
 
     assert not spark.thread.is_alive(), "Spark waits for us, and we wait for Spark"
     assert ended is Ended.INTERRUPTED
-    assert spark.refused, "the batch has to be refused: to return would tell Spark that it is done"
+    assert spark.refused, "the batch has to be refused: Spark would take a return for done"
     assert not ran
 
 

@@ -12,7 +12,7 @@ TTL_S = 15.0
 
 
 class Coordination(MemoryCoordination):
-    """Counts renewals; fails while it is told to."""
+    """Counts renewals; fails while it is set to."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock, ttl_s=TTL_S)

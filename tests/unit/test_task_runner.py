@@ -325,8 +325,8 @@ def test_a_fault_of_the_machine_makes_no_dead_letter(
     executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
     with pytest.raises(kind) as raised:
         executor.attempt((0, 1, 0, "k", 1), (0, 1, 1, "k", message))
-    told = failure_of(raised.value)
-    assert (told.task, told.place) == ("one", "local.in.0 offset 1")
+    failure = failure_of(raised.value)
+    assert (failure.task, failure.place) == ("one", "local.in.0 offset 1")
     assert executor.outputs("dead") == []
 
 
@@ -357,11 +357,11 @@ def test_whatever_ends_a_batch_says_at_which_message(executor: Executor, message
     with pytest.raises(Exception) as raised:
         executor.attempt((0, 1, 0, "k", 1), (0, 1, 1, "k", message))
     text = "".join(traceback.format_exception(raised.value))
-    told = noted_in(text)
-    assert told == failure_of(raised.value)
-    assert told is not None
-    assert (told.task, told.place) == ("one", "local.in.0 offset 1")
-    assert told.type in {"RuntimeError", "WireError", "ValueError", "StorageFull"}
+    failure = noted_in(text)
+    assert failure == failure_of(raised.value)
+    assert failure is not None
+    assert (failure.task, failure.place) == ("one", "local.in.0 offset 1")
+    assert failure.type in {"RuntimeError", "WireError", "ValueError", "StorageFull"}
 
 
 def test_a_message_that_is_not_of_its_serde_is_poison(executor: Executor) -> None:

@@ -107,9 +107,9 @@ class Watched:
         self._job.serve(1)
 
     def step(self) -> list[ModelChanged]:
-        """Look at everything, and what the loop is told then."""
+        """Look at everything; the models that the loop gets then."""
         self.look()
-        return self.told()
+        return self.changed_models()
 
     def look(self) -> None:
         """Monitors look at everything."""
@@ -117,14 +117,14 @@ class Watched:
         self.clock.advance(300)
         self.view.monitors.tick()
 
-    def told(self) -> list[ModelChanged]:
-        """The models that the loop is told, which are served then."""
-        told: list[ModelChanged] = []
+    def changed_models(self) -> list[ModelChanged]:
+        """The models that the loop gets, which are served then."""
+        found: list[ModelChanged] = []
         for _ in range(3):
-            told += [event for event in self.events() if isinstance(event, ModelChanged)]
-        for event in told:
+            found += [event for event in self.events() if isinstance(event, ModelChanged)]
+        for event in found:
             self._job.serve(event.revision)
-        return told
+        return found
 
     def events(self, state: State = IN_FORCE) -> list[Event]:
         """The events that have arrived."""
@@ -210,25 +210,25 @@ def test_what_is_asked_for_while_brokers_are_away_is_followed_when_they_are_back
     """Monitors report a finding once, and an operator waits."""
     change(job)
     job.brokers.are_away = True
-    assert job.told() == []
+    assert job.changed_models() == []
     assert "yet, and is tried again: no broker answers" in job.view.problem
     assert "config-refused" not in [row.event for row in History(job.stream).rows()]
     job.brokers.are_away = False
     job.clock.advance(60)
-    assert len(job.told()) == 1
+    assert len(job.changed_models()) == 1
     assert job.view.problem == ""
-    assert job.told() == []
+    assert job.changed_models() == []
 
 
 def test_between_attempts_to_follow_the_coordinator_has_as_long_for_other_things(job: Watched) -> None:
     drain(job)
     job.brokers.are_away, job.brokers.answers_after_s = True, 30
-    assert job.told() == []
+    assert job.changed_models() == []
     job.brokers.are_away = False
     job.clock.advance(29)
-    assert job.told() == []
+    assert job.changed_models() == []
     job.clock.advance(1)
-    assert len(job.told()) == 1
+    assert len(job.changed_models()) == 1
 
 
 @pytest.fixture
@@ -286,13 +286,13 @@ def test_another_grouper_is_not_followed_where_checkpoints_would_be_left_behind(
         system.checkpoint_log(checkpoint_log_name(JOB)).append(entries)
         by_ssp = {**stateless, SSP_GROUPER.name: "GroupBySystemStreamPartitionFactory"}
         job.stream.write_config(by_ssp, run_id="run", reason="")
-        assert job.told() == []
+        assert job.changed_models() == []
         assert "local.orders-eu.1 was read up to 7 by 'Partition 1'" in job.view.problem
         planner = Planner(JOB, home, job.stream, job.clock, stack)
         with pytest.raises(ConfigError, match=r"local\.orders-eu\.1 was read up to 7"):
             planner.plan(Settings.of(by_ssp))
         job.stream.write_config(stateless, run_id="run", reason="")
-        assert len(job.told()) == 1
+        assert len(job.changed_models()) == 1
         assert job.view.problem == ""
 
 
@@ -322,7 +322,7 @@ def test_what_an_operator_forced_is_followed_and_is_in_force_then(job: Watched, 
 
 def test_a_change_that_is_followed_names_its_keys_who_made_it_and_why(job: Watched) -> None:
     job.stream.change_config({"task.commit.ms": "5000"}, run_id="run", reason="too slow")
-    assert len(job.told()) == 1
+    assert len(job.changed_models()) == 1
     why = History(job.stream).rows()[-1].details
     assert (why["keys"], why["reason"]) == ("task.commit.ms", "too slow")
     assert why["who"].endswith("(test)")

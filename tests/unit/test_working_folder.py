@@ -1,4 +1,4 @@
-"""Containers work in one folder, wherever and by whomever their coordinator was started."""
+"""Containers work in one folder, wherever and by any user their coordinator was started."""
 
 from __future__ import annotations
 

@@ -115,16 +115,16 @@ def test_an_answer_where_samza_is_said_to_refuse_is_a_difference(path: Path, tmp
 )
 def test_what_is_no_case_is_reported_in_one_line(content: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "checkpoints.json").write_text(content)
-    told = run_checker(tmp_path)
-    assert (told.returncode, told.stderr) == (1, "")
-    [line] = told.stdout.splitlines()
+    ran = run_checker(tmp_path)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    [line] = ran.stdout.splitlines()
     assert line.startswith("failed checkpoints.json: ")
     assert says in line
 
 
 def test_cases_of_an_unknown_operation_are_reported_by_it(tmp_path: Path) -> None:
     written(tmp_path, "nobody_knows.json", [{"op": "Wish", "result": 1}, {"fields": 1}])
-    told = run_checker(tmp_path)
-    assert (told.returncode, told.stderr) == (1, "")
-    assert "2 of 2" in told.stdout
-    assert "none for the operation 'Wish'" in told.stdout
+    ran = run_checker(tmp_path)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert "2 of 2" in ran.stdout
+    assert "none for the operation 'Wish'" in ran.stdout

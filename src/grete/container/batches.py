@@ -1,7 +1,7 @@
 """A container's batches of StreamTasks, one after the other from its checkpoints on, whatever engine runs them.
 
 A batch is planned from what is committed, its shares are run by an `Engine`, and it is committed before the next one
-is planned. No engine remembers where a batch ended: a container that starts again plans anew from checkpoints.
+is planned. No engine remembers where a batch ended: a container that starts again plans again from checkpoints.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def refused_count(stream: SystemStream, *, previous_count: int, current_count: i
         return None
     what = "lost partitions, and their keys" if current_count < previous_count else "has no multiple of them"
     return (
-        f"{stream} had {previous_count} partitions and has {current_count}: it {what}, so a stateful job cannot tell "
+        f"{stream} had {previous_count} partitions and has {current_count}: it {what}, so a stateful job cannot know "
         f"which task has the state of a key. Restore the stream with {previous_count} partitions or grow it to a "
         f"multiple of them; to give up the state, give the job a new job.id"
     )

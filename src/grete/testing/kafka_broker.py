@@ -223,9 +223,9 @@ class KafkaCluster:
         copies = str(min(3, count))
         in_sync = str(min(2, count))
         at = "127.0.0.1"
-        told = {"PLAINTEXT": node.direct_port, "PROXIED": node.proxied_port}
+        ports = {"PLAINTEXT": node.direct_port, "PROXIED": node.proxied_port}
         heard = {"PLAINTEXT": node.direct_port, "PROXIED": node.listener_port}
-        protocols = dict.fromkeys(("CONTROLLER", *told), "PLAINTEXT")
+        protocols = dict.fromkeys(("CONTROLLER", *ports), "PLAINTEXT")
 
         def listeners(ports: Mapping[str, int]) -> str:
             return ",".join(f"{name}://{at}:{port}" for name, port in ports.items())
@@ -237,7 +237,7 @@ class KafkaCluster:
                 f"{each.number}@{at}:{each.controller_port}" for each in self.nodes
             ),
             "listeners": listeners({**heard, "CONTROLLER": node.controller_port}),
-            "advertised.listeners": listeners(told),
+            "advertised.listeners": listeners(ports),
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": ",".join(f"{k}:{v}" for k, v in protocols.items()),

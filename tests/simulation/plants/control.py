@@ -169,7 +169,7 @@ PLANTS = {
         ("kill-coordinator", "pause-container", "stop-and-run"),
     ),
     "startpoint-before-adoption-forgotten": Plant(
-        "adopted containers are not told of startpoints from before",
+        "adopted containers do not get startpoints from before",
         _undelivered_when_adopted,
         ("rewind", "kill-coordinator"),
     ),

@@ -7,7 +7,7 @@ log:
 - a higher epoch means that another container has taken over, and nothing is written;
 - a companion record of this batch means that an earlier attempt has committed it, so its report is made of that;
 - one of another lineage means that a worker of an earlier run of this container, which was given up with its brokers
-  away, has committed what this run is about to process again: the container has to read its checkpoints anew.
+  away, has committed what this run is about to process again: the container has to reread its checkpoints.
 
 All this stays true as long as no request of ours is refused, since no worker has opened the id in between. So an
 attempt that Spark gave up, ran twice, or took for lost can neither commit a batch a second time nor after its

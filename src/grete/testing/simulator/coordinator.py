@@ -111,7 +111,7 @@ class CoordinatorProgram(Server):
 
     @property
     def served(self) -> Mapping[str, str] | None:
-        """The configuration that containers are told."""
+        """The configuration that containers get."""
         if self._view is None or not self._view.is_ready():
             return None
         return self._view.served_config
@@ -163,7 +163,7 @@ class CoordinatorProgram(Server):
                 yield Sleep(_CAMPAIGN_S)
 
     def _asked(self, stream: CoordinatorStream) -> Asked | None:
-        """What is to be run; None when there is no configuration at all."""
+        """The plan to run; None when there is no configuration at all."""
         run_id = stream.run_id()
         if self.submitted is not None and self.submitted[0] != run_id:
             validate(self.submitted[1])
@@ -247,7 +247,7 @@ class CoordinatorProgram(Server):
         """Nothing may happen to a container of an unchanged model only because its coordinator is another one.
 
         Raises:
-            Violation: one was started, stopped, or told to build its query anew.
+            Violation: one was started, stopped, or had to rebuild its query.
         """
         assert self.loop is not None
         for id_, record in unchanged.items():
