@@ -327,7 +327,7 @@ class CounterJob:
 
     def wait_until_counted(self, records: int) -> None:
         """As long as it takes, if only the number grows."""
-        reaches(self.counted, records, "the number of counts", still_s=90, tell=self.report)
+        reaches(self.counted, records, "the number of counts", still_s=90, context=self.report)
 
     def counts(self) -> dict[str, list[int]]:
         """Every count that was sent, by key, in stream order."""

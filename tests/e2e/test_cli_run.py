@@ -76,7 +76,7 @@ def test_a_job_is_run_looked_at_changed_refused_a_second_copy_stopped_and_run_ag
         writer = ["stream", "write", f"--config-path=file://{counter_job.config}", "--type", "set-config"]
         assert grete(counter_job, *writer, "--key", "counter.note", "--value", "hello").returncode == 0
         # else the stop may overtake it, and the next run be the first that has it
-        eventually(lambda: "reconfigured" in happened(), "the change", tell=counter_job.report)
+        eventually(lambda: "reconfigured" in happened(), "the change", context=counter_job.report)
 
         stopped = grete(counter_job, "stop", *JOB, "--deadline", "60", "--reason", "enough")
         assert (stopped.returncode, stopped.stdout) == (0, "counter: stopped\n"), stopped.stderr

@@ -58,7 +58,7 @@ class Operator:
             return handle.assignments()
 
     def eventually(self, condition: Callable[[], object], what: str) -> None:
-        eventually(condition, what, within_s=90, tell=self.job.report)
+        eventually(condition, what, within_s=90, context=self.job.report)
 
     def end(self) -> None:
         """Kill what a test that failed has left."""

@@ -46,7 +46,7 @@ def test_a_lost_store_comes_back_from_the_copy_that_a_standby_container_kept(cou
     try:
         counter_job.wait_until_counted(RECORDS)
         eventually(
-            lambda: copies(counter_job) == changelog_ends(counter_job), "the copy", tell=counter_job.report
+            lambda: copies(counter_job) == changelog_ends(counter_job), "the copy", context=counter_job.report
         )
     finally:
         running.send_signal(signal.SIGTERM)

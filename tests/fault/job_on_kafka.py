@@ -199,9 +199,9 @@ class Job:
 
     def stop(self) -> None:
         """Let the job end; its coordinators have nothing to complain of."""
-        eventually(self._is_asked_to_stop, "a leader that can be stopped", tell=self.tell)
+        eventually(self._is_asked_to_stop, "a leader that can be stopped", context=self.log_ends)
         assert [process.wait(patient(60)) for process in self._processes] == [0] * len(self._processes), (
-            self.tell()
+            self.log_ends()
         )
 
     def _is_asked_to_stop(self) -> bool:
@@ -283,13 +283,13 @@ class Job:
 
     def await_all_but(self, lost: int) -> None:
         """Until it has written all but some that were sent."""
-        reaches(self.count, self._sent - lost, "records counted", tell=self.tell)
+        reaches(self.count, self._sent - lost, "records counted", context=self.log_ends)
 
     def seconds_until_more(self) -> float:
         """How long it takes, after brokers came back, until the job writes a record that was not there then."""
         began_s, before = time.monotonic(), len(self.written())
         self.send(1)  # it may have done all the others by now
-        eventually(lambda: self.count() > before, "a record more", within_s=600, tell=self.tell)
+        eventually(lambda: self.count() > before, "a record more", within_s=600, context=self.log_ends)
         return time.monotonic() - began_s
 
     def count(self) -> int:
@@ -328,7 +328,7 @@ class Job:
 
     def await_event(self, event: str) -> None:
         """Until the history has one of them."""
-        eventually(lambda: event in self.events(), f"the event {event}", tell=self.tell)
+        eventually(lambda: event in self.events(), f"the event {event}", context=self.log_ends)
 
     def unreachable(self) -> list[str]:
         """The unreachable partitions in the job's status."""
@@ -340,7 +340,7 @@ class Job:
         with open_job(self.id) as handle:
             return [str(task) for task in handle.active_tasks()]
 
-    def tell(self) -> str:
+    def log_ends(self) -> str:
         """The ends of its logs."""
         return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in self._logs())
 

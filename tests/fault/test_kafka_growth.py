@@ -64,7 +64,7 @@ def test_a_stateless_job_gets_a_task_for_each_new_partition(
         job.send(1_000)
         job.grow(5)
         job.send(400)
-        eventually(lambda: len(job.tasks()) == 5, "a task for each partition", tell=job.tell)
+        eventually(lambda: len(job.tasks()) == 5, "a task for each partition", context=job.log_ends)
         job.send(400)
         job.await_counted()
         assert "container-exited" not in job.events()

@@ -36,7 +36,7 @@ def test_lost_stores_come_back_from_the_copies_that_standby_containers_keep_of_t
         job.submit()
         job.send(400)
         job.await_counted()
-        eventually(lambda: copied(job) == 400, "the copies have every count", tell=job.tell)
+        eventually(lambda: copied(job) == 400, "the copies have every count", context=job.log_ends)
         job.kill()
         job.lose_stores()
         job.run_again()

@@ -30,8 +30,8 @@ def stopped_at(point: str, job: Job, marks: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("GRETE_FAILPOINT", f"{point}:stop")
     monkeypatch.setenv("GRETE_FAILPOINT_ONCE", str(marks))
     job.run_again()
-    eventually(lambda: marks.is_dir() and any(marks.iterdir()), f"arriving at {point}", tell=job.tell)
-    eventually(lambda: any(map(stands, pids_at(point, job))), f"standing at {point}", tell=job.tell)
+    eventually(lambda: marks.is_dir() and any(marks.iterdir()), f"arriving at {point}", context=job.log_ends)
+    eventually(lambda: any(map(stands, pids_at(point, job))), f"standing at {point}", context=job.log_ends)
 
 
 def pids_at(point: str, job: Job) -> list[int]:

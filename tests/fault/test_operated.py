@@ -133,7 +133,7 @@ class Job:
             return [row.event for row in handle.history()]
 
     def eventually(self, condition: Callable[[], object], *, within_s: float = 60) -> None:
-        eventually(condition, within_s=within_s, tell=lambda: f"{self.events()}\nlast: {self.last()}")
+        eventually(condition, within_s=within_s, context=lambda: f"{self.events()}\nlast: {self.last()}")
 
     def set(self, **changes: str) -> None:
         with open_job(JOB) as handle:

@@ -107,7 +107,7 @@ systems.kafka.producer.bootstrap.servers={self.bootstrap}
             command, env={**os.environ, "GRETE_HOME": str(self.home)}, stderr=subprocess.DEVNULL
         )
         try:
-            eventually(self.is_running, "the job runs", tell=self.log)
+            eventually(self.is_running, "the job runs", context=self.log)
             yield
             with open_job(self.id) as handle:
                 handle.request_stop(10, "the test is over")
@@ -119,7 +119,7 @@ systems.kafka.producer.bootstrap.servers={self.bootstrap}
     def run_until_shown(self) -> None:
         """Until the group has no lag; then it is stopped. A job that drains has twelve seconds for its last word."""
         with self.running():
-            eventually(lambda: self.lag() == everywhere(0), "the group follows", tell=self.log)
+            eventually(lambda: self.lag() == everywhere(0), "the group follows", context=self.log)
 
     def is_running(self) -> bool:
         with suppress(GreteError), open_job(self.id) as handle:
@@ -200,9 +200,9 @@ def test_a_running_job_is_shown_as_soon_as_the_key_is_set(kafka: KafkaCluster, h
     with job.running():
         assert job.offsets() == {}
         assert main(["config", "set", "--job", job.id.name, KEY, job.group, "--reason", "dashboards"]) == 0
-        eventually(lambda: job.lag() == everywhere(0), "the group is there", tell=job.log)
+        eventually(lambda: job.lag() == everywhere(0), "the group is there", context=job.log)
         job.fill(5)
-        eventually(lambda: job.offsets() == everywhere(10), "the group follows", tell=job.log)
+        eventually(lambda: job.offsets() == everywhere(10), "the group follows", context=job.log)
         with open_job(job.id) as handle:
             assert "container-exited" not in {row.event for row in handle.history()}
 

@@ -19,7 +19,7 @@ _LONGEST_PAUSE_S = 1.0
 PATIENCE = "GRETE_TEST_PATIENCE"
 """How many times longer than on a quiet machine a test may wait, as a number."""
 
-Tell = Callable[[], str]
+Context = Callable[[], str]
 """Context for the failure: states, events, the end of a log. Called once, then."""
 
 
@@ -43,7 +43,7 @@ def _timed(look: Callable[[], T]) -> tuple[T, float]:
 
 
 def eventually(
-    condition: Callable[[], object], what: str = "it", *, within_s: float = 60.0, tell: Tell = _nothing
+    condition: Callable[[], object], what: str = "it", *, within_s: float = 60.0, context: Context = _nothing
 ) -> None:
     """Wait until the condition holds, a truth value as in `if`.
 
@@ -57,12 +57,17 @@ def eventually(
         if holds:
             return
         if time.monotonic() >= deadline_s:
-            raise AssertionError(f"{what} did not happen within {within_s:g} s\n{tell()}".rstrip())
+            raise AssertionError(f"{what} did not happen within {within_s:g} s\n{context()}".rstrip())
         time.sleep(pause_s)
 
 
 def reaches(
-    count: Callable[[], int], wanted: int, what: str = "it", *, still_s: float = 60.0, tell: Tell = _nothing
+    count: Callable[[], int],
+    wanted: int,
+    what: str = "it",
+    *,
+    still_s: float = 60.0,
+    context: Context = _nothing,
 ) -> None:
     """Wait until the count is as wanted or above, however long that takes, as long as it changes.
 
@@ -81,4 +86,4 @@ def reaches(
             last, since_s = now, time.monotonic()
         elif time.monotonic() - since_s >= still_s:
             stands = f"{what}: it stands at {last} of {wanted} since {still_s:g} s"
-            raise AssertionError(f"{stands}\n{tell()}".rstrip())
+            raise AssertionError(f"{stands}\n{context()}".rstrip())
