@@ -10,6 +10,7 @@ from grete.config.settings import Settings
 from grete.config.settings.job import JobSettings
 from grete.errors import ConfigError
 from grete.migration.note import Note, Notes, Outcome, Section
+from grete.registry import known_plugins
 
 _BLOB = "BlobStore"
 _KAFKA_STATE = "org.apache.samza.storage.KafkaChangelogStateBackendFactory"
@@ -247,14 +248,15 @@ _GROUPERS = {
 
 def _own_classes(config: Mapping[str, str]) -> Notes:
     for key, group in _GROUPERS.items():
-        if key in config and aliases.canonical(group, config[key]) not in aliases.known_names(group):
+        known = (*aliases.known_names(group), *known_plugins(group))
+        if key in config and aliases.canonical(group, config[key]) not in known:
             yield Note(
                 Section.COORDINATION,
                 key,
                 Outcome.BLOCKS,
                 f"{config[key]} is Java",
-                f"use one of {', '.join(aliases.known_names(group))}; another grouper makes other tasks, whose state "
-                "and checkpoints are other ones",
+                f"write it as a plug-in, an entry point of the group {group}, or use one of {', '.join(known)}; "
+                "another grouper makes other tasks, whose state and checkpoints are other ones",
             )
     for key, value in config.items():
         if key.startswith("job.config.rewriter.") and key.endswith(".class") and key.count(".") == 4:
