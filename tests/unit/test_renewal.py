@@ -19,6 +19,7 @@ class Coordination(MemoryCoordination):
         self.renewals = 0
         self.is_down = False
         self.returns_what_it_had = False
+        self.take_s: list[float] = []
 
     def renew(self, leadership: Leadership) -> Leadership | None:
         self.renewals += 1
@@ -26,7 +27,9 @@ class Coordination(MemoryCoordination):
             raise LogError("the store does not answer")
         if self.returns_what_it_had:
             return leadership
-        return super().renew(leadership)
+        renewed = super().renew(leadership)
+        self._clock.advance(self.take_s.pop() if self.take_s else 0)
+        return renewed
 
 
 def made() -> tuple[Renewal, Coordination, ManualClock]:
@@ -49,6 +52,18 @@ def test_a_proof_after_its_time_renews_first() -> None:
     clock.advance(TTL_S)
     assert renewal.prove().valid_until_s > clock.monotonic_s()
     assert coordination.renewals == 1
+
+
+def test_a_renewal_that_took_longer_than_it_lasts_proves_nothing() -> None:
+    renewal, coordination, clock = made()
+    clock.advance(TTL_S)
+    coordination.take_s = [0, TTL_S]
+    assert renewal.prove().valid_until_s > clock.monotonic_s()
+    assert coordination.renewals == 2
+    clock.advance(TTL_S)
+    coordination.take_s = [TTL_S] * 9
+    with pytest.raises(LeadershipLost, match="job/a: each renewal took longer than it lasts"):
+        renewal.prove()
 
 
 def test_who_was_succeeded_gets_no_proof_and_does_not_ask_again() -> None:

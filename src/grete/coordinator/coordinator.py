@@ -194,6 +194,7 @@ class Coordinator:
             loop.begin(model)
             while loop.state.phase not in FINAL:
                 loop.turn((yield Wait()))
+            self._renewal.prove()  # what still runs may be a successor's since, who has adopted it
         except BaseException:
             launcher.abandon()  # whatever has ended us: containers go on, and the next coordinator adopts them
             raise

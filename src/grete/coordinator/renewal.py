@@ -14,6 +14,8 @@ from grete.coordination.base import Coordination, Leadership
 from grete.errors import GreteError, LeadershipLost
 
 _log = logging.getLogger("grete.coordinator")
+_ATTEMPTS = 3
+"""Renewals before an action, until one of them is still valid when it returns."""
 _RETRY = 4
 """A renewal that failed is tried again in this part of the interval."""
 
@@ -70,11 +72,15 @@ class Renewal:
         """The leadership, which holds now; renewed first when its time is over.
 
         Raises:
-            LeadershipLost: another coordinator leads.
+            LeadershipLost: another coordinator leads, or no renewal was still valid when it returned.
             GreteError: the store did not answer, so that nothing is proven.
         """
-        if not self._is_lost and self._clock.monotonic_s() >= self._leadership.valid_until_s:
-            self._renew()
+        attempts = 0
+        while not self._is_lost and self._clock.monotonic_s() >= self._leadership.valid_until_s:
+            if attempts == _ATTEMPTS:
+                raise LeadershipLost(f"{self._leadership.scope}: each renewal took longer than it lasts")
+            attempts += 1
+            self._renew()  # which may take as long as the leadership lasts, when this process or the store stalls
         if self._is_lost:
             raise self._lost()
         return self._leadership
