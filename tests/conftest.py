@@ -222,6 +222,8 @@ KEYS = 50
 
 
 COUNTING_PIPELINE = '''
+import pathlib
+
 import grete
 
 class Counting(grete.DataFramePipeline):
@@ -231,7 +233,9 @@ class Counting(grete.DataFramePipeline):
     output_mode = "update"
 
     def build(self, inputs):
+        assert pathlib.Path("counter.py").is_file(), "containers work in the application's folder"
         [frame] = inputs.values()
+        assert frame.sparkSession.read.text("counter.py").columns == ["value"], "and so does Spark"
         return frame.groupBy(frame["key"].cast("string").alias("key")).count()
 '''
 
