@@ -13,7 +13,7 @@ from grete.clock import SystemClock
 from grete.errors import OffsetOutOfRange
 from grete.kafka.client import KafkaConnection
 from grete.kafka.ranges import RangeReader
-from grete.systems.kafka.columns import batches
+from grete.systems.records import batches
 from grete.testing.kafka_broker import KafkaCluster
 
 

@@ -6,11 +6,15 @@ gaps, `offset: int64`. Without that column a record's offset is the segment's fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from grete.kafka.library import Message
 
 SEGMENT_BYTES = 32 << 20
 """About so many bytes of records are one segment: a reader holds one at a time, and SQLite takes 1 GB at most."""
@@ -49,6 +53,16 @@ def with_offsets(batch: pa.RecordBatch, offsets: pa.Array) -> pa.RecordBatch:
     """Records that carry their offsets, because these have gaps."""
     columns = [batch.column(i) for i in range(len(SCHEMA))]
     return pa.RecordBatch.from_arrays([*columns, offsets], schema=SPARSE_SCHEMA)
+
+
+def batches(chunks: Iterable[Sequence[Message]]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Records from brokers as System.read gives them: the offset of the first, and columns with all offsets."""
+    for chunk in chunks:
+        batch = records(
+            [m.key() for m in chunk], [m.value() for m in chunk], [m.timestamp()[1] for m in chunk]
+        )
+        batch = with_offsets(batch, pa.array([m.offset() for m in chunk], type=pa.int64()))
+        yield int(batch.column(3)[0].as_py()), batch
 
 
 def sparse(first: int, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -36,9 +36,8 @@ from grete.systems.eventhubs.hash import hub_partitioner
 from grete.systems.eventhubs.hubs import Hub, Hubs, create_command
 from grete.systems.eventhubs.sender import HubSender
 from grete.systems.factory import open_system
-from grete.systems.kafka.columns import batches
 from grete.systems.partitioner import Partitioner
-from grete.systems.records import pack
+from grete.systems.records import batches, pack
 
 
 def open_eventhubs_system(context: SystemContext) -> EventHubsSystem:

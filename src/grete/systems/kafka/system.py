@@ -38,13 +38,13 @@ from grete.systems.base import Change, Message, System, SystemContext
 from grete.systems.commit_group import CommitGroup
 from grete.systems.kafka import SYSTEM
 from grete.systems.kafka.append import Appender
-from grete.systems.kafka.columns import batches
 from grete.systems.kafka.commits import KafkaCommits
 from grete.systems.kafka.fence import FenceReader
 from grete.systems.kafka.group import FenceWatch, KafkaGroupOffsets
 from grete.systems.kafka.stream_settings import StreamSettings
 from grete.systems.kafka.transaction import OVERHEAD_BYTES, GroupTransactions
 from grete.systems.partitioner import Partitioner, kafka_partitioner
+from grete.systems.records import batches
 
 
 def open_kafka_system(context: SystemContext) -> KafkaSystem:
