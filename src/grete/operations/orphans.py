@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping
 
-from grete.clock import SystemClock
+from grete.clock import Deadline, SystemClock
 from grete.coordination.base import Leadership
 from grete.coordinator.fencing import fence_off
 from grete.errors import JobError
@@ -83,10 +83,10 @@ def _end(handle: JobHandle, launches: Launches, deadline_s: float) -> None:
     }
     for id_ in waiting:
         launcher.request_stop(id_)
-    until_s, is_forced = clock.monotonic_s() + deadline_s, False
+    deadline, is_forced = Deadline(clock, deadline_s), False
     while waiting:
         waiting -= {ended.container_id for ended in launcher.exits()}
-        if clock.monotonic_s() > until_s and not is_forced:
+        if deadline.is_over and not is_forced:
             is_forced = True
             for id_ in waiting:
                 launcher.kill(id_)

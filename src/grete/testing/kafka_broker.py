@@ -19,17 +19,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from grete.clock import Deadline, SystemClock
 from grete.errors import GreteError
 from grete.testing.waiting import patient
 
 VERSION = "4.3.1"
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
+_PAUSES_S = (0.05, 0.05)
 _START_S = 90.0
 _STOP_S = 30.0
 _END_S = 10.0
@@ -274,14 +275,14 @@ class KafkaCluster:
         node.pid_file.write_text(str(self._processes[node.number].pid))
 
     def _await(self, node: KafkaNode) -> None:
-        log, deadline_s = node.directory / "broker.log", time.monotonic() + patient(_START_S)
+        log = node.directory / "broker.log"
+        deadline = Deadline(SystemClock(), patient(_START_S), pauses_s=_PAUSES_S)
         while b"Kafka Server started" not in log.read_bytes():
             code = self._processes[node.number].poll()
-            if code is not None or time.monotonic() > deadline_s:
+            if code is not None or not deadline.pause():
                 how = f"did not start within {_START_S:g} s" if code is None else f"ended with code {code}"
                 tail = log.read_text(errors="replace")[-6_000:]
                 raise BrokerFailed(f"the broker in {node.directory} {how}:\n{tail}")
-            time.sleep(0.05)
 
     def restart(self, number: int = 1) -> None:
         """Start a node again that was stopped or killed, on the same ports with the same data."""
@@ -341,9 +342,9 @@ def stop_directory(directory: Path) -> int:
         if pid is None:
             continue
         os.kill(pid, signal.SIGTERM)
-        deadline_s = time.monotonic() + patient(_STOP_S)
-        while Path(f"/proc/{pid}/cmdline").exists() and time.monotonic() < deadline_s:
-            time.sleep(0.05)
+        deadline = Deadline(SystemClock(), patient(_STOP_S), pauses_s=_PAUSES_S)
+        while Path(f"/proc/{pid}/cmdline").exists() and deadline.pause():
+            pass
         ended += 1
     return ended
 
