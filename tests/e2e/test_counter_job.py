@@ -99,7 +99,7 @@ def test_a_poison_message_fails_the_job_by_name_and_nothing_is_half_done(counter
     result = counter_job.run()
     assert result.returncode == 3
     assert "container 0 ended with code 3: JSONDecodeError " in result.stderr, (
-        "told by a worker through the JVM"
+        "reported by a worker through the JVM"
     )
     assert f" at local.in.0 offset {at}, task 'Partition 0'" in result.stderr
     with counter_job.config.open("a") as config:

@@ -31,7 +31,7 @@ CONTAINER = "samza-container-1"
 
 @pytest.fixture
 def job() -> JobId:
-    return JobId(f"told-{uuid.uuid4().hex[:8]}")
+    return JobId(f"diagnosed-{uuid.uuid4().hex[:8]}")
 
 
 @pytest.fixture

@@ -319,7 +319,7 @@ def test_an_end_that_may_be_of_what_it_ran_before_is_no_end() -> None:
     assert exited(sure, 0)[0].phase is Phase.FINISHED
 
 
-def told_of_exit(state: State, code: int) -> dict[str, str]:
+def exit_row(state: State, code: int) -> dict[str, str]:
     """The container's exit in the history."""
     event = ContainerExited(ZERO, state.containers[ZERO].launch, code, "" if code in (0, 6) else "why")
     records = [action for action in decide(state, event, 5)[1] if isinstance(action, Record)]
@@ -328,7 +328,7 @@ def told_of_exit(state: State, code: int) -> dict[str, str]:
 
 def test_history_says_why_a_container_was_asked_to_end() -> None:
     stopping, _ = decide(started(), StopRequested(30, "asked by ops"), 1)
-    assert told_of_exit(stopping, 6) == {
+    assert exit_row(stopping, 6) == {
         "container": "0",
         "exit-code": "6",
         "meaning": "stopped",
@@ -340,19 +340,19 @@ def test_history_says_why_a_container_was_asked_to_end() -> None:
     )
     replaced, _ = decide(started(), other, 1)
     for code in (6, -15):
-        told = told_of_exit(replaced, code)
-        assert (told["meaning"], told["cause"], told["reason"]) == (
+        row = exit_row(replaced, code)
+        assert (row["meaning"], row["cause"], row["reason"]) == (
             "stopped",
             "configuration change: task.opts",
             "",
         )
     asked, _ = decide(started(), ContainerRequested(ZERO, "restart", reason="new disk"), 1)
-    assert told_of_exit(asked, 6)["cause"] == "restart of the container: new disk"
+    assert exit_row(asked, 6)["cause"] == "restart of the container: new disk"
 
 
 @pytest.mark.parametrize(
     ("code", "meaning"), [(1, "failed"), (3, "poison message"), (8, "cannot work"), (-9, "killed")]
 )
 def test_history_has_what_ended_a_container_without_a_request(code: int, meaning: str) -> None:
-    told = told_of_exit(started(), code)
-    assert (told["meaning"], told["cause"], told["reason"]) == (meaning, "", "why")
+    row = exit_row(started(), code)
+    assert (row["meaning"], row["cause"], row["reason"]) == (meaning, "", "why")

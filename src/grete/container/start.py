@@ -148,7 +148,7 @@ def check_inputs(assignment: Assignment, system: System) -> None:
 def report_skipped(assignment: Assignment, skipped: Sequence[Skipped], home: Path) -> None:
     """Log an error for each, and write one row `offsets-skipped` into the job's history. Durable on return.
 
-    A container that dies before it has committed anything beyond tells it again.
+    A container that dies before it has committed anything beyond reports it again.
 
     Raises:
         LogError: the row was not written.

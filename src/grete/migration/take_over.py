@@ -131,7 +131,7 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
 
 
 def _with_store(store: CheckpointStore, written: Written, tasks: Collection[TaskName]) -> tuple[Written, int]:
-    """What counts of log and store, and how many tasks the store knows. The store is closed."""
+    """The commits that count of log and store, and the number of tasks in the store. The store is closed."""
     with closing(store):
         kept = store.read(tasks)
     return replace(written, commits=resolve(written.commits, kept).commits), len(kept)

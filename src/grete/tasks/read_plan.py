@@ -165,7 +165,7 @@ class ReadPlan:
     def _tell(self, unreachable: Iterable[str]) -> None:
         now = frozenset(unreachable)
         for ssp in sorted(now - self._unreachable):
-            _log.warning("waiting for %s: nobody answers for it, do the brokers that hold it run?", ssp)
+            _log.warning("waiting for %s: no broker answers for it, do the brokers that hold it run?", ssp)
         for ssp in sorted(self._unreachable - now):
             _log.info("%s can be read again", ssp)
         self._unreachable = now

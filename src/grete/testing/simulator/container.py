@@ -1,6 +1,6 @@
 """A container of the simulated world: everything of the real one but Spark's engine, HTTP and threads.
 
-Real are: the assignment's document, what it is told in answer to heartbeats, the fence, starting offsets, the plan of
+Real are: the assignment's document, the answers to its heartbeats, the fence, starting offsets, the plan of
 what to read, tasks with their stores on disk, and the commit (`simulator.query`).
 """
 
