@@ -57,7 +57,7 @@ def workers():
     return context.parallelize(range(1), 1).mapPartitions(lambda _: [os.getpid()]).collect()
 
 first, before = workers(), last_used_ns()
-SparkEngine(context, has_windows=False).keep_alive()
+SparkEngine(context, has_windows=False, idle_s=0.0).keep_alive()
 print("used later:", last_used_ns() > before, "the same:", workers() == first)
 """
 

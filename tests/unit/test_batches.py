@@ -155,18 +155,13 @@ def test_a_task_may_end_its_container(running: Running) -> None:
     assert running.outputs() == [b"x", b"end"]
 
 
-def test_it_waits_longer_and_longer_while_nothing_comes_and_keeps_its_workers(running: Running) -> None:
-    def wait() -> None:
-        if running.engine.kept_alive == 2:
-            running.control.set()
-
-    running.control.on_wait = wait
+def test_it_waits_longer_and_longer_while_nothing_comes_and_keeps_its_engine_alive(running: Running) -> None:
+    running.control.on_wait = lambda: running.control.set() if len(running.control.waits) == 20 else None
     assert running.loop().run(None) is Ended.INTERRUPTED
     waits = running.control.waits
-    assert waits[0] == 0.005
-    assert max(waits) == 0.05
+    assert (waits[0], waits[-1]) == (0.005, 0.05)
     assert waits == sorted(waits)
-    assert 40 <= sum(waits) <= 42, "Spark ends Python workers that are idle for a minute"
+    assert running.engine.kept_alive == 20
 
 
 def test_batches_begin_at_their_interval(running: Running) -> None:
@@ -201,8 +196,11 @@ def test_a_batch_that_failed_is_planned_anew_by_the_next_start_from_what_is_comm
 def test_a_folder_says_whether_a_living_process_works_in_it(tmp_path: Path) -> None:
     folder = tmp_path / "jobs" / "job-1" / "container-0"
     assert not is_run_in(folder)
-    with running_in(folder), running_in(folder):
-        assert is_run_in(folder)
+    with running_in(folder):
+        (folder / "batches").mkdir()
+        with running_in(folder):
+            assert is_run_in(folder)
+            assert (folder / "batches").exists(), "of a living process"
     assert not is_run_in(folder)
     held = f"from pathlib import Path; from grete.container.run_lock import *; r = running_in(Path({str(folder)!r}))"
     command = [sys.executable, "-c", f"{held}; r.__enter__(); print('held', flush=True); input()"]
@@ -212,3 +210,5 @@ def test_a_folder_says_whether_a_living_process_works_in_it(tmp_path: Path) -> N
         assert is_run_in(folder)
         process.kill()
     assert not is_run_in(folder)
+    with running_in(folder):
+        assert not (folder / "batches").exists(), "what a killed one has left"

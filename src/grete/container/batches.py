@@ -20,6 +20,7 @@ from grete.config.settings import Settings
 from grete.container.control import Ended, Interruption
 from grete.container.housekeeping import housekeeping
 from grete.container.offset_publisher import OffsetPublisher
+from grete.container.run_lock import at_work_in
 from grete.container.specs import source_options
 from grete.container.start import Started
 from grete.failpoints import failpoint
@@ -36,8 +37,6 @@ OnBatch = Callable[[int, BatchOutcome], None]
 _PAUSE_S = (0.005, 0.05)
 """Between looks for input when there is none: a record waits 5 ms when others came before, 50 ms at most."""
 _LOOKS_EVERY_S = 0.2
-_KEEP_ALIVE_S = 20.0
-"""Well below the minute after which Spark ends Python workers that are not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,11 @@ class Engine(Protocol):
         """
 
     def keep_alive(self) -> None:
-        """Called now and then while there is no input: instances of tasks live as long as their container."""
+        """Called between looks while there is no input: instances of tasks live as long as their container.
+
+        Raises:
+            JobError: the engine is gone.
+        """
 
 
 class Batches:
@@ -88,8 +91,8 @@ class Batches:
         Raises:
             ConfigError, StreamNotFound: see `Started.batch_commits`.
         """
-        assignment = started.assignment
-        self._commits = started.batch_commits(uuid.uuid4().hex)
+        assignment, lineage = started.assignment, uuid.uuid4().hex
+        self._commits = started.batch_commits(lineage)
         self._options = source_options(
             assignment, started.home, started.next_offsets, by_task=True, slots_at_most=slots_at_most
         )
@@ -97,7 +100,7 @@ class Batches:
         self._number = self._commits.next_batch
         self._position = self._reading.initial()
         self._tidy = housekeeping(assignment, started.system)
-        self._places = Places(assignment.state_directory(started.home) / "batches")
+        self._places = Places(at_work_in(assignment.state_directory(started.home)) / lineage)
 
     @property
     def number(self) -> int:
@@ -188,7 +191,6 @@ class BatchLoop:
         self._clock = clock
         self._on_batch = on_batch
         self._pause_s = _PAUSE_S[0]
-        self._used_s = clock.monotonic_s()
 
     def run(self, publisher: OffsetPublisher | None) -> Ended:
         """Run; `publisher` gets every commit.
@@ -214,16 +216,13 @@ class BatchLoop:
             self._on_batch(number, outcome)
             if outcome.shutdown_all:
                 return Ended.SHUTDOWN
-            self._used_s, self._pause_s = self._clock.monotonic_s(), _PAUSE_S[0]
+            self._pause_s = _PAUSE_S[0]
             if not self._until_drained:
                 self._wait_until(began_s + self._interval_s)
         return Ended.INTERRUPTED
 
     def _idle(self) -> None:
-        now_s = self._clock.monotonic_s()
-        if now_s - self._used_s >= _KEEP_ALIVE_S:
-            self._engine.keep_alive()
-            self._used_s = now_s
+        self._engine.keep_alive()
         self._control.wait(self._pause_s)
         self._pause_s = min(1.5 * self._pause_s, _PAUSE_S[1])
 

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 
 from grete.config.settings.spark import local_cores
 from grete.container.batches import Batch
-from grete.spark.failures import job_failed
+from grete.spark.failures import job_failed, jvm_ended
 from grete.tasks.ranges import TaskGroup
 from grete.tasks.results import TaskResult
 from grete.tasks.share import ShareRunner, Shares, claims_in
@@ -27,16 +27,21 @@ from grete.tasks.spec import RunnerSpec
 
 _log = logging.getLogger("grete.container")
 _WARN_EVERY_S = 60.0
+_IDLE_S = 20.0
+"""Well below the minute after which Spark ends Python workers that are not used."""
 
 
 class SparkEngine:
     """Runs shares as the tasks of Spark jobs. See `container.batches.Engine`. Used by one thread."""
 
-    def __init__(self, context: SparkContext, *, has_windows: bool) -> None:
+    def __init__(self, context: SparkContext, *, has_windows: bool, idle_s: float = _IDLE_S) -> None:
+        """`idle_s` is after how long without work its Python workers are given some."""
         self._context = context
         self._is_local = local_cores(self._context.master) is not None
         self.slots_at_most: int | None = self._context.defaultParallelism
         self._has_windows = has_windows
+        self._idle_s = idle_s
+        self._used_s = time.monotonic()
         self._holders: dict[int, str] = {}
         self._warned_s = float("-inf")
 
@@ -67,7 +72,7 @@ class SparkEngine:
         return [result for _, _, results in done for result in results]
 
     def keep_alive(self) -> None:
-        """Give Spark a use for its Python workers, of every executor.
+        """Give Spark a use for its Python workers, of every executor, when they have had none for a while.
 
         It ends all of an executor's workers when none was used for a minute, and with them the instances of
         StreamTasks, their open stores and their clients.
@@ -75,11 +80,17 @@ class SparkEngine:
         Raises:
             JobError: Spark failed, or its JVM is gone.
         """
+        process = getattr(self._context._gateway, "proc", None)
+        if process is not None and process.poll() is not None:
+            raise jvm_ended(process.returncode)
+        if time.monotonic() - self._used_s < self._idle_s:
+            return
         count = 1 if self._is_local else self._context.defaultParallelism
         try:
             self._context.parallelize(range(count), count).mapPartitions(_nothing).collect()
         except (Py4JError, PySparkException, OSError) as error:
             raise job_failed(self._context, error) from error
+        self._used_s = time.monotonic()
 
     def _note_holders(
         self, spec: RunnerSpec, now: Mapping[int, str], groups: Mapping[int, TaskGroup]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -155,8 +154,6 @@ class Places:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        # what a driver that was killed has left: its workers find nothing now
-        shutil.rmtree(directory, ignore_errors=True)
 
     @contextlib.contextmanager
     def of_a_batch(self) -> Iterator[str]:
