@@ -123,7 +123,7 @@ class TaskContext(Protocol):
 class StreamTask(ABC):
     """One instance per task. Never called from two threads, never for two messages at once.
 
-    An instance may live for one micro-batch or for many, and its task go on as another one: when an executor or its
+    An instance may live for one batch or for many, and its task go on as another one: when an executor or its
     Python worker ended, when Spark gave the task to another worker, when a container has more tasks than it keeps
     open. So fields may hold clients and caches, and nothing that must survive: what `window` is to know belongs into
     a store. In Samza a task lives as long as its container.

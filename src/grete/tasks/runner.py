@@ -1,4 +1,4 @@
-"""Runs a StreamTask over its share of a micro-batch, on the executor.
+"""Runs a StreamTask over its share of a batch, on the executor.
 
 It brings the task's stores to the committed position and calls `process` for every record above the task's
 checkpoint. Nothing is visible to any reader until outputs, changelog records and checkpoint are committed together,

@@ -11,7 +11,7 @@ from grete.config.key import BOOLEAN, INTEGER, LIST, MILLISECONDS, TEXT, ChangeC
 
 _CONTAINER, _QUERY = ChangeClass.RESTART_CONTAINER, ChangeClass.RESTART_QUERY
 _JVM = "it sets up Samza's JVM processes"
-_BATCHES = "a micro-batch reads all inputs; see `task.max.records.per.batch`"
+_BATCHES = "a batch reads all inputs; see `task.max.records.per.batch`"
 _PARALLEL = "executors work in parallel; use `spark.*`"
 _LARGE = "a record that is too large fails the container with its size"
 _PROCESS = "stores are filled from `process` only"
@@ -54,7 +54,7 @@ TABLE: tuple[Key[object], ...] = (
     _unused("task.execute", TEXT, "bin/run-container.sh", _JVM),
     _unused("task.java.home", TEXT, None, _JVM),
     _unused("task.drop.producer.errors", BOOLEAN, "false", "an output that is not written fails its batch"),
-    _unused("task.async.commit", BOOLEAN, "false", "a commit is part of each micro-batch"),
+    _unused("task.async.commit", BOOLEAN, "false", "a commit is part of each batch"),
     _unused(
         "task.transactional.state.%s", TEXT, None, "state and checkpoint always commit together", open_=True
     ),

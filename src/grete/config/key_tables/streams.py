@@ -156,7 +156,7 @@ STREAM_PRIORITY = Key(
     _QUERY,
     "Samza's priority.",
     spellings=(f"{_LEGACY}.samza.priority",),
-    no_effect="a micro-batch reads all inputs; see `bootstrap`",
+    no_effect="a batch reads all inputs; see `bootstrap`",
 )
 STREAM_RETENTION_MS = Key(
     "streams.%s.retention.ms",

@@ -23,7 +23,7 @@ from grete.config.key import (
 
 _CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
 _QUERY = ChangeClass.RESTART_QUERY
-_BATCH = "a commit is part of each micro-batch; see `task.trigger.interval.ms`"
+_BATCH = "a commit is part of each batch; see `task.trigger.interval.ms`"
 _CP = "task.checkpoint"
 
 INPUTS = Key("task.inputs", LIST, None, _QUERY, "Input streams, `system.stream` separated by commas.")
@@ -50,7 +50,7 @@ MAX_RECORDS = Key(
     COUNT,
     "200000",
     _QUERY,
-    "Most input records of one micro-batch.",
+    "Most input records of one batch.",
     unit="records",
 )
 MAX_BYTES = Key(
@@ -58,7 +58,7 @@ MAX_BYTES = Key(
     INTEGER,
     "268435456",
     _QUERY,
-    "About how many bytes of input one micro-batch reads on the embedded system; 0 is no limit. Kafka has none.",
+    "About how many bytes of input one batch reads on the embedded system; 0 is no limit. Kafka has none.",
     unit="bytes",
 )
 TRIGGER_INTERVAL = Key(
@@ -66,7 +66,7 @@ TRIGGER_INTERVAL = Key(
     MILLISECONDS,
     "0",
     _QUERY,
-    "Time between starts of micro-batches; 0 starts the next one at once.",
+    "Time between starts of batches; 0 starts the next one at once.",
     unit="ms",
 )
 POLL_INTERVAL = Key(
@@ -76,7 +76,7 @@ POLL_INTERVAL = Key(
     _QUERY,
     "Pause between looks at inputs without records.",
     unit="ms",
-    no_effect="Spark asks for the next batch; see `task.trigger.interval.ms`",
+    no_effect="batches follow each other; see `task.trigger.interval.ms`",
 )
 SHUTDOWN = Key(
     "task.shutdown.ms", MILLISECONDS, "30000", _LIVE, "Time a container has to stop gracefully.", unit="ms"
