@@ -99,7 +99,7 @@ class Batches:
         self._reading = ReadPlan(self._options, ends or started.system, clock)
         self._number = self._commits.next_batch
         self._position = self._reading.initial()
-        self._tidy = housekeeping(assignment, started.system)
+        self._tidy = housekeeping(assignment, started.system, clock)
         self._places = Places(at_work_in(assignment.state_directory(started.home)) / lineage)
 
     @property
