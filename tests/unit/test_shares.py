@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from grete.container.run_lock import at_work_in, running_in
 from grete.tasks.ranges import Range, SourceOffsets
 from grete.tasks.read_plan import SourceOptions
 from grete.tasks.share import Places, Shares
@@ -51,9 +52,9 @@ def test_without_a_common_file_system_the_number_says_it() -> None:
 
 
 def test_a_worker_of_a_run_that_was_given_up_takes_nothing(tmp_path: Path) -> None:
-    with Places(tmp_path).of_a_batch() as place:
+    with Places(at_work_in(tmp_path) / "given up").of_a_batch() as place:
         late = shares(2, {}, place)
-        with Places(tmp_path).of_a_batch() as again:
+        with running_in(tmp_path), Places(at_work_in(tmp_path) / "again").of_a_batch() as again:
             with pytest.raises(FileNotFoundError):
                 late.take("a", 0)
             assert shares(2, {}, again).take("a", 1) == 0
