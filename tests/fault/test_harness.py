@@ -199,3 +199,19 @@ def test_tests_that_harm_the_same_broker_come_to_one_worker_and_it_ends_with_the
     assert len(workers) == 8
     assert len(set(workers)) == 1
     assert (tmp_path / "ended").read_text() == "8"
+
+
+JVM = """
+import shutil, subprocess
+
+def test_that_starts_a_program_of_this_name(tmp_path):
+    java = tmp_path / "java"
+    java.symlink_to(shutil.which("sleep"))
+    subprocess.run([str(java), "2.5"], check=True)
+"""
+
+
+def test_a_run_says_how_many_jvms_it_started(start: Start) -> None:
+    code, output = ended(start(JVM))
+    assert code == 0, output
+    assert "started 1 JVMs (0 Spark, 0 brokers, 0 real Samza, 1 others)" in output

@@ -90,9 +90,10 @@ def run_pytest(run: Run, words: Sequence[str], *, servers_name: str, environment
     tests = subprocess.Popen(
         command, env={**run.environment(servers_name), **environment}, stdin=subprocess.DEVNULL
     )
-    since, size = time.monotonic(), 0
+    since, size, jvms = time.monotonic(), 0, processes.JvmCount(run.name)
     while tests.poll() is None:
         time.sleep(_LOOK_EVERY_S)
+        jvms.look()
         if (now := heard.stat().st_size) != size:
             since, size = time.monotonic(), now
         elif time.monotonic() - since > _STILL_S:
@@ -101,6 +102,7 @@ def run_pytest(run: Run, words: Sequence[str], *, servers_name: str, environment
             tests.kill()
             tests.wait()
             return _FAILED
+    print(f"started {jvms}", flush=True)
     return tests.returncode
 
 

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ CURRENT_TEST = "PYTEST_CURRENT_TEST"
 _LOOK_EVERY_S = 0.05
 _DUMP_S = 20
 _LONGEST_DUMP = 8_000
+_JVMS = {"Spark": "deploy.SparkSubmit", "brokers": "kafka.Kafka", "real Samza": "samza"}
+"""A word of the command line of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,26 @@ def _read(pid: int, run: str) -> RunProcess | None:
     named = [word for word in environment.split(b"\0") if word.startswith(f"{CURRENT_TEST}=".encode())]
     test = named[0].decode(errors="replace").partition("=")[2].rpartition(" ")[0] if named else ""
     return RunProcess(pid, int(parent), command.strip(), test)
+
+
+class JvmCount:
+    """The JVMs of a run, by what they run. One that lives shorter than the time between two looks is missed."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._seen: set[tuple[int, str]] = set()
+
+    def look(self) -> None:
+        """Count those that run now and were not there at the last look."""
+        for process in of_run(self._run):
+            if Path(process.command.split(" ", 1)[0]).name == "java":
+                what = [name for name, word in _JVMS.items() if word in process.command]
+                self._seen.add((process.pid, what[0] if what else "others"))
+
+    def __str__(self) -> str:
+        numbers = Counter(what for _, what in self._seen)
+        kinds = ", ".join(f"{numbers[what]} {what}" for what in (*_JVMS, "others"))
+        return f"{numbers.total()} JVMs ({kinds})"
 
 
 def end(processes: Iterable[RunProcess], *, within_s: float = 10.0) -> None:
