@@ -262,15 +262,8 @@ class CounterJob:
         self, *arguments: str, spark: bool = True, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """`grete run --until-drained` in the foreground; not `spark` where that is not the subject, in 2 s."""
-        without = [
-            sys.executable,
-            "-m",
-            "grete.testing.sparkless",
-            "--until-drained",
-            "--config",
-            str(self.config),
-        ]
-        command = self.command("run", "--until-drained", "--quiet") if spark else without
+        drained = "--until-drained"
+        command = self.command("run", drained, "--quiet") if spark else self.without_spark(drained)
         return subprocess.run(
             [*command, *arguments],
             env=self.environment(**environment),
@@ -299,6 +292,10 @@ class CounterJob:
     def command(self, *words: str) -> list[str]:
         """A grete command that names this job's configuration."""
         return [sys.executable, "-m", "grete.cli.main", *words, "--config", str(self.config)]
+
+    def without_spark(self, *words: str) -> list[str]:
+        """The command that runs this job without Spark."""
+        return [sys.executable, "-m", "grete.testing.sparkless", *words, "--config", str(self.config)]
 
     def environment(self, **more: str) -> dict[str, str]:
         """The environment of a grete process in this home."""

@@ -14,9 +14,9 @@ import pytest
 
 from grete.testing.waiting import eventually, patient
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
-EVERY_SECOND = "job.coordinator.monitor-partition-change.frequency.ms=1000"
+EVERY_SECOND = {"job.coordinator.monitor-partition-change.frequency.ms": "1000"}
 
 
 def grete(job: Any, *words: str) -> Any:
@@ -42,9 +42,8 @@ def metrics(job: Any) -> dict[str, float]:
 
 def test_a_running_stateful_job_takes_up_the_partitions_its_input_has_got(counter_job: Any) -> None:
     counter_job.fill(1_000)
-    running = subprocess.Popen(
-        counter_job.command("run", "--quiet", "--set", EVERY_SECOND), env=counter_job.environment()
-    )
+    counter_job.configure(EVERY_SECOND)
+    running = subprocess.Popen(counter_job.without_spark(), env=counter_job.environment())
     try:
         counter_job.wait_until_counted(1_000)
         grown = grete(counter_job, "stream", "grow", "local.in", "--partitions", "4")

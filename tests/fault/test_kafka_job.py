@@ -86,18 +86,10 @@ class KafkaJob:
         assert self._producer.flush(30) == 0
         self.sent += records
 
-    def run(self, environment: Mapping[str, str] | None = None) -> None:
+    def run(self, environment: Mapping[str, str] | None = None, *, spark: bool = True) -> None:
+        program = ["grete.cli.main", "run", "--quiet"] if spark else ["grete.testing.sparkless"]
         done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "grete.cli.main",
-                "run",
-                "--until-drained",
-                "--quiet",
-                "--config",
-                self._config,
-            ],
+            [sys.executable, "-m", *program, "--until-drained", "--config", self._config],
             env={**os.environ, "GRETE_HOME": str(self._home / "home"), **(environment or {})},
             capture_output=True,
             text=True,
@@ -145,6 +137,6 @@ def test_killed_around_its_commits_a_job_counts_every_record_once(
     )
     job.assert_exactly_once()
     job.fill(1_000)
-    job.run()
+    job.run(spark=False)
     job.assert_exactly_once()
     job.system.close()

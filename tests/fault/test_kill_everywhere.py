@@ -9,7 +9,11 @@ nothing out: jobs of both kinds meet every point of the driver twice, those of a
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,8 @@ import pytest
 
 import grete.spark
 from grete.failpoints import POINTS
+from grete.spark.lineage_files import LineageDirectory
+from grete.testing.waiting import patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -42,7 +48,12 @@ def is_of_the_engine(name: str) -> bool:
 
 LINEAGE = [*NEW_LINEAGE, "container.lineage-decided"]
 DRIVER = [name for name in points("container", "batch", "commit", "log", "file") if name not in LINEAGE]
-PIPELINE = [*LINEAGE, "batch.after-run", "commit.in-transaction", "commit.after-transaction"]
+PIPELINE = [
+    "container.lineage-decided",
+    "batch.after-run",
+    "commit.in-transaction",
+    "commit.after-transaction",
+]
 WITH_SPARK = [name for name in DRIVER if is_of_the_engine(name)]
 WITHOUT_SPARK = [name for name in DRIVER if not is_of_the_engine(name)]
 EXECUTOR = [name for name in points("task", "store") if name not in REBUILDING]
@@ -70,7 +81,7 @@ def test_every_point_is_met_by_one_campaign_or_another() -> None:
     control += points("executor", "checkpoint", "startpoint", "change", "log", "file")
     assert set(POINTS) == {*DRIVER, *LINEAGE, *EXECUTOR, *REBUILDING, *control}
     assert {*WITH_SPARK, *WITHOUT_SPARK} == set(DRIVER)
-    assert set(PIPELINE) <= {*DRIVER, *LINEAGE}
+    assert set(PIPELINE) - set(DRIVER) == set(LINEAGE) - set(NEW_LINEAGE)
 
 
 @pytest.mark.parametrize("spark", [True, False], ids=["on Spark", "without"])
@@ -110,7 +121,38 @@ def test_a_pipeline_killed_everywhere_sends_what_it_sends_unharmed(
         job.fill(records)
         job.configure(SMALL_BATCHES)
     assert unharmed.run().returncode == 0
-    more = every_driver_point() + passes([name for name in LINEAGE if name != "lineage.current"], 1)
+    more = every_driver_point() + passes(NEW_LINEAGE, 1) + passes(LINEAGE[:2], 1)
     killed.run_through(passes(PIPELINE, 1) + (more if NIGHTLY else []), tmp_path / "died")
     assert killed.counts() == unharmed.counts()
     assert {counts[-1] for counts in killed.counts().values()} == {records // 50}
+
+
+BEGIN_A_LINEAGE = """
+import sys
+from pathlib import Path
+from grete.spark.lineage_files import LineageDirectory
+LineageDirectory(Path(sys.argv[1])).start({"local.in.0": int(sys.argv[2])}, "plan")
+"""
+
+
+@pytest.mark.parametrize("point", NEW_LINEAGE)
+def test_killed_while_a_lineage_begins_it_or_the_one_before_is_current_and_free(
+    tmp_path: Path, point: str
+) -> None:
+    def begin(number: int, **environment: str) -> int:
+        command = [sys.executable, "-c", BEGIN_A_LINEAGE, str(tmp_path), str(number)]
+        return subprocess.run(command, env={**os.environ, **environment}, timeout=patient(60)).returncode
+
+    def current() -> int:
+        with closing(LineageDirectory(tmp_path)) as lineages:
+            found = lineages.current()
+            assert found is not None
+            assert lineages.lock(found), "its process is dead"
+            assert lineages.spark_checkpoint(found).is_dir()
+            return found.starting_offsets["local.in.0"]
+
+    assert begin(1) == 0
+    assert begin(2, GRETE_FAILPOINT=f"{point}:kill") == -signal.SIGKILL
+    assert current() == (2 if point == "lineage.current" else 1)
+    assert begin(3) == 0
+    assert current() == 3

@@ -119,13 +119,13 @@ def test_killed_in_the_first_batch_after_it_nothing_is_lost_or_done_twice(tmp_pa
     assert program.run() == sent(("a", 3), ("a", 3), ("b", 4), ("b", 4))
 
 
-@pytest.mark.spark
+@pytest.mark.spark  # nightly; a start applies a rewind in the same way without
 def test_killed_at_every_step_of_a_rewind_every_record_is_counted_again_exactly_once(
     counter_job: Any, tmp_path: Path
 ) -> None:
-    """All kills in one rewind, since a start of Spark costs more than all the rest: each start meets the next one."""
+    """All kills in one rewind: each start meets the next one."""
     counter_job.fill(RECORDS)
-    result = counter_job.run()
+    result = counter_job.run(spark=NIGHTLY)
     assert result.returncode == 0, result.stderr + counter_job.log()
     command = [*counter_job.command()[:3], "checkpoint", "rewind", "--job", "counter", "-o", "json"]
     rewound = subprocess.run(
@@ -136,7 +136,7 @@ def test_killed_at_every_step_of_a_rewind_every_record_is_counted_again_exactly_
         timeout=patient(60),
     )
     assert json.loads(rewound.stdout)["reprocessed"] == RECORDS
-    points = [*POINTS_AROUND, *(["container.lineage-decided", "commit.after"] if NIGHTLY else [])]
-    counter_job.run_through([(point, 1) for point in points], tmp_path / "died")
+    points = [*POINTS_AROUND, *(["container.session-started", "commit.after"] if NIGHTLY else [])]
+    counter_job.run_through([(point, 1) for point in points], tmp_path / "died", spark=NIGHTLY)
     once = list(range(1, RECORDS // KEYS + 1))
     assert counter_job.counts() == {f"key{key}": once + once for key in range(KEYS)}
