@@ -11,13 +11,11 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from grete.checkpoint.latest_offsets import LatestOffsets
-from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock
 from grete.config.rules.changes import diff
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
-from grete.coordinator import events, fencing
+from grete.coordinator import fencing
 from grete.coordinator.attempt import Attempt, Surroundings
 from grete.coordinator.events import (
     ContainerRequested,
@@ -27,15 +25,7 @@ from grete.coordinator.events import (
     ReloadRequested,
     StopRequested,
 )
-from grete.coordinator.monitors.findings import (
-    ContainerSilent,
-    Finding,
-    LagMeasured,
-    PartitionsChanged,
-    QueryStuck,
-    StreamsChanged,
-)
-from grete.coordinator.monitors.watch import Monitors, Watched
+from grete.coordinator.model_watch import ModelWatch
 from grete.coordinator.plan import Plan, Planner, container_specs
 from grete.coordinator.standing import Standing
 from grete.coordinator.state import Phase, State
@@ -61,7 +51,7 @@ _AGAIN_AFTER_S = 5.0
 
 
 class CoordinatedJob:
-    """Implements `coordinator.loop.Job`. Called by the loop's thread only, but for what monitors find.
+    """Implements `coordinator.loop.Job`. Called by the loop's thread only.
 
     A request to stop or to drain names the epoch that led when it was made: `first_epoch` or a later one, of
     incarnations that this one goes on for. An earlier one was another run, which has ended. He may have asked since
@@ -90,8 +80,7 @@ class CoordinatedJob:
         self._plans: dict[int, Plan] = {}
         self._revision = 0
         self._settings = Settings.of({})
-        self._checkpoints: LatestOffsets | None = None
-        self._streams_found = False
+        self._watch = ModelWatch(job, stream, planner, view, surroundings, clock)
         self._has_to_follow = False
         self._is_foreign = False
         self._problem = ""
@@ -135,7 +124,11 @@ class CoordinatedJob:
         plan = self._plans[revision]
         self._plans = {number: kept for number, kept in self._plans.items() if number >= revision}
         self._view.serve(plan.settings, plan.model)
-        self._watch(plan)
+        self._watch.begin(plan, lambda: self._settings.raw)
+
+    def close(self) -> None:
+        """End the monitors."""
+        self._watch.close()
 
     def poll(self, state: State) -> Iterator[Event]:
         """See coordinator.loop.Job."""
@@ -149,56 +142,14 @@ class CoordinatedJob:
             yield from self._requests(state)
         if self._view.is_ready():
             yield from self._rewound(now.startpoints)
-        if self._has_settled(before, now):
-            self._has_to_follow = True
-        if self._streams_found and self._may_try():
-            self._streams_found = False
+        if self._has_settled(before, now) or self._watch.has_grown:
+            self._watch.has_grown, self._has_to_follow = False, True
+        if self._watch.has_new_streams and self._may_try():
+            self._watch.has_new_streams = False
             self._take_in_streams()
         if self._has_to_follow and self._may_try():
             self._has_to_follow = False
             yield from self._follow()
-
-    # --- monitors ---
-
-    def _watch(self, plan: Plan) -> None:
-        self.close()
-        if self._checkpoints is None:
-            log = self._planner.commit_system(plan.settings).checkpoint_log(checkpoint_log_name(self._job))
-            self._checkpoints = LatestOffsets(log)
-        watched = Watched(
-            config=lambda: self._settings.raw,
-            model=plan.model,
-            modelled=plan.partitions,
-            systems=self._planner.systems,
-            checkpoints=self._checkpoints.read,
-            containers=self._view.container_facts,
-        )
-        self._view.monitors = Monitors(watched, self._clock, self._on_finding)
-        self._surroundings.watch(self._view.monitors)
-
-    def close(self) -> None:
-        """End the monitors."""
-        if self._view.monitors is not None:
-            self._view.monitors.close()
-
-    def _on_finding(self, finding: Finding) -> None:
-        """Called from the monitors' thread."""
-        match finding:
-            case ContainerSilent(container, launch, silent_s):
-                self._surroundings.post(events.ContainerSilent(container, launch, silent_s))
-            case PartitionsChanged(grown, shrunk):
-                for change in shrunk:
-                    _log.error("%s has %s partitions, it had %s", change.stream, change.now, change.before)
-                if grown:
-                    self._has_to_follow = True
-            case StreamsChanged():
-                self._streams_found = True
-            case QueryStuck(container, _, stuck_s, batch_id, lag):
-                text = f"container {container} has {lag} records to read and no batch since {stuck_s:.0f} s"
-                _log.error("%s, the last was %s", text, batch_id)
-                History(self._stream).append("query-stuck", container=container, problem=text)
-            case LagMeasured():
-                pass  # shown by status and metrics
 
     def _take_in_streams(self) -> None:
         """Inputs chosen by pattern: write them as a configuration of their own, which is then followed like any."""
@@ -207,7 +158,7 @@ class CoordinatedJob:
             config = self._planner.with_new_streams(self._settings)
         except (ConfigError, StreamError) as error:
             if error.may_pass:
-                self._streams_found = True
+                self._watch.has_new_streams = True
                 self._postpone("what the input regex has found is not taken in yet", error, began_s)
             else:
                 self._show(f"new input streams are not taken in: {error}")
