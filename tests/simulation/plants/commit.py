@@ -7,6 +7,7 @@ from typing import Any
 
 from grete.container.batches import Batch, Batches
 from grete.errors import InDoubt, LogError
+from grete.systems.admin import OffsetAdmin
 from grete.systems.commit_group import CommitGroup
 from grete.systems.local import system
 from grete.systems.local.system import LocalSystem
@@ -82,14 +83,14 @@ def _planned_again(replaced: Replaced) -> None:
 
 def _skip_one(replaced: Replaced) -> None:
     replaced(
-        LocalSystem,
+        OffsetAdmin,
         "offsets_after",
         lambda self, offsets: {ssp: str(int(offset) + 2) for ssp, offset in offsets.items()},
     )
 
 
 def _repeat_one(replaced: Replaced) -> None:
-    replaced(LocalSystem, "offsets_after", lambda self, offsets: dict(offsets))
+    replaced(OffsetAdmin, "offsets_after", lambda self, offsets: dict(offsets))
     replaced(TaskRun, "_above_checkpoint", lambda self, ssp_index, rows: rows)
 
 
