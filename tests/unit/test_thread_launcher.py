@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 
+import pytest
+
+from grete.config.derived import canonical_keys
 from grete.config.rules.validate import check
+from grete.config.settings import Settings
 from grete.environment import IN_PROCESS
-from grete.launch.base import ContainerExit, ContainerStart
+from grete.errors import ConfigError
+from grete.launch.base import ContainerExit, ContainerStart, Launcher
+from grete.launch.factory import LaunchContext, open_launcher
+from grete.launch.process import ProcessLauncher
 from grete.launch.thread import ThreadLauncher
 from grete.model.ids import ContainerId
 
@@ -44,6 +52,30 @@ def test_a_crash_is_an_exit_with_its_reason() -> None:
     launcher = ThreadLauncher(run)
     launcher.start(ContainerStart(ZERO, 1, {}))
     assert ended(launcher) == [ContainerExit(ZERO, 1, 1, "RuntimeError out of luck")]
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        ({}, ProcessLauncher),
+        ({"job.launcher": "Thread"}, ThreadLauncher),
+        ({"job.factory.class": "org.apache.samza.job.local.ThreadJobFactory"}, ThreadLauncher),
+        ({"job.factory.class": "org.apache.samza.job.yarn.YarnJobFactory"}, ProcessLauncher),
+    ],
+)
+def test_the_launcher_is_the_one_that_is_configured(
+    config: dict[str, str], kind: type[Launcher], tmp_path: Path
+) -> None:
+    settings = Settings.of(canonical_keys(config))
+    launcher = open_launcher(LaunchContext(settings, ["true"], lambda environment, stop: 0, tmp_path))
+    assert isinstance(launcher, kind)
+    assert launcher.outlives_coordinator == (kind is ProcessLauncher)
+
+
+def test_a_launcher_that_is_not_installed_is_refused(tmp_path: Path) -> None:
+    settings = Settings.of({"job.launcher": "cluster"})
+    with pytest.raises(ConfigError, match="none of process, thread"):
+        open_launcher(LaunchContext(settings, ["true"], lambda environment, stop: 0, tmp_path))
 
 
 def test_what_is_not_built_is_refused_with_the_way_out() -> None:
