@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from grete.checkpoint.offset_manager import check_in_range
 from grete.checkpoint.task_commit import TaskCommit, moved_entries
 from grete.checkpoint.text import Checkpoints
-from grete.config.settings import Settings
 from grete.container.run_lock import is_run_in
 from grete.errors import ConfigError, JobError
 from grete.metadata.history import History
@@ -150,7 +149,7 @@ def _write(handle: JobHandle, new: Checkpoints, *, replace: bool) -> None:
             "Samza's checkpoints in task.checkpoint.factory's store say where the job's stores go back to: run the "
             "job once, which takes them over, and stop it; then its checkpoints can be written"
         )
-    grouper = Settings.of(handle.config()).job.ssp_grouper
+    grouper = handle.settings.job.ssp_grouper
     with handle.commit_system() as system:
         system.checkpoint_log(handle.checkpoint_log_name).append(moved_entries(commits, grouper=grouper))
     handle.copy_checkpoints(commits)

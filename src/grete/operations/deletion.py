@@ -52,9 +52,8 @@ class Belongings:
 
 def belongings(handle: JobHandle) -> Belongings:
     """Everything there is of the job now."""
-    config = handle.config()
-    settings = Settings.of(config)
-    if not config:
+    settings = handle.settings
+    if not settings.raw:
         return Belongings(stream_name(handle.job), "", (), str(handle.state_directory))
     system = settings.task.commit_system
     with handle.commit_system() as opened:
@@ -94,7 +93,7 @@ def _tasks(handle: JobHandle) -> set[TaskName]:
 
 def _log_streams(handle: JobHandle) -> tuple[str, tuple[str, ...]]:
     """The stream of logs that is this job's alone, empty without one; those of logs and diagnostics that stay."""
-    streams = diagnostics_config(Settings.of(handle.config()), handle.job, JOB_COORDINATOR, handle.home)
+    streams = diagnostics_config(handle.settings, handle.job, JOB_COORDINATOR, handle.home)
     own, left = "", []
     if streams.logs is not None and _is_there(handle, streams.logs.stream):
         others = {log_stream_name(job) for job in jobs(handle.home) if job != handle.job}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.config.key_tables.job import SSP_EXPANSION
-from grete.config.settings import Settings
 from grete.grouping.expansion import refused_count
 from grete.metadata.assignments import TaskAssignments
 from grete.metadata.job_index import jobs
@@ -30,7 +29,7 @@ def readers_after_growth(
     """The jobs of this home that read the stream at this place (`SystemSettings.place`), sorted."""
     for job in jobs(home):
         with open_job(job) as handle:
-            settings = Settings.of(handle.config())
+            settings = handle.settings
             if stream in settings.task.inputs and settings.system(stream.system).place(home) == place:
                 yield Reader(job, handle.holder() is not None, _problem(handle, stream, partitions))
 

@@ -23,8 +23,6 @@ from grete.checkpoint.rewind_target import BatchTarget, RewindTarget
 from grete.checkpoint.startpoint_offsets import resolve
 from grete.checkpoint.task_commit import TaskCommit
 from grete.config.choices import LineageState
-from grete.config.settings import Settings
-from grete.config.settings.streams import StreamSettings
 from grete.errors import JobError
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
@@ -115,8 +113,7 @@ class _Planner:
         self._handle = handle
         self._request = request
         self._stack = stack
-        self._config = handle.config()
-        self._settings = Settings.of(self._config)
+        self._settings = handle.settings
         self._inputs = handle.task_inputs()
         self._commits = handle.checkpoints()
         self._systems: dict[str, System] = {}
@@ -170,7 +167,7 @@ class _Planner:
         choice = self._request.state
         if self._settings.job.is_pipeline:
             return self._pipeline_choice(choice)
-        return choice if Settings.of(self._config).store_names else StateChoice.KEEP
+        return choice if self._settings.store_names else StateChoice.KEEP
 
     def _pipeline_choice(self, choice: StateChoice) -> StateChoice:
         if choice is StateChoice.RESTORE:
@@ -209,7 +206,7 @@ class _Planner:
         return int(
             offsets.upcoming
             if is_empty
-            else default_start(ssp, offsets, StreamSettings(self._config, ssp.system_stream))
+            else default_start(ssp, offsets, self._settings.stream(ssp.system_stream))
         )
 
     def _resolved(self, ssp: SystemStreamPartition, startpoint: Startpoint) -> str:
@@ -260,18 +257,14 @@ class _Planner:
             for ssp in self._inputs[task]
             if (ssp, task) not in self._unread
         }
-        if any(ends.values()):
-            positions = self._positions_at(task, ends)
-        else:
-            positions = dict.fromkeys(
-                Settings.of(self._config).store_names, 0
-            )  # before the first record there is no state
+        # before the first record there is no state
+        before = dict.fromkeys(self._settings.store_names, 0)
+        positions = self._positions_at(task, ends) if any(ends.values()) else before
         for store, position in positions.items():
             self._check_whole(task, store, position)
         return StateRequest(StateChoice.RESTORE, 0, positions)
 
     def _positions_at(self, task: TaskName, ends: Mapping[SystemStreamPartition, int]) -> dict[str, int]:
-        settings = Settings.of(self._config)
         commits = self._known().get(task, [])
         commit = self._then.get(task)
         if commit is None or not ended_at(commit, ends):
@@ -281,20 +274,19 @@ class _Planner:
                 f"task {task!r}: its stores cannot be restored, since no known batch ended at "
                 f"{_described(ends)}{_nearest(commits, ends)}"
             )
-        missing = [store for store in settings.store_names if store not in commit.store_positions]
+        missing = [store for store in self._settings.store_names if store not in commit.store_positions]
         if missing:
             raise JobError(
                 f"task {task!r}: the commit that ended at {_described(ends)} does not say where the changelog of "
                 f"store {missing[0]!r} stood; say --state keep or --state discard"
             )
-        return {store: commit.store_positions[store] for store in settings.store_names}
+        return {store: commit.store_positions[store] for store in self._settings.store_names}
 
     def _check_whole(self, task: TaskName, store: str, position: int) -> None:
-        settings = Settings.of(self._config)
         from grete.tasks.stores.rewind import Changelog
 
-        stream = settings.store(store).changelog_stream(self._handle.job)
-        system = self._system(settings.task.commit_system)
+        stream = self._settings.store(store).changelog_stream(self._handle.job)
+        system = self._system(self._settings.task.commit_system)
         try:
             Changelog(system, stream, self._handle.changelog_mapping()[task]).check_whole(position)
         except JobError as error:
