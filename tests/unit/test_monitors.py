@@ -253,7 +253,7 @@ def test_all_monitors_read_a_real_system_and_report_what_changed(system: LocalSy
     containers: dict[ContainerId, ContainerFacts] = {}
     clock, found = ManualClock(), list[Finding]()
     watched = Watched(
-        config=lambda: CONFIG,
+        settings=lambda: Settings.of(CONFIG),
         model=model,
         modelled={stream: 2},
         systems={"local": system},
@@ -308,7 +308,7 @@ def test_an_unreachable_partition_is_a_problem_that_names_it(tmp_path: Path) -> 
         system.create_stream(StreamSpec("in", 2))
         config = {"task.inputs": "local.in"}
         model = calculate(Settings.of(config), {IN: 2}, Remembered()).model
-        watched = Watched(lambda: config, model, {IN: 2}, {"local": system}, dict, dict)
+        watched = Watched(lambda: Settings.of(config), model, {IN: 2}, {"local": system}, dict, dict)
         monitors = Monitors(watched, ManualClock(), list[Finding]().append)
         monitors.tick()
         assert "no broker answers for local.in.1" in monitors.problems["lag"]
@@ -323,7 +323,7 @@ def test_a_stream_that_is_gone_is_a_problem_that_is_shown_and_the_others_are_wat
     config = {"task.inputs": "local.in,local.more"}
     model = calculate(Settings.of(config), {IN: 1, MORE: 1}, Remembered()).model
     clock, found = ManualClock(), list[Finding]()
-    watched = Watched(lambda: config, model, {IN: 1, MORE: 1}, {"local": system}, dict, dict)
+    watched = Watched(lambda: Settings.of(config), model, {IN: 1, MORE: 1}, {"local": system}, dict, dict)
     monitors = Monitors(watched, clock, found.append)
     for _ in range(2):
         clock.advance(300)

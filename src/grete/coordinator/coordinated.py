@@ -124,7 +124,7 @@ class CoordinatedJob:
         plan = self._plans[revision]
         self._plans = {number: kept for number, kept in self._plans.items() if number >= revision}
         self._view.serve(plan.settings, plan.model)
-        self._watch.begin(plan, lambda: self._settings.raw)
+        self._watch.begin(plan, lambda: self._settings)
 
     def close(self) -> None:
         """End the monitors."""

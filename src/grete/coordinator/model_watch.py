@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from grete.checkpoint.latest_offsets import LatestOffsets
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock
+from grete.config.settings import Settings
 from grete.coordinator import events
 from grete.coordinator.attempt import Surroundings
 from grete.coordinator.monitors.findings import (
@@ -52,14 +53,14 @@ class ModelWatch:
         self.has_new_streams = False
         """Whether the inputs that a pattern chooses are not those of the model."""
 
-    def begin(self, plan: Plan, config: Callable[[], Mapping[str, str]]) -> None:
-        """Watch this model from now on; `config` gives the configuration in force."""
+    def begin(self, plan: Plan, settings: Callable[[], Settings]) -> None:
+        """Watch this model from now on; `settings` gives those in force."""
         self.close()
         if self._checkpoints is None:
             log = self._planner.commit_system(plan.settings).checkpoint_log(checkpoint_log_name(self._job))
             self._checkpoints = LatestOffsets(log)
         watched = Watched(
-            config=config,
+            settings=settings,
             model=plan.model,
             modelled=plan.partitions,
             systems=self._planner.systems,

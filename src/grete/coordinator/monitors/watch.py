@@ -31,13 +31,13 @@ _CONTAINERS_EVERY_S = 1.0
 class Watched:
     """One job model at work, to be watched.
 
-    `config` gives the configuration in force, since intervals are live keys; it is asked several times a second, so
+    `settings` gives those in force, since intervals are live keys; it is asked several times a second, so
     it should give what is kept and not read the stream again. `modelled` are the partition counts that
     the job model was calculated from. `containers` gives what heartbeats have said of the containers that should be
     running now, without their lag.
     """
 
-    config: Callable[[], Mapping[str, str]]
+    settings: Callable[[], Settings]
     model: JobModel
     modelled: Mapping[SystemStream, int]
     systems: Mapping[str, SystemAdmin]
@@ -55,7 +55,7 @@ class Monitors:
     def __init__(self, watched: Watched, clock: Clock, on_finding: Callable[[Finding], None]) -> None:
         self._watched = watched
         self.partitions = PartitionCountMonitor(watched.modelled)
-        self.inputs = InputRegexMonitor(input_regexes(watched.config()), watched.modelled)
+        self.inputs = InputRegexMonitor(input_regexes(watched.settings().raw), watched.modelled)
         self._liveness = ContainerLivenessMonitor()
         self._progress = QueryProgressMonitor()
         self.lag: JobLag | None = None
@@ -94,7 +94,7 @@ class Monitors:
         self._thread.close()
 
     def _settings(self) -> CoordinatorSettings:
-        return CoordinatorSettings(self._watched.config())
+        return self._watched.settings().coordinator
 
     # --- looking: read the facts, ask the monitor ---
 
@@ -125,7 +125,7 @@ class Monitors:
 
     def measure_lag(self) -> JobLag:
         """Measure now. May be called from any thread."""
-        settings = Settings.of(self._watched.config())
+        settings = self._watched.settings()
         offsets = read_offsets(settings.task.all_inputs, self._watched.systems)
         tasks = active_tasks(self._watched.model)
         self.lag = measure_lag(settings, tasks, self._watched.checkpoints(), offsets)
