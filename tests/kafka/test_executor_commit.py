@@ -59,7 +59,7 @@ def test_a_checkpoint_names_the_marker_at_which_an_input_ends_also_when_there_is
     job.system.append(job.input, [Message(b"k", b"{}", SystemClock().wall_ms(), p) for p in (0, 1)])
     container.run(worker)
     written = len(list(job.records(job.output)))
-    append_in_vain(job, 0)
+    append_and_abort(job, 0)
     container.run(worker)
     ends = {p: int(offsets.upcoming) for p, offsets in job.system.offsets(job.input).items()}
     known = checkpoints.committed(job.assignment(1), job.system)
@@ -68,7 +68,7 @@ def test_a_checkpoint_names_the_marker_at_which_an_input_ends_also_when_there_is
     assert len(list(job.records(job.output))) == written == 2
 
 
-def append_in_vain(job: Job, partition: int) -> None:
+def append_and_abort(job: Job, partition: int) -> None:
     """A transaction that is aborted, and seen to be."""
     servers = job.config["systems.kafka.producer.bootstrap.servers"]
     producer = Producer({"bootstrap.servers": servers, "transactional.id": uuid.uuid4().hex})

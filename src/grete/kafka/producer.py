@@ -19,7 +19,7 @@ from grete.kafka.outcome import OutcomeUnknown as OutcomeUnknown
 _STEP_S = 5.0
 BATCH_BYTES = 512 * 1024
 _LARGEST_MESSAGE = 1_000_000_000
-_NOTHING = b"grete-nothing"
+_ABORTED_KEY = b"grete-nothing"
 """The key of records that are aborted."""
 
 
@@ -209,7 +209,7 @@ class TransactionalProducer:
         except KafkaException:
             self.drop()
 
-    def end_what_is_open(
+    def abort_dangling_transactions(
         self, connection: KafkaConnection, partitions: Sequence[Partition], deadline_s: float
     ) -> None:
         """End what an older producer of the id may have left open in the partitions, whatever brokers forgot.
@@ -226,7 +226,7 @@ class TransactionalProducer:
         try:
             stuck = connection.with_open_transactions(partitions)
             if stuck:
-                self.append_in_vain(stuck, deadline_s)
+                self.append_and_abort(stuck, deadline_s)
         except KafkaException as error:
             self.drop()
             raise not_written(error) from error
@@ -234,7 +234,7 @@ class TransactionalProducer:
             self.drop()
             raise
 
-    def append_in_vain(self, partitions: Sequence[Partition], deadline_s: float) -> None:
+    def append_and_abort(self, partitions: Sequence[Partition], deadline_s: float) -> None:
         """Append a record to each partition and abort them, and with them what is open of this id. No reader sees it.
 
         Raises:
@@ -243,7 +243,7 @@ class TransactionalProducer:
         try:
             self.begin()
             for topic, partition in partitions:
-                self.produce(topic, partition, _NOTHING, b"")
+                self.produce(topic, partition, _ABORTED_KEY, b"")
             self.settle(deadline_s)
         except BaseException:
             self.abort(deadline_s)
@@ -273,7 +273,7 @@ class TransactionalProducer:
 class ReadableProducer(TransactionalProducer):
     """A transactional id whose commits are acknowledged when their records can be read. Used by one thread.
 
-    Brokers do not always end what they say is committed (see `end_what_is_open`), and a topic with an open
+    Brokers do not always end what they say is committed (see `abort_dangling_transactions`), and a topic with an open
     transaction stands still for all its readers. Of 6 runs that killed the broker right after "committed", 3 did.
     """
 

@@ -41,7 +41,7 @@ _UNKNOWN = (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART, Kaf
 
 
 @dataclass(slots=True)
-class _Seat:
+class _Reader:
     """A consumer and where it stands in its partition; `left` was fetched and is behind the last range's end."""
 
     consumer: Consumer
@@ -55,7 +55,7 @@ class RangeReader:
     def __init__(self, connection: KafkaConnection, clock: Clock) -> None:
         self._connection = connection
         self._clock = clock
-        self._seats: OrderedDict[Partition, _Seat] = OrderedDict()
+        self._readers: OrderedDict[Partition, _Reader] = OrderedDict()
 
     def read(self, stream: str, partition: int, start: int, end: int) -> Iterator[list[Message]]:
         """The records with start <= offset < end, in order, in chunks; their offsets may have gaps.
@@ -68,75 +68,75 @@ class RangeReader:
         """
         if start >= end:
             return
-        seat = self._seat((stream, partition), start)
+        reader = self._reader((stream, partition), start)
         timeout_s = self._connection.timeout_s
         deadline = Deadline(self._clock, timeout_s)
-        while seat.position < end:
-            messages = seat.left or self._consume(seat, (stream, partition))
-            seat.left = []
+        while reader.position < end:
+            messages = reader.left or self._consume(reader, (stream, partition))
+            reader.left = []
             if messages:
                 deadline = Deadline(self._clock, timeout_s)
-                yield from self._take(seat, messages, (stream, partition), end)
+                yield from self._take(reader, messages, (stream, partition), end)
             elif deadline.is_over:
                 raise StreamUnreachable(
-                    f"{stream} partition {partition}: no record at offset {seat.position} or later in "
+                    f"{stream} partition {partition}: no record at offset {reader.position} or later in "
                     f"{timeout_s:.0f} s, though the partition ends at {end} or later; are brokers up?"
                 )
 
-    def _seat(self, key: Partition, start: int) -> _Seat:
-        seat = self._seats.pop(key, None)
-        if seat is None and len(self._seats) >= _CONSUMERS:
-            seat = self._seats.popitem(last=False)[1]
-            seat.position = -1
-        if seat is None:
-            seat = _Seat(self._connection.new_consumer(f"reading {key[0]}", _SETTINGS, _TUNABLE))
-        self._seats[key] = seat
-        if seat.position != start:
-            seat.left = []
-            seat.consumer.assign([TopicPartition(*key, start)])
-            seat.position = start
-        return seat
+    def _reader(self, key: Partition, start: int) -> _Reader:
+        reader = self._readers.pop(key, None)
+        if reader is None and len(self._readers) >= _CONSUMERS:
+            reader = self._readers.popitem(last=False)[1]
+            reader.position = -1
+        if reader is None:
+            reader = _Reader(self._connection.new_consumer(f"reading {key[0]}", _SETTINGS, _TUNABLE))
+        self._readers[key] = reader
+        if reader.position != start:
+            reader.left = []
+            reader.consumer.assign([TopicPartition(*key, start)])
+            reader.position = start
+        return reader
 
-    def _consume(self, seat: _Seat, key: Partition) -> list[Message]:
+    def _consume(self, reader: _Reader, key: Partition) -> list[Message]:
         try:
             # the call waits until it has as many as asked for, so first take what is there
-            found = seat.consumer.consume(_CHUNK, _FIRST_POLL_S)
-            return found or seat.consumer.consume(1, _POLL_S)
+            found = reader.consumer.consume(_CHUNK, _FIRST_POLL_S)
+            return found or reader.consumer.consume(1, _POLL_S)
         except KafkaException as error:
             raise StreamUnreachable(f"reading {key[0]}: {describe(reason_of(error))}") from error
 
     def _take(
-        self, seat: _Seat, messages: list[Message], key: Partition, end: int
+        self, reader: _Reader, messages: list[Message], key: Partition, end: int
     ) -> Iterator[list[Message]]:
-        """Records below `end` as a batch; the others stay in the seat."""
+        """Records below `end` as a batch; the others stay in the reader."""
         last = messages[-1]
         if last.error() is not None or (last.offset() or 0) >= end or any(m.error() for m in messages):
-            messages = self._sort_out(seat, messages, key, end)
+            messages = self._sort_out(reader, messages, key, end)
         elif messages:
-            seat.position = (last.offset() or 0) + 1
+            reader.position = (last.offset() or 0) + 1
         if messages:
             yield messages
 
-    def _sort_out(self, seat: _Seat, messages: list[Message], key: Partition, end: int) -> list[Message]:
+    def _sort_out(self, reader: _Reader, messages: list[Message], key: Partition, end: int) -> list[Message]:
         taken = []
         for place, message in enumerate(messages):
             error, offset = message.error(), message.offset() or 0
             if error is not None:
                 if error.code() != KafkaError._PARTITION_EOF:
-                    self._refuse(seat, error, key)
+                    self._refuse(reader, error, key)
                 else:
-                    seat.position = max(seat.position, min(offset, end))
+                    reader.position = max(reader.position, min(offset, end))
             elif offset >= end:
-                seat.left = messages[place:]
-                seat.position = max(end, seat.position)
+                reader.left = messages[place:]
+                reader.position = max(end, reader.position)
                 break
             else:
                 taken.append(message)
-                seat.position = offset + 1
+                reader.position = offset + 1
         return taken
 
-    def _refuse(self, seat: _Seat, error: KafkaError, key: Partition) -> None:
-        position, seat.position = seat.position, -1
+    def _refuse(self, reader: _Reader, error: KafkaError, key: Partition) -> None:
+        position, reader.position = reader.position, -1
         stream, partition = key
         if error.code() in _GONE:
             raise self._not_there(key, position)
@@ -144,7 +144,7 @@ class RangeReader:
             raise StreamNotFound(f"there is no partition {partition} of {stream!r}: {error.str()}")
         if error.fatal() or not is_temporary(error):
             raise StreamError(f"reading {stream} partition {partition}: {describe(error)}")
-        seat.position = position  # the client goes on by itself
+        reader.position = position  # the client goes on by itself
 
     def _not_there(self, key: Partition, position: int) -> OffsetOutOfRange:
         oldest, upcoming = self.range_of(key)
@@ -172,5 +172,5 @@ class RangeReader:
 
     def close(self) -> None:
         """Close the consumers."""
-        while self._seats:
-            self._seats.popitem()[1].consumer.close()
+        while self._readers:
+            self._readers.popitem()[1].consumer.close()

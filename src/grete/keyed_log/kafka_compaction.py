@@ -74,7 +74,7 @@ def _begin_segment(reader: LogReader, writer: KafkaWriter, clock: Clock) -> None
     try:
         if not writer.is_open:
             writer.open(deadline_s)
-        writer.append_in_vain([writer.place], deadline_s)
+        writer.append_and_abort([writer.place], deadline_s)
     except NotWritten:
         writer.drop()
     else:

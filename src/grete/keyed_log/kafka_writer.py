@@ -48,7 +48,7 @@ class KafkaWriter(TransactionalProducer):
             NotWritten: the broker did not answer in time.
         """
         super().open(deadline_s)
-        self.end_what_is_open(self._clients, [self.place], deadline_s)
+        self.abort_dangling_transactions(self._clients, [self.place], deadline_s)
 
     def close(self) -> None:
         """Release everything."""

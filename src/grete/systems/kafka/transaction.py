@@ -66,7 +66,7 @@ class GroupTransactions(ReadableProducer):
         super().open(deadline_s)
         try:
             self._reader.check(self._fence.epoch)
-            self.end_what_is_open(self._connection, self._partitions(), deadline_s)
+            self.abort_dangling_transactions(self._connection, self._partitions(), deadline_s)
         except BaseException:
             self.drop()
             raise
