@@ -1,4 +1,4 @@
-"""`grete checkpoint show|history|diff|export|overwrite|rewind`: Samza's checkpoint tool, and what it could not do."""
+"""`grete checkpoint show|history|diff|export|overwrite`: Samza's checkpoint tool, and what it could not do."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.checkpoint.text import Checkpoints, format_checkpoints, parse_checkpoint_text
+from grete.cli import checkpoint_rewind
 from grete.cli.options import add_job_options, count, given_config, opened_job, warn
 from grete.cli.output import print_json, print_table, when
-from grete.cli.rewind_options import add_write_options, is_live, ssp
+from grete.cli.rewind_options import add_write_options, is_live, say_whether_written
 from grete.errors import ConfigError, JobNotFound
 from grete.migration.note import Outcome
 from grete.model.ids import TaskName
-from grete.model.startpoint import StateChoice
 from grete.text_logs import printable
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from grete.migration.take_over import TakeOver
     from grete.operations import JobHandle
     from grete.operations.checkpoint_overwrite import OffsetChange
-    from grete.operations.rewind import RewindPlan
-
-_EXPLAINED = (
-    "oldest, upcoming, offset:N (the next to be read), timestamp:TIME (ISO 8601, in UTC without a zone, "
-    "or milliseconds), batch:N (after the last batch of that number) or batch:LINEAGE/N"
-)
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +43,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         (diff, _diff),
         (export, _export),
         (overwrite, _overwrite),
-        (rewind, _rewind),
+        (rewind, checkpoint_rewind.run),
     )
     for sub, run in commands:
         add_job_options(sub)
@@ -64,16 +58,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         sub.add_argument(
             "--replace", action="store_true", help="drop what the file does not name of its tasks"
         )
-    rewind.add_argument("--to", required=True, metavar="WHERE", help=_EXPLAINED)
-    rewind.add_argument("--ssp", action="append", default=[], help="only this input; may be repeated")
-    rewind.add_argument(
-        "--state",
-        choices=[choice.value for choice in StateChoice],
-        default=StateChoice.KEEP.value,
-        help="what becomes of the stores: keep them, restore what they were there, or discard them",
-    )
-    for sub in (overwrite, rewind):
-        add_write_options(sub)
+    add_write_options(overwrite)
+    checkpoint_rewind.declare(rewind)
 
 
 def _chosen(options: argparse.Namespace, task: str) -> bool:
@@ -254,7 +240,7 @@ def _overwrite(options: argparse.Namespace) -> int:
         print_json({"executed": options.execute, "changes": _changes(changes)})
         return 0
     _print_changes(changes)
-    _say(executed=options.execute)
+    say_whether_written(executed=options.execute)
     return 0
 
 
@@ -264,71 +250,3 @@ def _warn_of_startpoints(handle: JobHandle, *, live: bool) -> None:
     pending = [asked for asked in list_startpoints(handle) if asked.status in ("waiting", "handed over")]
     if pending and not live:
         warn(f"{len(pending)} startpoints wait to be applied and win: see grete startpoint show")
-
-
-def _say(*, executed: bool) -> None:
-    if not executed:
-        print("nothing was written: this is what --execute would do")
-
-
-def _rewind(options: argparse.Namespace) -> int:
-    from grete.checkpoint.rewind_target import parse_target
-    from grete.operations.rewind import RewindRequest, execute_rewind, plan_rewind
-
-    request = RewindRequest(
-        parse_target(options.to),
-        [TaskName(task) for task in options.task],
-        [ssp(text) for text in options.ssp],
-        StateChoice(options.state),
-    )
-    with opened_job(options) as handle:
-        plan = plan_rewind(handle, request)
-        if options.execute:
-            live = is_live(handle, options)
-            execute_rewind(handle, plan, live=live, to=options.to, reason=options.reason)
-    if options.output == "json":
-        print_json(_rewind_document(plan, executed=options.execute))
-    else:
-        _print_rewind(plan, executed=options.execute)
-    return 0
-
-
-def _rewind_document(plan: RewindPlan, *, executed: bool) -> dict[str, Any]:
-    return {
-        "executed": executed,
-        "reprocessed": sum(row.reprocessed for row in plan.rows),
-        "skipped": sum(row.skipped for row in plan.rows),
-        "ssps": [
-            {
-                "task": row.task,
-                "ssp": str(row.ssp),
-                "current": str(row.current),
-                "new": str(row.new),
-                "reprocessed": row.reprocessed,
-                "skipped": row.skipped,
-            }
-            for row in plan.rows
-        ],
-        "state": {
-            task: {"choice": request.choice.value, "positions": dict(request.positions)}
-            for task, request in sorted(plan.states.items())
-        },
-        "unread": [str(ssp) for ssp in plan.unread],
-    }
-
-
-def _print_rewind(plan: RewindPlan, *, executed: bool) -> None:
-    print_table(
-        ("task", "input", "next offset now", "then", "processed again", "skipped"),
-        [(row.task, str(row.ssp), row.current, row.new, row.reprocessed, row.skipped) for row in plan.rows],
-    )
-    if plan.unread:
-        print(
-            f"by that batch nothing was read of {', '.join(map(str, plan.unread))}: read from the first record; to "
-            f"leave an input where it is, name the others with --ssp"
-        )
-    choices = sorted({request.choice.value for request in plan.states.values()}) or [StateChoice.KEEP.value]
-    print(f"stores: {choices[0]}; outputs of what is processed again are written again")
-    if executed:
-        print("takes effect at the next start, or at the next batch of a running job")
-    _say(executed=executed)

@@ -35,3 +35,9 @@ def ssp(text: str) -> SystemStreamPartition:
 def is_live(handle: JobHandle, options: argparse.Namespace) -> bool:
     """Whether what is written is for a running job: `--live` on a stopped one is harmless."""
     return bool(options.live) and handle.holder() is not None
+
+
+def say_whether_written(*, executed: bool) -> None:
+    """Of a dry run, that it was one."""
+    if not executed:
+        print("nothing was written: this is what --execute would do")
