@@ -27,6 +27,7 @@ from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.results import TaskResult
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share import Share, run_share
+from grete.testing.waiting import eventually
 
 KEYS = 7
 _BROKER_BACK_S = 120
@@ -166,8 +167,16 @@ class Container:
         return TaskWorkers(self.batches.spec)
 
     def plan(self) -> PlannedBatch:
-        batch = self.batches.next()
-        assert batch is not None, "there is input"
+        """The next batch. A broker that has just come back may not say yet that there is input."""
+        batch: Batch | None = None
+
+        def is_there() -> bool:
+            nonlocal batch
+            batch = self.batches.next()
+            return batch is not None
+
+        eventually(is_there, "a batch", within_s=_BROKER_BACK_S)
+        assert batch is not None
         return PlannedBatch(self.batches, batch)
 
     def run(self, worker: TaskWorkers) -> BatchOutcome:
