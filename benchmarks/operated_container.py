@@ -13,7 +13,7 @@ from grete.clock import SystemClock
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.main_loop import ContainerMainLoop, OnBatch
-from grete.exit_report import leave_word
+from grete.exit_report import write_report
 from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.local.system import LocalSystem
 from grete.systems.records import pack
@@ -48,5 +48,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     code = main()
-    leave_word(code)
+    write_report(code)
     os._exit(code)
