@@ -63,7 +63,8 @@ class Bench:
         self.spark: SparkSession = build_session("bench", SPARK)
         self._input = self._directory / "input"
         system = LocalSystem(self._input / "local", SystemClock())
-        system.create_stream(StreamSpec("in", PARTITIONS))
+        for stream in ("in", "out", "aggregates"):
+            system.create_stream(StreamSpec(stream, PARTITIONS))
         for start in range(0, records, 50_000):
             system.append("in", (_message(i) for i in range(start, min(start + 50_000, records))))
         system.close()
