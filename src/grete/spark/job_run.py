@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import closing
 from pathlib import Path
 
 from grete.clock import Clock, SystemClock
 from grete.config.settings import Settings
-from grete.container import start
 from grete.container.assignment import Assignment
 from grete.container.batches import BatchLoop, OnBatch
-from grete.container.checkpoints import checkpoint_store
 from grete.container.control import Ended, Interruption
-from grete.container.offset_publisher import open_publisher
-from grete.container.run_lock import running_in
+from grete.container.opened import opened
 from grete.container.specs import single_system
 from grete.failpoints import failpoint
 from grete.spark.kafka_pipeline import kafka_system_of
 from grete.spark.pipeline_run import PipelineRun
 from grete.spark.session import build_context, build_session
 from grete.spark.stream_task import SparkEngine
-from grete.systems.factory import open_system
 
 
 def run_job(
@@ -38,27 +34,17 @@ def run_job(
     `on_at_work` is called when it begins to look for input. Spark is stopped when the process ends.
 
     Raises:
-        GreteError: see `start.prepare`, `BatchLoop.run` and `Query.run`.
+        GreteError: see `opened`, `BatchLoop.run` and `Query.run`.
     """
     clock = SystemClock() if clock is None else clock
     settings, name = Settings.of(assignment.config), single_system(assignment)
-    with ExitStack() as held:
-        held.enter_context(running_in(assignment.state_directory(home)))
-        system = open_system(settings, name, home, clock)
-        held.callback(system.close)
-        store = checkpoint_store(assignment, clock, home)
-        if store is not None:
-            held.callback(store.close)
-        started = start.prepare(assignment, system, store, clock, home)
-        start.report_skipped(assignment, started.skipped, home)
-        publisher = held.enter_context(open_publisher(assignment, system, clock, started.next_offsets))
+    with opened(assignment, home, clock) as (started, publisher):
         if settings.job.is_pipeline:
             kafka_system = kafka_system_of(settings, name)
             spark = build_session(_app_name(assignment), assignment.config, kafka_system=kafka_system)
             failpoint("container.session-started")
-            run = PipelineRun(spark, started, stop, publisher)
-            held.callback(run.close)
-            ended = run.execute(on_batch, on_at_work)
+            with closing(PipelineRun(spark, started, stop, publisher)) as run:
+                ended = run.execute(on_batch, on_at_work)
         else:
             context = build_context(_app_name(assignment), assignment.config)
             failpoint("container.session-started")

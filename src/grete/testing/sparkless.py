@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from pathlib import Path
 
 from grete.assembly import RunOptions, run_job
@@ -25,21 +25,16 @@ from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.batches import BatchLoop
-from grete.container.checkpoints import checkpoint_store
 from grete.container.control import Control, Ended
 from grete.container.main_loop import ContainerMainLoop, OnBatch, enter
-from grete.container.offset_publisher import open_publisher
-from grete.container.run_lock import running_in
-from grete.container.specs import single_system
+from grete.container.opened import opened
 from grete.container.standby import follow
-from grete.container.start import prepare, report_skipped
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.environment import grete_home
 from grete.errors import GreteError
 from grete.exit_report import run_and_report
 from grete.model.ids import JobId
-from grete.systems.factory import open_system
 from grete.testing.job_container import LocalEngine
 from grete.text_logs import log_to_stderr
 
@@ -66,18 +61,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
 
 def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch) -> Ended:
     clock = SystemClock()
-    with ExitStack() as held:
-        held.enter_context(running_in(assignment.state_directory(home)))
-        system = open_system(Settings.of(assignment.config), single_system(assignment), home, clock)
-        held.callback(system.close)
-        store = checkpoint_store(assignment, clock, home)
-        if store is not None:
-            held.callback(store.close)
-        started = prepare(assignment, system, store, clock, home)
-        report_skipped(assignment, started.skipped, home)
-        publisher = held.enter_context(open_publisher(assignment, system, clock, started.next_offsets))
-        engine = LocalEngine(clock)
-        held.callback(engine.close)
+    with opened(assignment, home, clock) as (started, publisher), closing(LocalEngine(clock)) as engine:
         loop = BatchLoop(started, engine, control, clock, on_batch)
         control.on_at_work()
         return loop.run(publisher)

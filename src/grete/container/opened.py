@@ -1,0 +1,41 @@
+"""Everything that a container holds while it works for one assignment, opened in its order, whatever its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from grete.clock import Clock
+from grete.config.settings import Settings
+from grete.container.assignment import Assignment
+from grete.container.checkpoints import checkpoint_store
+from grete.container.offset_publisher import OffsetPublisher, open_publisher
+from grete.container.run_lock import running_in
+from grete.container.specs import single_system
+from grete.container.start import Started, prepare, report_skipped
+from grete.systems.factory import open_system
+
+
+@contextmanager
+def opened(
+    assignment: Assignment, home: Path, clock: Clock
+) -> Iterator[tuple[Started, OffsetPublisher | None]]:
+    """The folder's lock, system and checkpoint store, a start from them, and the consumer group's publisher.
+
+    Raises:
+        GreteError: see `prepare` and `report_skipped`.
+    """
+    with ExitStack() as held:
+        held.enter_context(running_in(assignment.state_directory(home)))
+        system = open_system(Settings.of(assignment.config), single_system(assignment), home, clock)
+        held.callback(system.close)
+        store = checkpoint_store(assignment, clock, home)
+        if store is not None:
+            held.callback(store.close)
+        started = prepare(assignment, system, store, clock, home)
+        report_skipped(assignment, started.skipped, home)
+        yield (
+            started,
+            held.enter_context(open_publisher(assignment, system, clock, started.next_offsets)),
+        )
