@@ -31,22 +31,9 @@ ROUNDS = 5
 RECORDS = 3_000
 _REST_S = 3.0
 _LIMIT_S = 120.0
-_TASK = """
-import grete
-
-class Counter(grete.StreamTask):
-    def init(self, context):
-        self.counts = context.store("counts")
-
-    def process(self, envelope, collector, coordinator):
-        count = (self.counts.get(envelope.key) or 0) + 1
-        self.counts.put(envelope.key, count)
-        collector.send("local.out", {"count": count}, key=envelope.key)
-"""
 _PROPERTIES = """
 job.name=start
-job.application.path=.
-task.class=counting:Counter
+task.class=grete.testing.counting:Counter
 task.inputs=local.in
 task.outputs=local.out
 systems.local.samza.offset.default=oldest
@@ -72,7 +59,6 @@ query.trigger(processingTime="0 seconds").start(sys.argv[1] + "/out").awaitTermi
 
 
 def _grete(home: Path) -> tuple[list[str], Callable[[], bool]]:
-    (home / "counting.py").write_text(_TASK)
     (home / "job.properties").write_text(_PROPERTIES)
     with closing(LocalSystem(home / "local", SystemClock())) as local:
         local.ensure_stream(StreamSpec("in", 2))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +64,7 @@ class SparkEngine:
             assert context is not None, "Spark runs this on an executor"
             yield run(number, is_repeated=context.attemptNumber() > 0)
 
-        try:
-            done = self._context.parallelize(range(count), count).mapPartitionsWithIndex(run_share).collect()
-        except (Py4JError, PySparkException, OSError) as error:
-            raise job_failed(self._context, error) from error
+        done = self._run_job(count, run_share)
         self._note_holders(spec, {slot: worker for slot, worker, _ in done}, batch.groups)
         return [result for _, _, results in done for result in results]
 
@@ -86,11 +83,17 @@ class SparkEngine:
         if time.monotonic() - self._used_s < self._idle_s:
             return
         count = 1 if self._is_local else self._context.defaultParallelism
+        self._run_job(count, _nothing)
+
+    def _run_job(self, count: int, work: Callable[[int, Iterable[int]], Iterator[Any]]) -> list[Any]:
+        """A Spark job of so many tasks, each of which gets its number."""
         try:
-            self._context.parallelize(range(count), count).mapPartitions(_nothing).collect()
+            tasks = self._context.parallelize(range(count), count)
+            done: list[Any] = tasks.mapPartitionsWithIndex(work).collect()
         except (Py4JError, PySparkException, OSError) as error:
             raise job_failed(self._context, error) from error
         self._used_s = time.monotonic()
+        return done
 
     def _note_holders(
         self, spec: RunnerSpec, now: Mapping[int, str], groups: Mapping[int, TaskGroup]
@@ -108,5 +111,5 @@ class SparkEngine:
             )
 
 
-def _nothing(rows: Iterable[int]) -> Iterator[int]:
+def _nothing(number: int, _: Iterable[int]) -> Iterator[int]:
     return iter(())
