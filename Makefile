@@ -83,9 +83,8 @@ bench: setup ## ratios to the same work by hand, in one run
 	$(BIN)/python -m benchmarks.run
 
 BENCH ?= kafka
-bench-kafka: setup services ## the log on Kafka against the real Samza; BENCH=kafka_peers: jobs against their peers
-	if [ $(BENCH) = kafka_peers ]; then SERVICES=samza_runner bash scripts/services.sh; fi
-	$(BIN)/python -m benchmarks.$(BENCH)
+bench-kafka: setup services ## the log on Kafka against the real Samza; BENCH=kafka_peers, kafka_latency: jobs against peers; ARGS
+	@$(BIN)/python -m benchmarks.$(BENCH) $(ARGS)
 
 interop: setup services ## both directions with the real Samza; prints what each side read
 	$(BIN)/python -m pytest -q -s tests/interop

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from benchmarks.kafka_peers import CONNECTOR_JARS
+from benchmarks.contestants import CONNECTOR_JARS
 from benchmarks.run import RESULTS
 from grete.clock import SystemClock
 from grete.config.settings import Settings
