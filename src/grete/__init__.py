@@ -3,14 +3,18 @@
 Public names are those re-exported here; see `grete.api`.
 """
 
+from grete.api import Counter as Counter
 from grete.api import DataFramePipeline as DataFramePipeline
+from grete.api import Gauge as Gauge
 from grete.api import IncomingMessageEnvelope as IncomingMessageEnvelope
 from grete.api import KeyValueStore as KeyValueStore
 from grete.api import MessageCollector as MessageCollector
+from grete.api import MetricsRegistry as MetricsRegistry
 from grete.api import Serde as Serde
 from grete.api import StreamTask as StreamTask
 from grete.api import TaskContext as TaskContext
 from grete.api import TaskCoordinator as TaskCoordinator
+from grete.api import Timer as Timer
 from grete.errors import GreteError as GreteError
 from grete.model.ids import SystemStream as SystemStream
 from grete.model.ids import SystemStreamPartition as SystemStreamPartition

@@ -92,6 +92,69 @@ class KeyValueStore(Protocol):
         """Every entry. Changes during the iteration are not seen by it."""
 
 
+class Counter(Protocol):
+    """A number that goes up and down (Samza's Counter)."""
+
+    @property
+    def count(self) -> int:
+        """Its value in this instance of the task, which begins with 0."""
+
+    def inc(self, n: int = 1) -> int:
+        """Add; returns the new value."""
+
+    def dec(self, n: int = 1) -> int:
+        """Subtract; returns the new value."""
+
+    def set(self, n: int) -> None:
+        """Set the value."""
+
+    def clear(self) -> None:
+        """Set it to 0."""
+
+
+class Gauge(Protocol):
+    """A value that is set (Samza's Gauge)."""
+
+    @property
+    def value(self) -> int | float | str | bool | None:
+        """The value that was set last."""
+
+    def set(self, value: int | float | str | bool | None) -> None:
+        """Set the value.
+
+        Raises:
+            TypeError: it is neither a number nor a text nor None.
+        """
+
+
+class Timer(Protocol):
+    """Durations, of which readers get the average of five minutes (Samza's Timer)."""
+
+    def update(self, duration: float) -> None:
+        """Add a duration, in any unit; Samza's own timers are in nanoseconds. One that is not above 0 is left out."""
+
+
+class MetricsRegistry(Protocol):
+    """A task's metrics (Samza's MetricsRegistry): in `/metrics` and in the streams of `metrics.reporters`.
+
+    They are summed up in the container and begin anew with it; they take no part in commits, and what an attempt that
+    failed has counted is lost. The same group and name are the same metric, whichever instance asks.
+    """
+
+    def counter(self, name: str, *, group: str = ...) -> Counter:
+        """The counter of this name.
+
+        Raises:
+            IllegalStateError: it is another kind of metric already, the name is none, or the task has 1,000 metrics.
+        """
+
+    def gauge(self, name: str, value: int | float | str | bool | None = ..., *, group: str = ...) -> Gauge:
+        """The gauge of this name, `value` (0) at first; Prometheus gets numbers only. Raises as `counter`."""
+
+    def timer(self, name: str, *, group: str = ...) -> Timer:
+        """The timer of this name. Raises as `counter`."""
+
+
 class TaskContext(Protocol):
     """A task's own context. Valid from `init` to `close`."""
 
@@ -111,6 +174,10 @@ class TaskContext(Protocol):
         Raises:
             ConfigError: from asking for a key that refers to nothing.
         """
+
+    @property
+    def metrics(self) -> MetricsRegistry:
+        """The task's metrics."""
 
     def store(self, name: str) -> KeyValueStore:
         """The task's own store `name`, declared by `stores.<name>.*`.

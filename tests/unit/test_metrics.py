@@ -91,7 +91,16 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
     lag = JobLag((SspLag(SSP, TaskName("Partition 3"), "41", "50", 8),))
     metadata = MetadataMetrics(applicationAttemptCount=3)
     facts = MetricFacts(
-        metadata, 5, state, 3, progress.by_container(), clock.monotonic_s(), lag, 2, events=["a", "a"]
+        JobId("words"),
+        metadata,
+        5,
+        state,
+        3,
+        progress.by_container(),
+        clock.monotonic_s(),
+        lag,
+        2,
+        events=["a", "a"],
     )
     found = parse(encode(job_metrics(facts)))
     ssp = (("task", "Partition 3"), ("system", "local"), ("stream", 'in"\\'), ("partition", "3"))

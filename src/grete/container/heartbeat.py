@@ -13,9 +13,12 @@ import msgspec
 
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError
 from grete.wire.container_protocol import Directive, Heartbeat
+from grete.wire.metric_values import ReportedMetrics
 
 _log = logging.getLogger(__name__)
 _INTERVAL_S = 0.5
+_METRICS_EVERY_S = 5.0
+"""Scrapes are seconds apart, and those of a hundred tasks are 50 KB."""
 _LOOK_AFTER = 2
 """Heartbeats without an answer before a new coordinator is looked for."""
 
@@ -64,7 +67,9 @@ class HeartbeatSender:
         reactions: Reactions,
         *,
         now_s: Callable[[], float] = time.monotonic,
+        metrics: Callable[[], ReportedMetrics] | None = None,
     ) -> None:
+        """`metrics` are sent with the first heartbeat, one every few seconds, and the last."""
         self.client = client
         self._container_id = container_id
         self._reactions = reactions
@@ -73,6 +78,8 @@ class HeartbeatSender:
         self._answered_s = now_s()
         self._unanswered = 0
         self._heartbeat = Heartbeat(epoch)
+        self._metrics = metrics
+        self._metrics_sent_s = float("-inf")
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -100,7 +107,7 @@ class HeartbeatSender:
     def send(self) -> None:
         """One heartbeat, and what follows from its answer."""
         try:
-            directive = self.client.heartbeat(self._container_id, self._heartbeat)
+            directive = self.client.heartbeat(self._container_id, self._next())
         except Fenced as error:
             _log.error("%s", error)
             self._reactions.on_fenced()
@@ -111,6 +118,14 @@ class HeartbeatSender:
             return
         self._answered_s, self._unanswered = self._now_s(), 0
         self._reactions.on_directive(directive)
+
+    def _next(self) -> Heartbeat:
+        now_s = self._now_s()
+        is_due = self._closed.is_set() or now_s - self._metrics_sent_s >= _METRICS_EVERY_S
+        if self._metrics is None or not is_due:
+            return self._heartbeat
+        self._metrics_sent_s = now_s
+        return msgspec.structs.replace(self._heartbeat, metrics=self._metrics())
 
     def _without_answer(self) -> None:
         self._unanswered += 1
@@ -127,6 +142,7 @@ class HeartbeatSender:
                 found = None
             if found is not None:
                 self.client, self._unanswered = found, 0
+                self._metrics_sent_s = float("-inf")
                 return
         self._end_if_orphaned()
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from grete.clock import SystemClock
 from grete.config.paths import absolute_paths, working_folder
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import is_loopback
@@ -23,6 +24,7 @@ from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control, Ended
 from grete.container.course import Course, Fetch, Locate, Step, Wait, Work
 from grete.container.heartbeat import HeartbeatSender, Reactions
+from grete.container.metrics import ContainerMetrics
 from grete.errors import ConfigError, GreteError, WireError
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.access import open_coordinator_stream
@@ -64,7 +66,10 @@ class ContainerMainLoop:
             self._find_coordinator,
         )
         client = JobCoordinatorClient(given.coordinator_url, given.token_file)
-        self._sender = HeartbeatSender(client, self._id, self._epoch, reactions)
+        self._metrics = ContainerMetrics(SystemClock())
+        self._sender = HeartbeatSender(
+            client, self._id, self._epoch, reactions, metrics=self._metrics.reported
+        )
         self._course = Course(self._id, self._epoch, self._control, self._sender.report)
 
     def run(self) -> ContainerEnd:
@@ -102,12 +107,17 @@ class ContainerMainLoop:
             case Locate(assignment):
                 self._write_locality(assignment)
             case Work(assignment):
-                return self._work(assignment, self._control, self._course.on_batch)
+                self._metrics.keep({task.name for task in assignment.tasks})
+                return self._work(assignment, self._control, self._on_batch)
             case Wait(timeout_s, is_awaited):
                 if is_awaited:
                     self._sender.send()
                 self._control.wait(timeout_s)
         return None
+
+    def _on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
+        self._metrics.add(outcome)
+        self._course.on_batch(batch_id, outcome)
 
     def _fetch(self) -> Assignment:
         document = self._sender.client.get(f"/api/v1/containers/{self._id}")

@@ -11,6 +11,8 @@ from grete.coordinator.metadata_manager import GROUP, MetadataMetrics
 from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.progress import Progress
 from grete.coordinator.state import State
+from grete.coordinator.task_metrics import reported_metrics
+from grete.model.ids import JobId
 from grete.wire.prometheus_text import Family
 
 _METADATA_HELP = {
@@ -25,6 +27,7 @@ _METADATA_HELP = {
 class MetricFacts:
     """The facts behind the metrics. `progress` is by container; `events` are those of the history that is kept."""
 
+    job: JobId
     metadata: MetadataMetrics
     epoch: int
     state: State | None
@@ -38,12 +41,13 @@ class MetricFacts:
 
 
 def job_metrics(facts: MetricFacts) -> Iterator[Family]:
-    """Every family, in the order of the documentation."""
+    """Every family, in the order of the documentation; then what containers report."""
     yield from _metadata(facts.metadata)
     yield from _coordinator(facts)
     yield from _containers(facts)
     yield from _lag(facts.lag)
     yield from _monitors(facts.monitors)
+    yield from reported_metrics(facts.job, facts.progress)
 
 
 def _metadata(metrics: MetadataMetrics) -> Iterator[Family]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec import UNSET
 
 from grete.clock import Clock
 from grete.wire.container_protocol import Heartbeat
+from grete.wire.metric_values import ReportedMetrics
 
 _WINDOW_S = 60.0
 
@@ -16,13 +20,14 @@ _WINDOW_S = 60.0
 class Progress:
     """The last heartbeat of an incarnation, when it came, and the records it had processed during the last minute.
 
-    `restarts` counts the incarnations that reported before it.
+    `restarts` counts the incarnations that reported before it. `metrics` are its last, which `heartbeat` has not.
     """
 
     heartbeat: Heartbeat
     at_s: float
     samples: deque[tuple[float, int]] = field(default_factory=deque)
     restarts: int = 0
+    metrics: ReportedMetrics | None = None
 
     @property
     def records_per_s(self) -> float:
@@ -50,12 +55,15 @@ class ReportedProgress:
             samples.append((now_s, heartbeat.records))
             while samples[0][0] < now_s - _WINDOW_S and len(samples) > 1:
                 samples.popleft()
-            self._reported[container] = Progress(heartbeat, now_s, samples, restarts)
+            metrics = None if before is None or is_new else before.metrics
+            if heartbeat.metrics is not UNSET:
+                metrics, heartbeat = heartbeat.metrics, msgspec.structs.replace(heartbeat, metrics=UNSET)
+            self._reported[container] = Progress(heartbeat, now_s, samples, restarts, metrics)
 
     def by_container(self) -> dict[str, Progress]:
         """The progress of each container that has reported."""
         with self._lock:
             return {
-                id_: Progress(one.heartbeat, one.at_s, deque((one.samples[0], one.samples[-1])), one.restarts)
+                id_: replace(one, samples=deque((one.samples[0], one.samples[-1])))
                 for id_, one in self._reported.items()
             }

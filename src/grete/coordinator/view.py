@@ -302,6 +302,7 @@ class View:
     def metrics(self) -> str:
         """See CoordinatorView."""
         facts = MetricFacts(
+            job=self._job,
             metadata=self._metrics,
             epoch=self._epoch,
             state=self.loop.state if self.loop is not None else None,

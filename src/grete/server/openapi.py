@@ -33,7 +33,9 @@ def _of_answers() -> dict[str, Any]:
         schema["required"] = [n for n in fields if n in schema["required"] or "default" in fields[n]]
     # a container that was given up before its first heartbeat has its state alone
     fields = {
-        n: {"$ref": f"{_REF.format(name='Heartbeat')}/properties/{n}"} for n in Heartbeat.__struct_fields__
+        n: {"$ref": f"{_REF.format(name='Heartbeat')}/properties/{n}"}
+        for n in Heartbeat.__struct_fields__
+        if n != "metrics"  # /metrics has them
     }
     schemas["Job"]["properties"]["containers"]["additionalProperties"] = _object(fields)
     schemas["HistoryRow"]["additionalProperties"] = True

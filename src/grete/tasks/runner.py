@@ -55,7 +55,9 @@ class TaskRun:
         task = worker.begin_batch(self._progress)
         for part in ranges:
             for rows in worker.read(part):
+                before, start_s = self._records, worker.metrics.now_s()
                 self._process(task, part.ssp, rows)
+                worker.metrics.processed(self._records - before, start_s)
                 worker.collector.settle()
         if tick:
             self._window(task)
@@ -64,6 +66,7 @@ class TaskRun:
             last = part.end - 1
             self._last[part.ssp] = max(last, self._progress.last_offsets.get(part.ssp, last))
         outputs = [*worker.collector.take(), *self._dead_letters()]
+        worker.metrics.sent(sum(rows.num_rows for _, _, rows in outputs) - len(self._dead))
         return Processed(self._report(), self._progress, outputs, list(worker.store_changes()))
 
     def _report(self) -> TaskReport:
@@ -76,9 +79,11 @@ class TaskRun:
             dead_letters=len(self._dead),
             shutdown_task=control.shutdown_task,
             shutdown_all=control.shutdown_all,
+            metrics=self._worker.metrics.take(),
         )
 
     def _window(self, task: StreamTask) -> None:
+        start_s = self._worker.metrics.now_s()
         try:
             task.window(self._worker.collector, self._worker.control)
         except Exception as error:
@@ -86,6 +91,7 @@ class TaskRun:
             if is_machines(error):
                 raise
             raise ProcessingError(f"window() of task {self._worker.task.name!r} failed: {error!r}") from error
+        self._worker.metrics.windowed(start_s)
 
     def _process(self, task: StreamTask, ssp_index: int, rows: pa.RecordBatch) -> None:
         """The loop all records go through; everything that does not change per record is done before it."""

@@ -33,6 +33,7 @@ from grete.tasks.collector import Collector, StreamFacts
 from grete.tasks.commit.base import ShareCommits
 from grete.tasks.commit.executor import ShareTransactions
 from grete.tasks.hand_over import HandOver
+from grete.tasks.metrics import TaskMetrics
 from grete.tasks.ranges import Range
 from grete.tasks.results import StoreChange
 from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
@@ -66,10 +67,13 @@ class TaskControl:
 class Context:
     """Implements `grete.TaskContext`."""
 
-    def __init__(self, spec: RunnerSpec, task: TaskSpec, stores: dict[str, TaskStore]) -> None:
+    def __init__(
+        self, spec: RunnerSpec, task: TaskSpec, stores: dict[str, TaskStore], metrics: TaskMetrics
+    ) -> None:
         self._spec = spec
         self._task = task
         self._stores = stores
+        self._metrics = metrics
 
     @property
     def task_name(self) -> TaskName:
@@ -85,6 +89,11 @@ class Context:
     def config(self) -> ApplicationConfig:
         """See TaskContext."""
         return ApplicationConfig(self._spec.config)
+
+    @property
+    def metrics(self) -> TaskMetrics:
+        """See TaskContext."""
+        return self._metrics
 
     def store(self, name: str) -> TaskStore:
         """See TaskContext."""
@@ -112,6 +121,7 @@ class TaskWorker:
         self._store_specs = {store.name: store for store in spec.stores}
         self.token = ""
         self.control = TaskControl()
+        self.metrics = TaskMetrics(clock)
         self.collector = Collector(self._settings, spec.default_system, task.index, facts)
         self.serdes: dict[int, StreamSerdes] = {
             index: stream_serdes(spec.ssps[index].system_stream, self._settings) for index in task.ssps
@@ -144,7 +154,7 @@ class TaskWorker:
         if self.instance is None or not continues:
             self.control = TaskControl()
             self.instance = load_task(self._spec)
-            self.instance.init(Context(self._spec, self.task, self.stores))
+            self.instance.init(Context(self._spec, self.task, self.stores, self.metrics))
             failpoint("task.after-init")
         self.token = ""  # until this attempt has ended well, nothing in memory can be trusted
         return self.instance

@@ -12,6 +12,7 @@ from grete.config.settings.poison import PoisonPolicy
 from grete.diagnostics.streams import DiagnosticsConfig
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition, TaskName
+from grete.wire.metric_values import Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +110,9 @@ class BatchPlan:
 class TaskReport:
     """One attempt at a task's share of a batch. `positions` are where its changelogs end once it is committed.
 
-    Where executors commit it says, too, up to which offset of the checkpoint log the commit reaches, which worker
-    committed through which slot, and how many seconds that took. One that is made of a commit that was found has no
-    counts.
+    `metrics` are what the task's metrics gained. Where executors commit it says, too, up to which offset of the
+    checkpoint log the commit reaches, which worker committed through which slot, and how many seconds that took. One
+    that is made of a commit that was found has no counts.
     """
 
     task: int
@@ -126,3 +127,4 @@ class TaskReport:
     slot: int = -1
     worker: str = ""
     commit_s: float = 0.0
+    metrics: Metrics = field(default_factory=dict)

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
@@ -270,6 +270,23 @@ class JobUnderTest(JobWorld):
     def has_ended(self) -> bool:
         """Whether a task has asked to end each container."""
         return bool(self._containers) and all(c.all_shut_down for c in self._containers)
+
+    def metrics(self, task: str | None = None) -> dict[str, dict[str, Any]]:
+        """What a task has measured since the job was started, else what its first container has: by group and name.
+
+        Of a timer it is the average of five minutes. Those of the application are in the group `application` where
+        it names none, Samza's own in groups of the names of its classes.
+
+        Raises:
+            IllegalStateError: the job does not run, or has no such task, or nothing of the task was committed.
+        """
+        self._running()
+        snapshots = [container.metrics.snapshot() for container in self._containers]
+        wanted = None if task is None else TaskName(task)
+        for snapshot in snapshots:
+            if wanted in snapshot:
+                return snapshot[wanted]
+        raise IllegalStateError(f"there are no metrics of task {task!r}: none, or no commit of it")
 
     def coordinator_stream(self) -> CoordinatorStream:
         """A new reader of the job's coordinator stream, from its start."""

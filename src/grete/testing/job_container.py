@@ -9,6 +9,7 @@ from grete.clock import Clock
 from grete.container.assignment import Assignment
 from grete.container.batches import Batch, Batches
 from grete.container.checkpoints import checkpoint_store
+from grete.container.metrics import ContainerMetrics
 from grete.container.start import prepare
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -124,6 +125,7 @@ class ContainerUnderTest:
         self._batches = Batches(started, clock, ends=ends)
         self._engine = LocalEngine(clock)
         self._shut_down: set[int] = set()
+        self.metrics = ContainerMetrics(clock)
         self.all_shut_down = False
 
     @property
@@ -147,6 +149,7 @@ class ContainerUnderTest:
             return None
         _, outcome = ran
         self._batches.tidy()
+        self.metrics.add(outcome)
         self._shut_down |= outcome.shutdown_tasks
         self.all_shut_down = outcome.shutdown_all
         return outcome

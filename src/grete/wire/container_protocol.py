@@ -24,6 +24,7 @@ from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
 from grete.model.startpoint import PendingStart, StateRequest
 from grete.wire import startpoint_json, strict_json
+from grete.wire.metric_values import ReportedMetrics
 
 _BELOW = 2**63
 Integer = Annotated[int, Meta(ge=-_BELOW, le=_BELOW - 1, extra_json_schema={"format": "int64"})]
@@ -54,7 +55,8 @@ class Heartbeat(Struct, frozen=True):
 
     `records` counts the messages processed since it started. `serial` is the number of what it runs; `paused` the
     barrier at which it waits, 0 when at none. `commits` counts the batches that were committed, `commit_seconds` is
-    the time that took in all, `last_commit_seconds` the last; `dead_letters` counts what these set aside.
+    the time that took in all, `last_commit_seconds` the last; `dead_letters` counts what these set aside. `metrics`
+    are in one of several.
     """
 
     epoch: Integer
@@ -68,6 +70,7 @@ class Heartbeat(Struct, frozen=True):
     commit_seconds: Amount = 0.0
     last_commit_seconds: Amount = 0.0
     dead_letters: Integer = 0
+    metrics: ReportedMetrics | UnsetType = UNSET
 
 
 class Partition(Struct, frozen=True):

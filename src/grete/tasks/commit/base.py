@@ -20,6 +20,7 @@ from grete.model.ids import TaskName
 from grete.systems.commit_group import CommitGroup, Segment, TransactionalStore
 from grete.tasks.results import Processed, TaskResult
 from grete.tasks.spec import BatchPlan, RunnerSpec, TaskProgress, TaskReport
+from grete.wire.metric_values import Metrics
 
 
 class ShareCommits(ABC):
@@ -112,6 +113,7 @@ class BatchOutcome:
     dead_letters: int = 0
     shutdown_tasks: set[int] = field(default_factory=set)
     shutdown_all: bool = False
+    metrics: dict[TaskName, Metrics] = field(default_factory=dict)
 
 
 class BatchCommits(ABC):
@@ -189,6 +191,7 @@ class BatchCommits(ABC):
         self._commits.update(commits)
         for result in results:
             _add(outcome, result.report)
+            outcome.metrics[self.spec.tasks[result.report.task].name] = result.report.metrics
         self._shut_down |= outcome.shutdown_tasks
         return outcome
 
