@@ -40,6 +40,12 @@ def metrics(job: Any) -> dict[str, float]:
     return {name: float(value) for name, value in re.findall(r"^(\w.*) (\S+)$", answer.text, re.MULTILINE)}
 
 
+def of_tasks(found: dict[str, float]) -> list[float]:
+    """The messages that each task has processed, as it counts them."""
+    of_task = re.compile(r'grete_counter_process_calls_total{.*task="Partition')
+    return [value for name, value in found.items() if of_task.match(name)]
+
+
 def test_a_running_stateful_job_takes_up_the_partitions_its_input_has_got(counter_job: Any) -> None:
     counter_job.fill(1_000)
     counter_job.configure(EVERY_SECOND)
@@ -59,6 +65,9 @@ def test_a_running_stateful_job_takes_up_the_partitions_its_input_has_got(counte
         assert found['grete_commit_seconds_total{container="0"}'] > 0
         assert found['grete_container_restarts_total{container="0"}'] == 0
         assert found["grete_lag_messages"] == 0
+        eventually(
+            lambda: sum(of_tasks(metrics(counter_job))) == 3_000, "what tasks count follows within seconds"
+        )
     finally:
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=patient(60)) == 0

@@ -324,7 +324,7 @@ def test_a_process_that_is_not_its_own_reports_no_log_twice(tmp_path: Path, syst
         ({"task.log4j.system": "elsewhere"}, "set systems.elsewhere.samza.factory"),
         (
             {"task.log4j.system": "k", "systems.k.samza.factory": "eventhubs"},
-            "logs and diagnostics go to embedded systems and to Kafka",
+            "logs, diagnostics and metrics go to embedded systems and to Kafka",
         ),
     ],
 )

@@ -108,14 +108,14 @@ def test_an_attempt_that_failed_counts_nothing_and_a_restart_begins_anew() -> No
 
 def test_a_task_that_goes_on_in_another_worker_adds_to_what_it_had() -> None:
     clock = ManualClock()
-    container = ContainerMetrics(clock)
+    container = ContainerMetrics("0", clock)
     for _ in range(2):
         worker = TaskMetrics(clock)
         worker.counter("seen").inc(5)
         worker.counter("set").set(7)
         outcome = BatchOutcome(records=5, metrics={TaskName(TASK): worker.take()})
         container.add(outcome)
-    assert container.snapshot()[TaskName(TASK)]["application"] == {"seen": 10, "set": 7}
+    assert container.snapshot()[f"TaskName-{TASK}"]["application"] == {"seen": 10, "set": 7}
 
 
 def test_what_did_not_change_is_not_reported_again() -> None:
@@ -173,25 +173,25 @@ def test_no_value_of_a_gauge_can_break_a_report(value: float | str, reported: ob
 
 def test_the_average_of_a_timer_is_that_of_five_minutes() -> None:
     clock = ManualClock()
-    container = ContainerMetrics(clock)
+    container = ContainerMetrics("0", clock)
     timed = {}
     for second in range(400):
         value = 100.0 if second < 50 else 2.0
         container.add(BatchOutcome(metrics={TaskName(TASK): {"g": {"t": Durations(1, value)}}}))
-        timed[second] = container.snapshot()[TaskName(TASK)]["g"]["t"]
+        timed[second] = container.snapshot()[f"TaskName-{TASK}"]["g"]["t"]
         clock.advance(1)
     assert (timed[49], timed[399]) == (100.0, 2.0)
 
 
 def test_tasks_that_a_container_gave_away_are_no_longer_in_its_metrics() -> None:
-    container = ContainerMetrics(ManualClock())
+    container = ContainerMetrics("0", ManualClock())
     container.add(BatchOutcome(metrics={TaskName(name): {} for name in ("a", "b")}))
     container.keep({TaskName("b")})
-    assert list(container.snapshot()) == [None, "b"]
+    assert list(container.snapshot()) == ["samza-container-0", "TaskName-b"]
 
 
 def test_more_metrics_than_a_request_holds_cost_those_of_the_tasks(caplog: pytest.LogCaptureFixture) -> None:
-    container = ContainerMetrics(ManualClock())
+    container = ContainerMetrics("0", ManualClock())
     many = {f"{'name' * 40} {number}": Count(1) for number in range(900)}
     container.add(BatchOutcome(records=7, metrics={TaskName(f"t{n}"): {"g": many} for n in range(5)}))
     assert container.reported().tasks == {}
@@ -204,7 +204,7 @@ def test_more_metrics_than_a_request_holds_cost_those_of_the_tasks(caplog: pytes
 
 def test_prometheus_gets_numbers_with_job_container_task_and_group() -> None:
     clock = ManualClock()
-    container, progress = ContainerMetrics(clock), ReportedProgress(clock)
+    container, progress = ContainerMetrics("0", clock), ReportedProgress(clock)
     task = TaskMetrics(clock)
     task.counter("words-seen", group="my.Words").inc(3)
     task.gauge("mood").set("good")

@@ -11,6 +11,7 @@ _TASK = "org.apache.samza.container.grouper.task."
 SYSTEMS, SSP_GROUPERS, TASK_GROUPERS = "grete.systems", "grete.ssp_groupers", "grete.task_name_groupers"
 CHECKPOINTS, STORES, LAUNCHERS = "grete.checkpoints", "grete.stores", "grete.launchers"
 COORDINATION, REWRITERS, SERDES = "grete.coordination", "grete.rewriters", "grete.serdes"
+REPORTERS = "grete.metrics_reporters"
 
 ALIASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     SYSTEMS: {
@@ -79,6 +80,9 @@ ALIASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "double": (f"{_SERDE}DoubleSerdeFactory",),
         "uuid": (f"{_SERDE}UUIDSerdeFactory",),
         "avro": (),
+    },
+    REPORTERS: {
+        "snapshot": ("org.apache.samza.metrics.reporter.MetricsSnapshotReporterFactory",),
     },
 }
 """Group -> grete's name -> Samza's class names."""

@@ -25,6 +25,8 @@ from grete.container.control import Control, Ended
 from grete.container.course import Course, Fetch, Locate, Step, Wait, Work
 from grete.container.heartbeat import HeartbeatSender, Reactions
 from grete.container.metrics import ContainerMetrics
+from grete.diagnostics.metrics_reporter import MetricsReporters
+from grete.diagnostics.streams import container_name
 from grete.errors import ConfigError, GreteError, WireError
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.access import open_coordinator_stream
@@ -66,7 +68,8 @@ class ContainerMainLoop:
             self._find_coordinator,
         )
         client = JobCoordinatorClient(given.coordinator_url, given.token_file)
-        self._metrics = ContainerMetrics(SystemClock())
+        self._metrics = ContainerMetrics(self._id, SystemClock())
+        self._reporters = MetricsReporters(self._metrics.snapshot, since_ms=SystemClock().wall_ms())
         self._sender = HeartbeatSender(
             client, self._id, self._epoch, reactions, metrics=self._metrics.reported
         )
@@ -84,6 +87,7 @@ class ContainerMainLoop:
             return ContainerEnd(exit_code(error), failure_of(error))
         finally:
             self._sender.close()
+            self._reporters.close()
 
     def _take_steps(self) -> Ended:
         steps = self._course.steps()
@@ -107,13 +111,18 @@ class ContainerMainLoop:
             case Locate(assignment):
                 self._write_locality(assignment)
             case Work(assignment):
-                self._metrics.keep({task.name for task in assignment.tasks})
+                self._measure(assignment)
                 return self._work(assignment, self._control, self._on_batch)
             case Wait(timeout_s, is_awaited):
                 if is_awaited:
                     self._sender.send()
                 self._control.wait(timeout_s)
         return None
+
+    def _measure(self, assignment: Assignment) -> None:
+        self._metrics.keep({task.name for task in assignment.tasks})
+        name = container_name(assignment.container_id)
+        self._reporters.start(Settings.of(assignment.config), assignment.job, name, self._home)
 
     def _on_batch(self, batch_id: int, outcome: BatchOutcome) -> None:
         self._metrics.add(outcome)

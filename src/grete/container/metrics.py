@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from grete.clock import Clock
+from grete.diagnostics.streams import container_name
 from grete.model.ids import TaskName
 from grete.tasks.commit.base import BatchOutcome
 from grete.wire.metric_values import (
@@ -104,10 +105,16 @@ def _shown(one: int | Level | _Timer, now_s: float) -> Any:
     return one
 
 
+def task_source(task: str) -> str:
+    """Samza's name of a task as a source of metrics."""
+    return f"TaskName-{task}"
+
+
 class ContainerMetrics:
     """The totals since the container started. Thread-safe."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, container: str, clock: Clock) -> None:
+        self._name = container_name(container)
         self._now_s = clock.monotonic_s
         self._lock = threading.Lock()
         self._container = _Registry()
@@ -150,9 +157,14 @@ class ContainerMetrics:
             )
         return ReportedMetrics(report.container, {})
 
-    def snapshot(self) -> dict[TaskName | None, dict[str, dict[str, Any]]]:
-        """Values by task, group and name, as Samza's reporters have them; of the container itself under None."""
+    def snapshot(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Values by source, group and name, as Samza's reporters have them.
+
+        The sources are `TaskName-` with a task's name, and the container's name.
+        """
         now_s = self._now_s()
         with self._lock:
-            found: dict[TaskName | None, dict[str, dict[str, Any]]] = {None: self._container.snapshot(now_s)}
-            return found | {task: one.snapshot(now_s) for task, one in sorted(self._tasks.items())}
+            found = {self._name: self._container.snapshot(now_s)}
+            return found | {
+                task_source(task): one.snapshot(now_s) for task, one in sorted(self._tasks.items())
+            }

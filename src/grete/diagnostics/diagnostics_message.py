@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grete.wire.metric_values import CONTAINER_GROUP
+
 _MANAGER = "org.apache.samza.diagnostics.DiagnosticsManager"
-_CONTAINER_METRICS = "org.apache.samza.container.SamzaContainerMetrics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,22 @@ class Header:
     version: str
     epoch_id: str = ""
     reset_time_ms: int = 0
+
+    def document(self, source: str, time_ms: int) -> dict[str, Any]:
+        """In Samza's field names; `source` is what of the process the message is about."""
+        return {
+            "job-name": self.job_name,
+            "job-id": self.job_id,
+            "container-name": self.container_name,
+            "exec-env-container-id": "",
+            "samza-epoch-id": self.epoch_id,
+            "source": source,
+            "version": self.version,
+            "samza-version": "",
+            "host": self.host,
+            "time": time_ms,
+            "reset-time": self.reset_time_ms,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +99,5 @@ def diagnostics_message(
         manager["stopEvents"] = [event.document() for event in stops]
     metrics: dict[str, Any] = {_MANAGER: manager} if manager else {}
     if exceptions:
-        metrics[_CONTAINER_METRICS] = {"exceptions": [event.document() for event in exceptions]}
-    return {
-        "header": {
-            "job-name": header.job_name,
-            "job-id": header.job_id,
-            "container-name": header.container_name,
-            "exec-env-container-id": "",
-            "samza-epoch-id": header.epoch_id,
-            "source": _MANAGER,
-            "version": header.version,
-            "samza-version": "",
-            "host": header.host,
-            "time": time_ms,
-            "reset-time": header.reset_time_ms,
-        },
-        "metrics": metrics,
-    }
+        metrics[CONTAINER_GROUP] = {"exceptions": [event.document() for event in exceptions]}
+    return {"header": header.document(_MANAGER, time_ms), "metrics": metrics}

@@ -59,13 +59,14 @@ def diagnostics_config(settings: Settings, job: JobId, container: str, home: Pat
     system = (settings.job.log_system or "").strip()
     if system:
         stream = SystemStream(system, log_stream_name(job))
-        logs = _target(settings, stream, home, partitions=settings.job.container_count)
+        logs = log_stream(settings, stream, home, partitions=settings.job.container_count)
     if settings.job.diagnostics_stream is not None:
-        events = _target(settings, settings.job.diagnostics_stream, home)
+        events = log_stream(settings, settings.job.diagnostics_stream, home)
     return DiagnosticsConfig(job, container, logs, events, settings.job.is_log_location_enabled)
 
 
-def _target(settings: Settings, stream: SystemStream, home: Path, *, partitions: int = 1) -> LogStream:
+def log_stream(settings: Settings, stream: SystemStream, home: Path, *, partitions: int = 1) -> LogStream:
+    """A stream that takes records of this kind, with what of the configuration is needed to write to it."""
     said = settings.stream(stream)
     for_ever = -1 if said.retention_ms is None else said.retention_ms
     retention = RETENTION_MS if said.find("retention.ms") is None else for_ever

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from grete.config import aliases
 from grete.config.key import CLASS
 from grete.config.key_tables import job, task
+from grete.config.settings.metrics import SNAPSHOT, reporter_names
 from grete.config.values import valid_value_of
 from grete.migration.note import Note, Notes, Outcome, Section
 
@@ -29,6 +30,7 @@ METHODS: tuple[tuple[str, str], ...] = (
     ('context.getTaskContext().getStore("s")', 'context.store("s")'),
     ("getTaskModel().getTaskName(), getSystemStreamPartitions()", "context.task_name, .system_stream_partitions"),
     ("context.getJobContext().getConfig()", "context.config"),
+    ("getTaskMetricsRegistry().newCounter(group, name)", "context.metrics.counter(name, group=group); gauge, timer"),
     ("fields of the class that count between two calls", "a store: a task may go on as another instance"),
     ("KeyValueStore get, put, delete, getAll, range, all", "get, put, delete, get_all, range, all"),
     ("KeyValueStore.putAll, deleteAll, flush", "put and delete in a loop; a batch's commit is the flush"),
@@ -47,9 +49,17 @@ def application(config: Mapping[str, str]) -> Notes:
     yield from _launcher(config)
     yield from _windows(config)
     yield from _poison(config)
+    yield from _reporters(config)
     for name in ("app.name", "app.id"):
         if name in config:
             yield Note(Section.APPLICATION, name, Outcome.AS_IS, f"names the job, as job.{name[4:]} does")
+
+
+def _reporters(config: Mapping[str, str]) -> Notes:
+    for name, kind in reporter_names(config).items():
+        if kind != SNAPSHOT:
+            says = "`/metrics` has what the reporter shows"
+            yield Note(Section.METRICS, task.METRICS_CLASS.named(name), Outcome.NO_EFFECT, says)
 
 
 def _code(config: Mapping[str, str]) -> Notes:

@@ -19,6 +19,7 @@ from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commit
 from grete.config.rules.changes import refused_changes
 from grete.config.settings import Settings
 from grete.config.settings.streams import StreamSettings
+from grete.container.metrics import task_source
 from grete.container.standby import StandbyRun
 from grete.errors import ConfigError, IllegalStateError
 from grete.keyed_log.base import KeyedLog
@@ -282,10 +283,10 @@ class JobUnderTest(JobWorld):
         """
         self._running()
         snapshots = [container.metrics.snapshot() for container in self._containers]
-        wanted = None if task is None else TaskName(task)
+        source = next(iter(snapshots[0])) if task is None else task_source(task)
         for snapshot in snapshots:
-            if wanted in snapshot:
-                return snapshot[wanted]
+            if source in snapshot:
+                return snapshot[source]
         raise IllegalStateError(f"there are no metrics of task {task!r}: none, or no commit of it")
 
     def coordinator_stream(self) -> CoordinatorStream:

@@ -125,7 +125,7 @@ class ContainerUnderTest:
         self._batches = Batches(started, clock, ends=ends)
         self._engine = LocalEngine(clock)
         self._shut_down: set[int] = set()
-        self.metrics = ContainerMetrics(clock)
+        self.metrics = ContainerMetrics(assignment.container_id, clock)
         self.all_shut_down = False
 
     @property

@@ -313,25 +313,35 @@ DIAGNOSTICS_STREAM = Key(
     "Where diagnostics go, `system.stream` of an embedded system or a Kafka one; see `job.diagnostics.enabled`.",
 )
 METRICS_REPORTERS = Key(
-    "metrics.reporters", LIST, None, _CONTAINER, "Samza's reporters.", no_effect="see `/metrics`"
+    "metrics.reporters",
+    LIST,
+    None,
+    _CONTAINER,
+    "Names of reporters, each with a `metrics.reporter.%s.class`. `/metrics` needs none.",
 )
 METRICS_CLASS = Key(
-    "metrics.reporter.%s.class", TEXT, None, _CONTAINER, "A reporter.", no_effect="see `/metrics`"
+    "metrics.reporter.%s.class",
+    TEXT,
+    None,
+    _CONTAINER,
+    "`snapshot` writes the metrics of containers and tasks to a stream, as JSON. Samza's others have no effect.",
 )
 METRICS_STREAM = Key(
-    "metrics.reporter.%s.stream", TEXT, None, _CONTAINER, "Its stream.", no_effect="see `/metrics`"
+    "metrics.reporter.%s.stream",
+    TEXT,
+    None,
+    _CONTAINER,
+    "The stream of a reporter's snapshots, `system.stream` of an embedded system or a Kafka one.",
 )
 METRICS_INTERVAL = Key(
-    "metrics.reporter.%s.interval",
-    INTEGER,
-    "60",
-    _CONTAINER,
-    "Its interval.",
-    unit="s",
-    no_effect="see `/metrics`",
+    "metrics.reporter.%s.interval", COUNT, "60", _CONTAINER, "How often a reporter writes.", unit="s"
 )
 METRICS_BLACKLIST = Key(
-    "metrics.reporter.%s.blacklist", TEXT, None, _CONTAINER, "What it leaves out.", no_effect="see `/metrics`"
+    "metrics.reporter.%s.blacklist",
+    TEXT,
+    None,
+    _CONTAINER,
+    "A Java regular expression: metrics whose `group.name` it matches are left out.",
 )
 
 TABLE: tuple[Key[object], ...] = tuple(v for v in list(globals().values()) if isinstance(v, Key))

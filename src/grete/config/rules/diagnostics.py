@@ -1,4 +1,4 @@
-"""The streams that a configuration names for logs and diagnostics have to be able to take them."""
+"""The streams that a configuration names for logs, diagnostics and metrics have to be able to take them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from grete.config import aliases, system_types
 from grete.config.key_tables import job, task
+from grete.config.settings.metrics import snapshot_reporters
 from grete.config.settings.systems import EMBEDDED_SYSTEM
+from grete.errors import ConfigError, WireError
 
 
 def diagnostics_problems(config: Mapping[str, str]) -> Iterator[str]:
@@ -14,6 +16,7 @@ def diagnostics_problems(config: Mapping[str, str]) -> Iterator[str]:
     system = config.get(task.LOG_SYSTEM.name, "").strip()
     if system:
         yield from _cannot_take_them(config, task.LOG_SYSTEM.name, system)
+    yield from _metrics(config)
     if config.get(job.DIAGNOSTICS.name, "").strip().lower() != "true":
         return
     key = task.DIAGNOSTICS_STREAM.name
@@ -26,10 +29,26 @@ def diagnostics_problems(config: Mapping[str, str]) -> Iterator[str]:
         yield f"{key}={name!r}: it is not of the form system.stream; write both"
     else:
         yield from _cannot_take_them(config, key, system)
-    if name.strip() in _streams_of_the_job(config):
+    yield from _is_of_the_job(config, key, name.strip())
+
+
+def _metrics(config: Mapping[str, str]) -> Iterator[str]:
+    try:
+        reporters = snapshot_reporters(config)
+    except (ConfigError, WireError) as error:
+        yield str(error)
+        return
+    for reporter in reporters:
+        key = task.METRICS_STREAM.named(reporter.name)
+        yield from _cannot_take_them(config, key, reporter.stream.system)
+        yield from _is_of_the_job(config, key, str(reporter.stream))
+
+
+def _is_of_the_job(config: Mapping[str, str], key: str, name: str) -> Iterator[str]:
+    if name in _streams_of_the_job(config):
         yield (
-            f"{key}={name}: the job reads or writes this stream itself; name another one, since diagnostics are no "
-            f"messages of it, and are dropped when they are old"
+            f"{key}={name}: the job reads or writes this stream itself; name another one, since diagnostics and "
+            f"metrics are no messages of it, and are dropped when they are old"
         )
 
 
@@ -48,6 +67,6 @@ def _cannot_take_them(config: Mapping[str, str], key: str, system: str) -> Itera
     found = system_types.find_type(aliases.canonical(aliases.SYSTEMS, factory))
     if found is None or found.log_sink is None:
         yield (
-            f"{key} names the system {system!r}: logs and diagnostics go to embedded systems and to Kafka; name one, "
-            f"such as {EMBEDDED_SYSTEM!r}, or remove the key"
+            f"{key} names the system {system!r}: logs, diagnostics and metrics go to embedded systems and to Kafka; "
+            f"name one, such as {EMBEDDED_SYSTEM!r}, or remove the key"
         )

@@ -10,9 +10,11 @@ from grete.config.derived import isolation_problems
 from grete.config.kafka_tuning import not_followed
 from grete.config.key import Key
 from grete.config.key_tables import job
+from grete.config.key_tables.task import METRICS_CLASS
 from grete.config.keys import KEYS, candidates, find_key
 from grete.config.redact import is_secret_key
 from grete.config.secrets import has_reference
+from grete.config.settings.metrics import SNAPSHOT, reporter_names
 
 _PREFIXES = ("job.", "task.", "app.", "cluster-manager.", "systems.", "streams.", "stores.", "serializers.")
 _STREAM_TASK_ONLY = ("task.poison.", "task.window.ms", "stores.")
@@ -88,6 +90,9 @@ def _without_effect(config: Mapping[str, str]) -> Iterator[str]:
         if key is not None and key.no_effect and not _is_default(key, config[name]):
             found.setdefault(key.no_effect, []).append(name)
     found.update(not_followed(config))
+    others = [name for name, kind in reporter_names(config).items() if kind not in (SNAPSHOT, "")]
+    if others:
+        found.setdefault("see `/metrics`", []).extend(METRICS_CLASS.named(name) for name in others)
     for reason, names in found.items():
         yield f"no effect in grete: {', '.join(names)} ({reason})"
 

@@ -12,9 +12,10 @@ from functools import cached_property
 
 from grete.config import aliases
 from grete.config.key_tables.streams import SERDE_CLASS
-from grete.config.key_tables.task import DEAD_LETTERS, DIAGNOSTICS_STREAM, OUTPUTS
+from grete.config.key_tables.task import DEAD_LETTERS, DIAGNOSTICS_STREAM, METRICS_STREAM, OUTPUTS
 from grete.config.settings.coordinator import CoordinatorSettings
 from grete.config.settings.job import JobSettings
+from grete.config.settings.metrics import SnapshotReporter, reporter_names, snapshot_reporters
 from grete.config.settings.spark import SparkSettings
 from grete.config.settings.stores import StoreSettings, store_names
 from grete.config.settings.streams import StreamSettings
@@ -55,6 +56,15 @@ class Settings:
         """Its coordinator."""
         return CoordinatorSettings(self.raw)
 
+    @property
+    def metrics_reporters(self) -> list[SnapshotReporter]:
+        """The streams that get snapshots of metrics.
+
+        Raises:
+            ConfigError: a setting of one is wrong.
+        """
+        return snapshot_reporters(self.raw)
+
     @cached_property
     def spark(self) -> SparkSettings:
         """Settings of Spark."""
@@ -93,7 +103,8 @@ class Settings:
         return StoreSettings(self.raw, name)
 
     def own_streams(self, system: str) -> set[str]:
-        """The streams of a system that the job is known to write: changelogs, outputs, dead letters, diagnostics.
+        """The streams of a system that the job is known to write: changelogs, outputs, dead letters, diagnostics,
+        metrics.
 
         A pattern that chooses inputs must not choose these: the job would read what it writes, without end.
         """
@@ -101,4 +112,5 @@ class Settings:
         job = self.job.written_id
         changelogs = {one.changelog_stream(job) for one in stores if one.changelog_system in (None, system)}
         written = [name.strip() for key in _WRITTEN for name in self.raw.get(key.name, "").split(",")]
+        written += [self.raw.get(METRICS_STREAM.named(name), "") for name in reporter_names(self.raw)]
         return changelogs | {n.removeprefix(f"{system}.") for n in written if n.startswith(f"{system}.")}
