@@ -22,7 +22,7 @@ from grete.systems.eventhubs.system import EventHubsSystem
 from grete.systems.kafka.system import open_kafka_system
 from grete.systems.local.system import LocalSystem, Message
 from grete.systems.records import pack
-from grete.testing.conformance.system import Records, SystemAdminConformance, TransactionalStoreConformance
+from grete.testing.conformance.system import Records, SystemAdminConformance, TransactionsConformance
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import patient
 
@@ -63,7 +63,7 @@ class Local:
         return SegmentWrite(stream, partition, len(records), pack(keys, values, [0] * len(records)))
 
 
-class TestLocalSystem(TransactionalStoreConformance):
+class TestLocalSystem(TransactionsConformance):
     @pytest.fixture
     def back_end(self, tmp_path: Path) -> Iterator[Local]:
         with ExitStack() as stack:
@@ -116,7 +116,7 @@ class Kafka:
         return SegmentWrite(stream, partition, len(records), pack(keys, values, [1] * len(records)))
 
 
-class TestKafkaSystem(TransactionalStoreConformance):
+class TestKafkaSystem(TransactionsConformance):
     @pytest.fixture
     def back_end(self, kafka: KafkaCluster) -> Iterator[Kafka]:
         with ExitStack() as stack:

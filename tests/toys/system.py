@@ -12,11 +12,12 @@ from tests.toys.log import JournalLog, journal_of, log_entries
 
 from grete.clock import Clock
 from grete.errors import OffsetOutOfRange, StreamError, StreamNotFound
-from grete.keyed_log.base import Fence
+from grete.keyed_log.base import Fence, Record
 from grete.model.streams import StreamSpec
 from grete.systems.admin import PartitionOffsets
 from grete.systems.base import Change, Message, System, SystemContext
-from grete.systems.commit_group import CommitGroup
+from grete.systems.collected import CollectedTransactions
+from grete.systems.commit_group import CommitGroup, check_first
 from grete.systems.partitioner import partition_of
 from grete.systems.records import records, unpack
 
@@ -121,14 +122,30 @@ class JournalSystem(System):
         wanted = list(fences)
         self._journal.write(lambda state: {"epochs": state.fenced(wanted)})
 
+    def check_fences(self, fences: Iterable[Fence]) -> None:
+        self._journal.look().fenced(fences)
+
+    def take_slot(self, fence: Fence, scope: str) -> Fence:
+        def transaction(state: State) -> Line:
+            return {"epochs": state.fenced([fence, Fence(scope, 1 + state.epochs.get(scope, 0))])}
+
+        return Fence(scope, self._journal.write(transaction).epochs[scope])
+
+    def transactions(self, fence: Fence, slot: int, streams: Sequence[str]) -> CollectedTransactions:
+        return CollectedTransactions(self, fence, slot)
+
+    def settled_records(self, log: str, after: int) -> Iterator[Record]:
+        return self.checkpoint_log(log).read(after)
+
     def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
-        epoch = max((fence.epoch for fence in group.fences), default=None)
+        epoch = group.fences[0].epoch if group.fences else None
 
         def transaction(state: State) -> Line:
             epochs = state.fenced(group.fences)
             rows: list[tuple[object, ...]] = []
             for segment in group.segments:
-                _stream_in(state, segment.stream)
+                stream = _stream_in(state, segment.stream)
+                check_first(segment, len(stream.partitions[segment.partition]))
                 columns = (unpack(segment.data).column(i).to_pylist() for i in range(3))
                 rows += [
                     (segment.stream, segment.partition, encoded(key), encoded(value), time_ms)

@@ -42,7 +42,7 @@ from grete.testing.conformance.coordination import CoordinationConformance
 from grete.testing.conformance.grouping import SspGrouperConformance, TaskNameGrouperConformance
 from grete.testing.conformance.keyed_log import KeyedLogConformance
 from grete.testing.conformance.launch import KillingLauncherConformance, behave
-from grete.testing.conformance.system import Records, TransactionalStoreConformance
+from grete.testing.conformance.system import Records, TransactionsConformance
 
 ROOT = Path(__file__).parents[2]
 APPLICATION = """
@@ -88,7 +88,7 @@ class Toy:
         return SegmentWrite(stream, partition, len(records), pack(keys, values, [0] * len(records)))
 
 
-class TestToySystem(TransactionalStoreConformance):
+class TestToySystem(TransactionsConformance):
     @pytest.fixture
     def back_end(self, tmp_path: Path) -> Toy:
         return Toy(tmp_path)

@@ -33,6 +33,11 @@ def container_fence(job: JobId, container: ContainerId, epoch: int) -> Fence:
     return Fence(f"{container_scopes(job)}{container}", epoch)
 
 
+def slot_scope(fence: Fence, slot: int) -> str:
+    """The scope of a slot of the fence's scope: its epoch is the number of workers that have opened it."""
+    return f"slot/{fence.scope}/{slot}"
+
+
 def container_epoch(leadership_epoch: int, launch: int) -> int:
     """The fence epoch of a launch: grows with every launch of every leader, so it never repeats."""
     return (leadership_epoch << _LAUNCHES_PER_LEADERSHIP_BITS) | launch

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from grete.errors import LogCorrupted
 from grete.keyed_log.base import Entry, Fence
 
 
@@ -29,20 +30,39 @@ class Segment(Protocol):
     def data(self) -> bytes:
         """The records, packed. May be read from a file each time."""
 
+    @property
+    def first(self) -> int | None:
+        """The offset that the first one must get, if it is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentWrite:
     """Records for one stream partition, to be appended next to each other.
 
     `data` is an Arrow IPC stream of columns `key: binary`, `value: binary` (null = tombstone on compacted
-    streams), `timestamp_ms: int64`; `count` its number of rows. Packed on the executors so that the driver's
-    commit moves bytes and never rows.
+    streams), `timestamp_ms: int64`; `count` its number of rows. Packed before the transaction begins, which moves
+    bytes and never rows. `first` is the offset that the first one must get, where a partition has one writer and its
+    offsets have no gaps.
     """
 
     stream: str
     partition: int
     count: int
     data: bytes
+    first: int | None = None
+
+
+def check_first(segment: Segment, end: int) -> None:
+    """Inside the transaction: whether the segment begins where it has to, its partition ending at `end`.
+
+    Raises:
+        LogCorrupted: it does not, and it says where.
+    """
+    if segment.first is not None and segment.first != end:
+        raise LogCorrupted(
+            f"{segment.stream} partition {segment.partition} ends at {end}, expected {segment.first}: another "
+            f"program writes to this changelog; nothing was committed"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +88,8 @@ class TransactionalStore(ABC):
         Raises:
             Fenced: another incarnation has taken over; nothing was written.
             InDoubt: the outcome is unknown: end the process; the next start reads what is there.
+            LogCorrupted: another program has written to a partition whose segment names its `first` offset; nothing
+                was written.
             StorageFull: nothing was written.
         """
 

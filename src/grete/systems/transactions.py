@@ -56,11 +56,38 @@ class Transactions(Protocol):
     def begin(self) -> None:
         """Begin a transaction, or raise NotWritten."""
 
-    def send_batch(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
-        """Hand over records of one partition, in order, or raise NotWritten."""
+    def send_batch(
+        self,
+        stream: str,
+        partition: int,
+        records: pa.RecordBatch,
+        *,
+        after: int | None = None,
+        packed: bytes | None = None,
+    ) -> None:
+        """Hand over records of one partition, in order, or raise NotWritten.
+
+        `after` is where the partition ends, as its only writer knows; where offsets have no gaps, a commit is refused
+        with LogCorrupted when it ends elsewhere. `packed` is `records.write(records)`, of who has it already.
+        """
 
     def settle(self, deadline_s: float) -> Mapping[tuple[str, int], int]:
-        """Wait until everything is stored; the offset after the last record of each partition. Raises NotWritten."""
+        """Wait until everything may be committed; the offset after the last record of each partition.
+
+        Of partitions that were not sent to with `after` there may be none, since others append to them. Of a keyed
+        log it is a lower bound where others append to it.
+
+        Raises:
+            NotWritten: refused, or no answer in time.
+        """
+
+    def check_fence(self) -> None:
+        """Look whether the scope has seen a higher epoch, before what cannot be undone.
+
+        Raises:
+            Fenced: it has.
+            NotWritten: no answer.
+        """
 
     def send_entries(self, topic: str, entries: Sequence[Entry], now_ms: int) -> None:
         """Hand over records of a keyed log, or raise NotWritten."""

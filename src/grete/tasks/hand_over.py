@@ -35,6 +35,7 @@ class StoredSegment:
     path: str
     start: int
     size: int
+    first: int | None = None
 
     @property
     def data(self) -> bytes:

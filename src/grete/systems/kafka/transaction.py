@@ -98,8 +98,20 @@ class GroupTransactions(ReadableProducer):
                 pc.index(sizes, largest).as_py(),
             )
 
-    def send_batch(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
+    def check_fence(self) -> None:
         """See Transactions."""
+        self._reader.check(self._fence.epoch)
+
+    def send_batch(
+        self,
+        stream: str,
+        partition: int,
+        records: pa.RecordBatch,
+        *,
+        after: int | None = None,
+        packed: bytes | None = None,
+    ) -> None:
+        """See Transactions. Markers leave gaps, so where a partition ends is not known before."""
         keys, values, times = (records.column(i).to_pylist() for i in range(3))
         self.produce_columns(stream, partition, (keys, values, times))
 

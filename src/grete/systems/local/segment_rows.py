@@ -11,6 +11,7 @@ import apsw
 from grete.errors import LogCorrupted, StreamError
 from grete.failpoints import failpoint
 from grete.systems.commit_group import Segment as Uncommitted
+from grete.systems.commit_group import check_first
 from grete.systems.local.stream_rows import StreamInfo
 
 SCHEMA = """
@@ -45,6 +46,7 @@ def append_in(connection: apsw.Connection, info: StreamInfo, segment: Uncommitte
 
     Raises:
         StreamError: no such partition.
+        LogCorrupted: it does not end at the segment's `first` offset.
     """
     row = connection.execute(
         "SELECT upcoming FROM partitions WHERE stream = ? AND partition = ?", (info.id, segment.partition)
@@ -52,6 +54,7 @@ def append_in(connection: apsw.Connection, info: StreamInfo, segment: Uncommitte
     if row is None:
         raise StreamError(f"{info.name} has partitions 0 to {info.partitions - 1}, not {segment.partition}")
     first, data = int(row[0]), segment.data
+    check_first(segment, first)
     upcoming = first + segment.count
     connection.execute(
         "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?)",

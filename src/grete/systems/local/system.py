@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING
 import apsw
 
 from grete.clock import Clock
-from grete.errors import StreamError
+from grete.errors import Fenced, StreamError
 from grete.failpoints import failpoint
 from grete.keyed_log import sqlite
+from grete.keyed_log.base import Record
 from grete.keyed_log.sqlite_rows import LAST_TABLE, SCHEMA
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition
 from grete.model.streams import StreamPolicy, StreamSpec, check_partitions
-from grete.sqlite_file import SqliteFile, check_fences, highest_epoch, open_file
+from grete.sqlite_file import SqliteFile, check_fences, highest_epoch, open_file, seen_epoch
 from grete.systems.admin import PartitionOffsets, Range
 from grete.systems.base import Change, System, SystemContext, by_partition
 from grete.systems.base import Message as Message
+from grete.systems.collected import CollectedTransactions
 from grete.systems.commit_group import CommitGroup, Segment, SegmentWrite
 from grete.systems.local import SYSTEM, compaction, growth, segment_rows, sizes, stream_rows
 from grete.systems.local.compaction import Compaction, compaction_in
@@ -205,7 +207,7 @@ class LocalSystem(System):
                     group.checkpoint_log,
                     group.checkpoint_entries,
                     now_ms=self._clock.wall_ms(),
-                    epoch=max((fence.epoch for fence in group.fences), default=None),
+                    epoch=group.fences[0].epoch if group.fences else None,
                 )
             failpoint("commit.in-transaction")
         return ends
@@ -219,6 +221,35 @@ class LocalSystem(System):
         """See TransactionalStore."""
         with self._file.transaction() as connection:
             check_fences(connection, fences)
+
+    def check_fences(self, fences: Iterable[Fence]) -> None:
+        """See SlotStore."""
+        with self._file.reading() as connection:
+            for fence in fences:
+                seen = seen_epoch(connection, fence.scope)
+                if seen is not None and seen > fence.epoch:
+                    raise Fenced(fence.scope, epoch=fence.epoch, seen=seen)
+
+    def take_slot(self, fence: Fence, scope: str) -> Fence:
+        """See SlotStore."""
+        with self._file.transaction() as connection:
+            right = Fence(scope, 1 + (seen_epoch(connection, scope) or 0))
+            check_fences(connection, [fence, right])
+        return right
+
+    def transactions(self, fence: Fence, slot: int, streams: Sequence[str]) -> CollectedTransactions:
+        """See System."""
+        return CollectedTransactions(self, fence, slot)
+
+    def settled_records(self, log: str, after: int) -> Iterator[Record]:
+        """See System. Who held the write lock when this was called has committed or not by now.
+
+        Raises:
+            LogUnreachable: the file stayed locked.
+        """
+        with self._file.transaction():
+            pass
+        return self.checkpoint_log(log).read(after)
 
     def _append_segments_in(
         self, connection: apsw.Connection, segments: Iterable[Segment]
