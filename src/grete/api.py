@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from grete.model.ids import SystemStreamPartition, TaskName
+from grete.model.streams import Headers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class IncomingMessageEnvelope(NamedTuple):
     """A message as a task gets it. `key` and `message` have passed the stream's serdes; `message` None is a null.
 
-    `offset` is the system's own form as a string; `timestamp_ms` is the time the system stored with it.
+    `offset` is the system's own form as a string; `timestamp_ms` is the time the system stored with it; `headers`
+    are those of the record, in their order, as they are.
     """
 
     system_stream_partition: SystemStreamPartition
@@ -33,6 +35,7 @@ class IncomingMessageEnvelope(NamedTuple):
     key: Any
     message: Any
     timestamp_ms: int
+    headers: Headers = ()
 
 
 class MessageCollector(Protocol):
@@ -46,11 +49,13 @@ class MessageCollector(Protocol):
         key: Any = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        headers: Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]] | None = None,
     ) -> None:
         """Send `message` to `system.stream`.
 
         The partition is `partition` if given, else decided by the serialised key, else by the task. Key and
-        message go through the serdes configured for the stream; `timestamp_ms` defaults to the input's.
+        message go through the serdes configured for the stream; `timestamp_ms` defaults to the input's. `headers`
+        are written as they are, texts as UTF-8; those of an input go on with `headers=envelope.headers`.
 
         Raises:
             StreamNotFound: the stream does not exist and is not declared in `task.outputs`.

@@ -19,6 +19,7 @@ from grete.cli.stream_system import oldest_offset, read_records
 from grete.errors import ConfigError, JobError
 from grete.metadata.replayed_letters import ReplayedLetters
 from grete.model.ids import SystemStream, SystemStreamPartition
+from grete.model.streams import Headers
 
 if TYPE_CHECKING:
     from grete.operations import JobHandle
@@ -42,6 +43,7 @@ class Letter:
     key: bytes | None
     value: bytes | None
     timestamp_ms: int
+    headers: Headers
 
     @property
     def number(self) -> str:
@@ -84,6 +86,7 @@ class _Letters:
                     _bytes(found["key_base64"]),
                     _bytes(found["value_base64"]),
                     record.timestamp_ms,
+                    [(name, _bytes(value)) for name, value in found.get("headers_base64", ())],
                 )
             except (orjson.JSONDecodeError, binascii.Error, KeyError, TypeError, ValueError) as error:
                 raise JobError(
@@ -153,7 +156,8 @@ def _append(target: System, stream: str, letters: Sequence[Letter], replayed: Re
     from grete.systems.base import Message
 
     target.append(
-        stream, [Message(one.key, one.value, one.timestamp_ms, one.ssp.partition) for one in letters]
+        stream,
+        [Message(one.key, one.value, one.timestamp_ms, one.ssp.partition, one.headers) for one in letters],
     )
     by_partition: dict[int, list[int]] = {}
     for one in letters:

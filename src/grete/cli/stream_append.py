@@ -14,6 +14,7 @@ import orjson
 
 from grete.cli.stream_system import opened_system, parse_stream
 from grete.errors import ConfigError, StreamError
+from grete.model.streams import Headers
 from grete.wire import compact_json
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _LONGEST_LINE = 64 * 1024 * 1024
 _BATCH_BYTES = 64 * 1024 * 1024
 _LAST_MS = 2**63 - 1
-_FIELDS = ("key", "value", "partition", "timestamp_ms")
+_FIELDS = ("key", "value", "partition", "timestamp_ms", "headers")
 
 
 def append(options: argparse.Namespace) -> int:
@@ -77,7 +78,7 @@ def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _record(number: int, line: bytes) -> Message:
-    """`{"key": .., "value": .., "partition": .., "timestamp_ms": ..}`; all but value may be left out."""
+    """`{"key": .., "value": .., "partition": .., "timestamp_ms": .., "headers": {..}}`; value has to be there."""
     from grete.systems.base import Message
 
     document = _object(number, line)
@@ -93,7 +94,14 @@ def _record(number: int, line: bytes) -> Message:
         _bytes(document["value"]),
         _timestamp(number, document),
         _whole(number, document, "partition"),
+        _headers(number, document.get("headers")),
     )
+
+
+def _headers(number: int, given: Any) -> Headers:
+    if given is not None and not isinstance(given, dict):
+        raise ConfigError(f"line {number}: headers are an object, got {given!r:.100}")
+    return [(name, _bytes(value)) for name, value in (given or {}).items()]
 
 
 def _timestamp(number: int, document: dict[str, Any]) -> int:

@@ -167,6 +167,7 @@ def _print_coordinator_record(record: Record, *, raw: bool) -> None:
 
 def _print_stream_record(record: StreamRecord, *, raw: bool) -> None:
     show: Callable[[bytes | None], Any] = _hex if raw else decoded
+    headers = [(name, show(value)) for name, value in record.headers]
     print_json_line(
         {
             "partition": record.partition,
@@ -174,6 +175,7 @@ def _print_stream_record(record: StreamRecord, *, raw: bool) -> None:
             "key": show(record.key),
             "value": show(record.value),
             "timestamp_ms": record.timestamp_ms,
+            **({"headers": headers} if headers else {}),
         }
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from grete.cli.options import given_config, named_job
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
+from grete.model.streams import Headers
 
 if TYPE_CHECKING:
     from grete.systems.base import System
@@ -25,6 +26,7 @@ class StreamRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp_ms: int
+    headers: Headers = ()
 
 
 @contextmanager
@@ -79,11 +81,11 @@ def parse_stream(text: str) -> SystemStream:
 
 def read_records(system: System, stream: str, partition: int, start: int) -> Iterator[StreamRecord]:
     """Records from `start` on, one segment in memory at a time."""
+    from grete.systems.records import rows_of  # Arrow, which other commands do not need
+
     for first, batch in system.read(stream, partition, start):
-        columns = [batch.column(i).to_pylist() for i in range(batch.num_columns)]
-        offsets = columns[3] if len(columns) > 3 else range(first, first + batch.num_rows)
-        for offset, key, value, timestamp_ms in zip(offsets, *columns[:3], strict=True):
-            yield StreamRecord(partition, offset, key, value, timestamp_ms)
+        for row in rows_of(first, batch):
+            yield StreamRecord(partition, *row)
 
 
 def oldest_offset(system: System, stream: str, partition: int) -> int:

@@ -15,6 +15,7 @@ from grete.kafka.errors import describe, is_final, reason_of
 from grete.kafka.library import KafkaError, KafkaException, Message, Producer
 from grete.kafka.outcome import NotWritten as NotWritten
 from grete.kafka.outcome import OutcomeUnknown as OutcomeUnknown
+from grete.model.streams import Headers
 
 _STEP_S = 5.0
 BATCH_BYTES = 512 * 1024
@@ -139,17 +140,16 @@ class TransactionalProducer:
         value: bytes | None,
         *,
         time_ms: int = 0,
-        header: tuple[str, bytes] | None = None,
+        headers: Headers = (),
     ) -> None:
         """Hand over a record; without a time it is of now.
 
         Raises:
             NotWritten: refused; the transaction is to be aborted.
         """
-        headers: list[tuple[str, str | bytes | None]] = [] if header is None else [header]
         take = self.deliveries.take
         try:
-            self.producer.produce(topic, value, key, partition, take, timestamp=time_ms, headers=headers)
+            self.producer.produce(topic, value, key, partition, take, timestamp=time_ms, headers=[*headers])
         except KafkaException as error:
             raise not_written(error) from error
 
@@ -158,8 +158,9 @@ class TransactionalProducer:
         topic: str,
         partition: int,
         columns: tuple[Sequence[bytes | None], Sequence[bytes | None], Sequence[int]],
+        headers: Sequence[Headers | None] | None = None,
     ) -> None:
-        """Hand over records of one partition, in order: keys, values, timestamps in ms. 2 µs each.
+        """Hand over records of one partition, in order: keys, values, timestamps in ms; headers, if any. 2 µs each.
 
         The last one is reported; a refusal of another shows when the transaction is committed.
 
@@ -168,11 +169,26 @@ class TransactionalProducer:
         """
         produce, last = self.producer.produce, len(columns[0]) - 1
         try:
+            if headers is not None:
+                self._produce_with_headers(topic, partition, columns, headers)
+                return
             for row, (key, value, time_ms) in enumerate(zip(*columns, strict=True)):
                 report = self.deliveries.take if row == last else None
                 produce(topic, value, key, partition, report, None, time_ms)  # by place: 0.2 µs less
         except KafkaException as error:
             raise not_written(error) from error
+
+    def _produce_with_headers(
+        self,
+        topic: str,
+        partition: int,
+        columns: tuple[Sequence[bytes | None], Sequence[bytes | None], Sequence[int]],
+        headers: Sequence[Headers | None],
+    ) -> None:
+        produce, last = self.producer.produce, len(headers) - 1
+        for row, (key, value, time_ms, of_record) in enumerate(zip(*columns, headers, strict=True)):
+            report = self.deliveries.take if row == last else None
+            produce(topic, value, key, partition, report, None, time_ms, [*(of_record or ())])
 
     def settle(self, deadline_s: float) -> Mapping[Partition, int]:
         """Wait for the brokers to have everything; the offset after the last record of each partition.

@@ -10,13 +10,14 @@ from grete.errors import StreamError, StreamUnreachable
 from grete.kafka.client import KafkaConnection
 from grete.kafka.errors import describe, is_temporary, reason_of
 from grete.kafka.library import KafkaError, KafkaException, Message, Producer
+from grete.model.streams import Headers
 
 _SETTINGS = {"enable.idempotence": True}
 _TUNABLE = {"linger.ms": 20}
 _STEP_S = 1.0
 
-Row = tuple[int, bytes | None, bytes | None, int]
-"""Partition, key, value, time in ms."""
+Row = tuple[int, bytes | None, bytes | None, int, Headers]
+"""Partition, key, value, time in ms, headers."""
 
 
 class PlainSender:
@@ -60,11 +61,11 @@ class PlainSender:
             raise self._refused(self._error)
 
     def _produce(self, producer: Producer, row: Row) -> None:
-        partition, key, value, time_ms = row
+        partition, key, value, time_ms, headers = row
         while True:
             try:
                 producer.produce(
-                    self._topic, value, key, partition, on_delivery=self._take, timestamp=time_ms
+                    self._topic, value, key, partition, self._take, timestamp=time_ms, headers=[*headers]
                 )
             except BufferError:  # more than the client holds: a part of it goes out first
                 producer.poll(_STEP_S)
@@ -121,8 +122,10 @@ class AcknowledgedSender:
     def send(self, topic: str, rows: Iterable[Row], outcome: Acknowledged) -> None:
         """Hand over records, until one is refused."""
         try:
-            for partition, key, value, time_ms in rows:
-                self._producer.produce(topic, value, key, partition, outcome.take, timestamp=time_ms)
+            for partition, key, value, time_ms, headers in rows:
+                self._producer.produce(
+                    topic, value, key, partition, outcome.take, timestamp=time_ms, headers=[*headers]
+                )
         except KafkaException as error:
             outcome.refuse(error)
 

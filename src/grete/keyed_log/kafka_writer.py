@@ -96,7 +96,7 @@ class KafkaWriter(TransactionalProducer):
                 entry.key,
                 entry.value,
                 time_ms=append.timestamp_ms,
-                header=(kafka_header.NAME, kafka_header.with_remaining(left, encoded)),
+                headers=[(kafka_header.NAME, kafka_header.with_remaining(left, encoded))],
             )
 
     def _check_adjacent(self, append: Append, end: int) -> None:

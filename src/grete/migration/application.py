@@ -23,6 +23,7 @@ METHODS: tuple[tuple[str, str], ...] = (
     ("envelope.getSystemStreamPartition(), getEventTime()", ".system_stream_partition, .timestamp_ms"),
     ('collector.send(new OutgoingMessageEnvelope(new SystemStream("kafka", "out"), key, message))',
      'collector.send("kafka.out", message, key=key)'),
+    ("headers of Kafka's records, through a client of one's own", "envelope.headers; send(..., headers=...)"),
     ("OutgoingMessageEnvelope(stream, partitionKey, key, message)", "send(..., partition=number of the partition)"),
     ("coordinator.commit(RequestScope)", "coordinator.commit(); every batch commits"),
     ("coordinator.shutdown(RequestScope.CURRENT_TASK)", "coordinator.shutdown()"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grete.errors import StreamError
 
+Headers = Sequence[tuple[str, bytes | None]]
+"""A record's headers in their order, as Kafka has them: names may come again, and a value may be missing."""
 MOST_PARTITIONS = 1_000_000
 """Of one stream: ten times the tasks of the largest job, and what the embedded system adds within seconds."""
 

@@ -17,7 +17,7 @@ from grete.errors import StreamError
 from grete.keyed_log.base import Fence, KeyedLog, Record
 from grete.model.capabilities import Capabilities
 from grete.model.ids import SystemStream, SystemStreamPartition
-from grete.model.streams import StreamPolicy, StreamSpec
+from grete.model.streams import Headers, StreamPolicy, StreamSpec
 from grete.systems.admin import SystemAdmin
 from grete.systems.commit_group import TransactionalStore
 from grete.systems.partitioner import Partitioner, partition_of
@@ -38,6 +38,7 @@ class Message:
     value: bytes | None
     timestamp_ms: int
     partition: int | None = None
+    headers: Headers = ()
 
 
 def by_partition(
@@ -153,9 +154,9 @@ class System(SystemAdmin, TransactionalStore):
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(offset of the first row, columns key, value, timestamp_ms) for start <= offset < end, in order.
 
-        A fourth column, where there is one, has the offsets; without it they are consecutive. `end` is at most the
-        upcoming offset, which it is when it is left out. One range after the other: an iterator that was left ends
-        with the next read.
+        A column `offset`, where there is one, is the fourth; without it offsets are consecutive. A column `headers`,
+        where some record has some, is the last, see `systems.records`. `end` is at most the upcoming offset, which it
+        is when it is left out. One range after the other: an iterator that was left ends with the next read.
 
         Raises:
             OffsetOutOfRange: `start` is below the oldest offset or above the upcoming one.

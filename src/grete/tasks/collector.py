@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -12,6 +12,7 @@ import pyarrow as pa
 from grete.config.settings import Settings
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition
+from grete.model.streams import Headers
 from grete.serdes import stream_serdes
 from grete.systems.base import System
 from grete.systems.partitioner import Partitioner
@@ -26,24 +27,50 @@ _SETTLE = 1_000
 class _Buffer:
     """Records of one stream partition: the newest as lists, older ones as columns."""
 
-    __slots__ = ("keys", "settled", "timestamps_ms", "values")
+    __slots__ = ("headers", "keys", "settled", "timestamps_ms", "values")
 
     def __init__(self) -> None:
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps_ms: list[int] = []
+        self.headers: dict[int, Headers] = {}
+        """By row; most records have none."""
         self.settled: list[pa.RecordBatch] = []
 
     def settle(self, at_least: int) -> None:
         """Turn the lists into columns when they are that long."""
         if len(self.keys) >= at_least:
-            self.settled.append(records(self.keys, self.values, self.timestamps_ms))
+            headers = [self.headers.get(row) for row in range(len(self.keys))] if self.headers else None
+            self.settled.append(records(self.keys, self.values, self.timestamps_ms, headers))
             self.cut(0)
 
     def cut(self, length: int) -> None:
         """Take back what the lists hold beyond `length`."""
         for column in (self.keys, self.values, self.timestamps_ms):
             del column[length:]
+        if self.headers:
+            self.headers = {row: of_row for row, of_row in self.headers.items() if row < length}
+
+
+GivenHeaders = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
+
+
+def encoded(headers: GivenHeaders) -> Headers:
+    """Headers as they are written.
+
+    Raises:
+        TypeError: a name is no text, or a value neither bytes nor text nor None.
+    """
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return [_header(name, value) for name, value in pairs]
+
+
+def _header(name: str, value: bytes | str | None) -> tuple[str, bytes | None]:
+    if not isinstance(name, str) or not isinstance(value, bytes | str | None):
+        raise TypeError(
+            f"header {name!r}: a name is a text, and a value bytes, text or None; got {value!r:.100}"
+        )
+    return name, value.encode() if isinstance(value, str) else value
 
 
 class StreamFacts:
@@ -132,6 +159,7 @@ class Collector:
         key: Any = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        headers: GivenHeaders | None = None,
     ) -> None:
         """See grete.MessageCollector."""
         output = self._outputs.get(stream)
@@ -140,6 +168,7 @@ class Collector:
         self.is_serializing = True  # and stays so when a serde refuses
         key_bytes = output.key_to_bytes(key)
         value = output.message_to_bytes(message)
+        kept = encoded(headers) if headers else None
         self.is_serializing = False
         if value is not None and len(value) > output.largest:
             raise ValueError(
@@ -156,6 +185,8 @@ class Collector:
             raise ValueError(f"{stream} has partitions 0 to {output.partitions - 1}, not {partition}")
         if self._marks is not None:
             self._marks.append((buffer, len(buffer.keys)))
+        if kept:
+            buffer.headers[len(buffer.keys)] = kept
         buffer.keys.append(key_bytes)
         buffer.values.append(value)
         buffer.timestamps_ms.append(self.timestamp_ms if timestamp_ms is None else timestamp_ms)
@@ -203,15 +234,27 @@ class Collector:
 
 
 def dead_letter(
-    task: str, ssp: SystemStreamPartition, offset: int, key: bytes | None, value: bytes | None, error: str
+    task: str,
+    ssp: SystemStreamPartition,
+    offset: int,
+    key: bytes | None,
+    value: bytes | None,
+    error: str,
+    headers: Headers = (),
 ) -> bytes:
     """The record written for a message that could not be processed: everything to repair and replay it."""
-    document = {
+    document: dict[str, Any] = {
         "task": task,
         "ssp": str(ssp),
         "offset": str(offset),
         "error": error,
-        "key_base64": None if key is None else base64.b64encode(key).decode(),
-        "value_base64": None if value is None else base64.b64encode(value).decode(),
+        "key_base64": _base64(key),
+        "value_base64": _base64(value),
     }
+    if headers:
+        document["headers_base64"] = [(name, _base64(of_name)) for name, of_name in headers]
     return orjson.dumps(document)
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()

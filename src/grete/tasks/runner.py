@@ -8,7 +8,7 @@ so an attempt that dies half-way leaves no trace, and a second attempt of the sa
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import length_hint
 from typing import Any, NoReturn
@@ -20,7 +20,8 @@ from grete.errors import ProcessingError
 from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
 from grete.model.ids import SystemStreamPartition
-from grete.systems.records import records
+from grete.model.streams import Headers
+from grete.systems.records import headers_of, records
 from grete.tasks.collector import dead_letter
 from grete.tasks.decoding import values_of
 from grete.tasks.faults import is_machines
@@ -109,7 +110,8 @@ class TaskRun:
             values_of(rows.column(_KEY), serdes.key),
             values_of(rows.column(_VALUE), serdes.message),
         )
-        fields = zip(repeat(ssp), offsets, keys, messages, rows.column(_TIME_MS).to_pylist(), strict=False)
+        times = rows.column(_TIME_MS).to_pylist()
+        fields = zip(repeat(ssp), offsets, keys, messages, times, _headers(rows), strict=False)
         try:
             # the constructor of a NamedTuple is a Python function; this is what it calls
             for envelope in map(tuple.__new__, repeat(IncomingMessageEnvelope), fields):
@@ -126,8 +128,9 @@ class TaskRun:
         ssp = self._spec.ssps[ssp_index]
         serdes = self._worker.serdes[ssp_index]
         both = (serdes.key.from_bytes, serdes.message.from_bytes)
-        for key, value, time_ms, offset in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-            self._guarded(task, ssp, offset, key, value, time_ms, both)
+        columns = (rows.column(index).to_pylist() for index in (_OFFSET, _KEY, _VALUE, _TIME_MS))
+        for row in zip(*columns, _headers(rows), strict=False):
+            self._guarded(task, ssp, row, both)
         self._records += rows.num_rows
 
     def _above_checkpoint(self, ssp_index: int, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -155,19 +158,18 @@ class TaskRun:
         self,
         task: StreamTask,
         ssp: SystemStreamPartition,
-        offset: int,
-        key: bytes | None,
-        value: bytes | None,
-        time_ms: int,
+        row: tuple[int, bytes | None, bytes | None, int, Headers],
         serdes: tuple[Callable[[bytes | None], Any], Callable[[bytes | None], Any]],
     ) -> None:
         """Process one message such that a failure undoes it alone and keeps it in the dead-letter stream."""
         worker = self._worker
+        offset, key, value, time_ms, headers = row
         worker.begin_message()
         worker.collector.timestamp_ms = time_ms
         is_read = False
         try:
-            envelope = IncomingMessageEnvelope(ssp, str(offset), serdes[0](key), serdes[1](value), time_ms)
+            read = (ssp, str(offset), serdes[0](key), serdes[1](value))
+            envelope = IncomingMessageEnvelope(*read, time_ms, headers)
             is_read = True
             task.process(envelope, worker.collector, worker.control)
         except Exception as error:  # noqa: BLE001 - whatever the application's code raises is the poison
@@ -176,7 +178,7 @@ class TaskRun:
             if is_machines(error) or not is_poison:
                 self._fail(ssp, offset, error)
             worker.undo_message()
-            letter = dead_letter(worker.task.name, ssp, offset, key, value, repr(error))
+            letter = dead_letter(worker.task.name, ssp, offset, key, value, repr(error), headers)
             self._dead.append((letter, time_ms))
 
     def _dead_letters(self) -> Iterator[Output]:
@@ -186,3 +188,9 @@ class TaskRun:
         partition = self._worker.task.index % self._worker.partition_count(stream)
         letters, times = zip(*self._dead, strict=True)
         yield stream, partition, records([None] * len(letters), letters, times)
+
+
+def _headers(rows: pa.RecordBatch) -> Iterable[Headers]:
+    """The headers of each row, without end where no row has some."""
+    headers = headers_of(rows)
+    return repeat(()) if headers is None else [one or () for one in headers]

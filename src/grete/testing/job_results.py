@@ -15,8 +15,10 @@ from grete.errors import ConfigError, IllegalStateError
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import SystemStream, TaskName
 from grete.model.job import JobModel
+from grete.model.streams import Headers
 from grete.serdes import store_serdes, stream_serdes
 from grete.systems.local.system import LocalSystem
+from grete.systems.records import rows_of
 from grete.testing.job_model import job_of
 
 
@@ -28,6 +30,7 @@ class OutputMessage(NamedTuple):
     key: Any
     message: Any
     timestamp_ms: int
+    headers: Headers = ()
 
 
 class JobResults:
@@ -58,10 +61,9 @@ class JobResults:
             if partition not in (None, number):
                 continue
             for first, batch in self._system.read(stream_name(stream), number, 0):
-                rows = zip(*(batch.column(i).to_pylist() for i in range(3)), strict=True)
                 found += [
-                    OutputMessage(number, first + i, key_of(key), message_of(value), time_ms)
-                    for i, (key, value, time_ms) in enumerate(rows)
+                    OutputMessage(number, offset, key_of(key), message_of(value), time_ms, headers)
+                    for offset, key, value, time_ms, headers in rows_of(first, batch)
                 ]
         return found
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from grete.config.settings import Settings
 from grete.model.ids import SystemStream
+from grete.model.streams import Headers
 from grete.serdes import stream_serdes
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.clock import ManualClock
@@ -30,6 +31,7 @@ class JobWorld(JobResults):
         key: Any = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        headers: Headers = (),
     ) -> None:
         """Append a message to `system.stream`, through its serdes, as any program would."""
         serdes = stream_serdes(SystemStream.parse(stream), Settings.of(self._config))
@@ -39,6 +41,7 @@ class JobWorld(JobResults):
             key=serdes.key.to_bytes(key),
             partition=partition,
             timestamp_ms=timestamp_ms,
+            headers=headers,
         )
 
     def send_bytes(
@@ -49,10 +52,11 @@ class JobWorld(JobResults):
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        headers: Headers = (),
     ) -> None:
         """Append raw bytes, such as a message that its serde cannot read."""
         time_ms = self.clock.wall_ms() if timestamp_ms is None else timestamp_ms
-        self._system.append(stream_name(stream), [Message(key, value, time_ms, partition)])
+        self._system.append(stream_name(stream), [Message(key, value, time_ms, partition, headers)])
 
     def block(self, stream: str, partition: int | None = None) -> None:
         """Hold back from the job what arrives in a stream (or one partition) from now on."""

@@ -9,9 +9,10 @@ from grete.config.key_tables import eventhubs as keys
 from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import StreamError
 from grete.kafka.sender import Acknowledged, AcknowledgedSender, Row
+from grete.model.streams import Headers
 from grete.systems.commit_group import Segment
 from grete.systems.eventhubs.hubs import Hub, Hubs, Namespace
-from grete.systems.records import unpack
+from grete.systems.records import header_bytes, rows_of, unpack
 
 _SETTINGS = {
     "enable.idempotence": False,  # not on every tier; a record that is sent again may be there twice
@@ -55,26 +56,29 @@ class HubSender:
         return {where: taken.end for where, (_, taken) in reports.items()}
 
     def _produce(self, hub: Hub, segment: Segment, taken: Acknowledged) -> None:
-        batch = unpack(segment.data)
-        columns = (batch.column(i).to_pylist() for i in range(3))
         self._sender(hub.namespace).send(
             hub.topic,
             (
-                self._row(hub, segment.partition, key, value, timestamp_ms)
-                for key, value, timestamp_ms in zip(*columns, strict=True)
+                self._row(hub, segment.partition, key, value, timestamp_ms, headers)
+                for _, key, value, timestamp_ms, headers in rows_of(0, unpack(segment.data))
             ),
             taken,
         )
         self._check(hub, taken)
 
     def _row(
-        self, hub: Hub, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int
+        self,
+        hub: Hub,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
     ) -> Row:
-        self._check_size(hub, key, value)
-        return partition, key if self._sends_keys else None, value, timestamp_ms
+        self._check_size(hub, len(key or b"") + len(value or b"") + header_bytes(headers))
+        return partition, key if self._sends_keys else None, value, timestamp_ms, headers
 
-    def _check_size(self, hub: Hub, key: bytes | None, value: bytes | None) -> None:
-        size = len(key or b"") + len(value or b"")
+    def _check_size(self, hub: Hub, size: int) -> None:
         if 0 < self._limit < size:
             raise StreamError(
                 f"a record of {size} bytes for hub {hub.topic!r} is larger than {self._limit_key}={self._limit}. "

@@ -55,5 +55,6 @@ class Appender(ReadableProducer):
     def _send(self, stream: str, placed: Sequence[tuple[Message, int]], deadline_s: float) -> None:
         self.begin()
         for message, partition in placed:
-            self.produce(stream, partition, message.key, message.value, time_ms=message.timestamp_ms)
+            key, value, time_ms = message.key, message.value, message.timestamp_ms
+            self.produce(stream, partition, key, value, time_ms=time_ms, headers=message.headers)
         self.settle(deadline_s)

@@ -56,8 +56,8 @@ class PlainTopic:
         """
         name, count, choose = self._stream.stream, self._partitions, self._partition_of
         self._sender.send(
-            (partition_for(name, record, count, choose), record.key, record.value, record.timestamp_ms)
-            for record in records
+            (partition_for(name, one, count, choose), one.key, one.value, one.timestamp_ms, one.headers)
+            for one in records
         )
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from grete.kafka.producer import BATCH_BYTES, ReadableProducer, transaction_prod
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry, Fence
 from grete.systems.kafka.fence import FenceReader
+from grete.systems.records import header_bytes, headers_of
 from grete.systems.transactions import RecordTooLarge
 
 OVERHEAD_BYTES = 128
@@ -89,6 +90,8 @@ class GroupTransactions(ReadableProducer):
             pc.coalesce(pc.binary_length(records.column(0)), pa.scalar(0, pa.int32())),
             pc.coalesce(pc.binary_length(records.column(1)), pa.scalar(0, pa.int32())),
         )
+        if (headers := headers_of(records)) is not None:
+            sizes = pc.add(sizes, pa.array(map(header_bytes, headers), pa.int32()))
         largest = pc.max(sizes).as_py()
         if largest is not None and largest > limit:
             raise RecordTooLarge(
@@ -113,7 +116,7 @@ class GroupTransactions(ReadableProducer):
     ) -> None:
         """See Transactions. Markers leave gaps, so where a partition ends is not known before."""
         keys, values, times = (records.column(i).to_pylist() for i in range(3))
-        self.produce_columns(stream, partition, (keys, values, times))
+        self.produce_columns(stream, partition, (keys, values, times), headers_of(records))
 
     def send_entries(self, topic: str, entries: Sequence[Entry], now_ms: int) -> None:
         """Hand over records of a keyed log, under the fence. They may stand apart, so each is an append of its own.
@@ -124,4 +127,6 @@ class GroupTransactions(ReadableProducer):
         origin = kafka_header.Origin(self._fence.epoch, uuid.uuid4().hex, self._fence.scope)
         header = kafka_header.with_remaining(0, kafka_header.encode(origin))
         for entry in entries:
-            self.produce(topic, 0, entry.key, entry.value, time_ms=now_ms, header=(kafka_header.NAME, header))
+            self.produce(
+                topic, 0, entry.key, entry.value, time_ms=now_ms, headers=[(kafka_header.NAME, header)]
+            )

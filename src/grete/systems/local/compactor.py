@@ -14,7 +14,7 @@ from grete.model.fence import Fence
 from grete.sqlite_file import SqliteFile, check_fences
 from grete.systems.local.compaction import compaction_in, remember_in
 from grete.systems.local.segment_rows import PartitionKey, Segment, data_of, replace_in, segments_from
-from grete.systems.records import SCHEMA, join, sparse, unpack, write
+from grete.systems.records import join, offsets_of, sparse, unpack, without_offsets, write
 
 SEGMENT_BYTES = 1 << 20
 """Segments are put together up to this size."""
@@ -152,7 +152,7 @@ def rewrite(
 
 def _dense(batch: pa.RecordBatch, offsets: int) -> pa.RecordBatch:
     """Without the column of offsets when there is a record for each."""
-    return batch.select(SCHEMA.names) if batch.num_rows == offsets else batch
+    return without_offsets(batch) if batch.num_rows == offsets else batch
 
 
 def read_segment(file: SqliteFile, key: PartitionKey, segment: Segment) -> pa.RecordBatch | None:
@@ -180,9 +180,10 @@ def _note_last(last: dict[bytes, int], first: int, batch: pa.RecordBatch) -> Non
 
 
 def _offsets(first: int, batch: pa.RecordBatch) -> list[int] | range:
-    if batch.num_columns > len(SCHEMA):
-        return batch.column(3).to_pylist()  # type: ignore[no-any-return] # pyarrow has no type stubs
-    return range(first, first + batch.num_rows)
+    offsets = offsets_of(batch)
+    if offsets is None:
+        return range(first, first + batch.num_rows)
+    return offsets.to_pylist()  # type: ignore[no-any-return] # pyarrow has no type stubs
 
 
 def _fitting(listed: Sequence[Segment], at_most: int) -> list[Segment]:

@@ -108,6 +108,8 @@ class LocalSystem(System):
 
     def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
         """See SystemAdmin. Reads the partition from its start: stamps come from writers and need not be in order."""
+        from grete.systems.records import offsets_of
+
         info = self.stream(ssp.stream)
         with self._file.reading() as connection:
             oldest, upcoming = stream_rows.held_in(connection, info, ssp.partition)
@@ -115,7 +117,8 @@ class LocalSystem(System):
             found = (batch.column(2).to_numpy() >= timestamp_ms).nonzero()[0]
             if len(found):
                 row = int(found[0])
-                return str(batch.column(3)[row].as_py() if batch.num_columns > 3 else first + row)
+                offsets = offsets_of(batch)
+                return str(first + row if offsets is None else offsets[row].as_py())
         return str(upcoming)
 
     def sizes(self, ranges: Mapping[SystemStreamPartition, Range]) -> Mapping[SystemStreamPartition, int]:
@@ -329,7 +332,12 @@ def _packed(messages: Iterable[Message], info: StreamInfo) -> list[SegmentWrite]
         for partition, sent in by_partition(info.name, messages, info.partitions, partition_of).items()
         for part in _parts(sent)
         for piece in pieces(
-            records([m.key for m in part], [m.value for m in part], [m.timestamp_ms for m in part])
+            records(
+                [m.key for m in part],
+                [m.value for m in part],
+                [m.timestamp_ms for m in part],
+                [m.headers for m in part] if any(m.headers for m in part) else None,
+            )
         )
     ]
 
