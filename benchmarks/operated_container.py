@@ -29,9 +29,10 @@ def main() -> int:
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         system.raise_fence([assignment.fence])
         size, batch = assignment.config.get("task.max.records.per.batch", ""), 0
+        said_by = [assignment.container_id, assignment.epoch, size]
         while not control.is_set():
             said = [
-                json.dumps([task.name, assignment.container_id, assignment.epoch, size, time.time()]).encode()
+                json.dumps([task.name, *said_by, time.time(), assignment.serial]).encode()
                 for task in assignment.tasks
             ]
             segment = SegmentWrite("said", 0, len(said), pack([b""] * len(said), said, [0] * len(said)))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
+from concurrent.futures import Future
 from typing import Any
 
+import msgspec
 import pytest
 
 from grete.container.control import Control
@@ -14,7 +17,7 @@ from grete.errors import CoordinatorUnavailable, Fenced, LogCorrupted, LogUnreac
 from grete.model.ids import ContainerId
 from grete.testing.clock import ManualClock
 from grete.testing.waiting import eventually
-from grete.wire.container_protocol import Command, Directive, Heartbeat
+from grete.wire.container_protocol import HELD_AT_MOST_S, Command, Directive, Heartbeat
 
 ZERO = ContainerId("0")
 
@@ -75,6 +78,53 @@ def test_a_barrier_does_not_change_what_a_container_has_to_run(registry: Heartbe
     slot = registry.slot(ZERO)
     assert slot is not None
     assert slot.serial == 3
+
+
+def held(registry: HeartbeatRegistry) -> Future[Directive]:
+    """The answer to a heartbeat of the container, whose directive is known to it."""
+    return registry.next_directive(ZERO, registry.record_heartbeat(ZERO, 11, 5.0))
+
+
+def test_an_answer_is_held_until_the_directive_is_another(registry: HeartbeatRegistry) -> None:
+    answer = held(registry)
+    assert not answer.done()
+    registry.direct(ZERO, Directive(Command.PAUSE, 9))
+    assert answer.result(0) == Directive(Command.PAUSE, 9)
+
+
+def test_a_held_answer_is_given_when_the_container_sends_another_heartbeat(
+    registry: HeartbeatRegistry,
+) -> None:
+    """It has something to report, or ends: its thread has not to wait then."""
+    answer = held(registry)
+    registry.record_heartbeat(ZERO, 11, 6.0)
+    assert answer.result(0) == Directive(Command.RUN, 3)
+
+
+def test_a_directive_that_comes_between_a_heartbeat_and_its_answer_is_not_held(
+    registry: HeartbeatRegistry,
+) -> None:
+    slot = registry.record_heartbeat(ZERO, 11, 5.0)
+    registry.direct(ZERO, Directive(Command.STOP, 0))
+    assert registry.next_directive(ZERO, slot).result(0) == Directive(Command.STOP, 0)
+
+
+def test_an_incarnation_whose_answer_is_held_learns_that_it_was_replaced(registry: HeartbeatRegistry) -> None:
+    gone = held(registry)
+    registry.clear(ZERO, 1)
+    registry.assign(ZERO, ContainerSlot(11, 1, Directive(Command.RUN, 3), 3, 0.0, 11))
+    replaced = held(registry)
+    registry.assign(ZERO, ContainerSlot(12, 2, Directive(Command.RUN, 4), 4, 0.0, 12))
+    for answer, seen in ((gone, 0), (replaced, 12)):
+        with pytest.raises(Fenced) as fenced:
+            answer.result(0)
+        assert fenced.value.seen == seen
+
+
+def test_an_answer_that_is_waited_for_no_more_is_forgotten(registry: HeartbeatRegistry) -> None:
+    held(registry).cancel()
+    registry.direct(ZERO, Directive(Command.PAUSE, 9))
+    assert registry.record_heartbeat(ZERO, 11, 6.0).directive == Directive(Command.PAUSE, 9)
 
 
 class Client:
@@ -181,3 +231,73 @@ def test_whatever_a_heartbeat_meets_the_container_is_an_orphan_in_its_time() -> 
     eventually(lambda: "orphaned" in seen)
     beat.client = Client(Directive(Command.RUN, 0))
     beat.close()
+
+
+def test_a_heartbeat_names_the_directive_that_is_known_and_a_report_waits_for_nothing() -> None:
+    client = Client(Directive(Command.RUN, 3))
+    beat, seen, _ = heartbeat(client)
+    assert [beat.send(), beat.send()] == [True, False]
+    beat.report(state="paused", paused=2)
+    beat.report_now()
+    known = [one.known for one in client.heartbeats]
+    assert known == [msgspec.UNSET, Directive(Command.RUN, 3), msgspec.UNSET]
+    assert seen == [Directive(Command.RUN, 3)] * 2  # a report's answer may be older than one that came before
+
+
+def test_a_coordinator_of_an_older_version_which_holds_no_answer_is_not_asked_more_often_for_it() -> None:
+
+    class Older(Client):
+        def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
+            times_s.append(time.monotonic())
+            return super().heartbeat(container_id, heartbeat)
+
+    times_s: list[float] = []
+    client = Older(Directive(Command.RUN, 3))
+    made = HeartbeatSender(client, "0", 11, Reactions(*[lambda *_: None] * 4))  # type: ignore[arg-type]
+    made.start()
+    eventually(lambda: len(times_s) >= 3)
+    made.close()
+    assert times_s[2] - times_s[1] >= HELD_AT_MOST_S
+
+
+class Holding(Client):
+    """A coordinator that holds an answer until the next heartbeat comes, or there is another directive."""
+
+    def __init__(self) -> None:
+        super().__init__(Directive(Command.RUN, 3))
+        self.held: list[threading.Event] = []
+
+    def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
+        for one in self.held:
+            one.set()
+        answer = super().heartbeat(container_id, heartbeat)
+        if heartbeat.known == answer:
+            self.held.append(threading.Event())
+            assert self.held[-1].wait(60)
+        return answer
+
+
+def test_after_a_new_directive_or_a_report_the_coordinator_holds_an_answer_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the directive that follows a report would find none, and come half a second late."""
+    monkeypatch.setattr("grete.container.heartbeat.HELD_AT_MOST_S", 3600.0)
+    client = Holding()
+    beat, _, _ = heartbeat(client)
+    beat.start()
+    for number in range(1, 4):
+        eventually(lambda number=number: len(client.held) == number)  # type: ignore[misc]
+        beat.report_now()
+    eventually(lambda: len(client.held) == 4)
+    beat.close()
+
+
+def test_a_container_that_ends_does_not_wait_for_an_answer_that_is_held() -> None:
+    client = Holding()
+    beat, _, _ = heartbeat(client)
+    beat.start()
+    eventually(lambda: client.held)
+    beat.report(state="stopped")
+    beat.close()
+    assert client.heartbeats[-1] == Heartbeat(11, "stopped")
+    assert not beat._thread.is_alive()

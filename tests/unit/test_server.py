@@ -6,8 +6,9 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,16 +20,19 @@ from starlette.testclient import TestClient
 from grete.errors import CoordinatorUnavailable, Fenced, WireError
 from grete.http_client import Backoff, JobCoordinatorClient
 from grete.model.ids import ContainerId, JobId
+from grete.server import app as server_app
 from grete.server import serve
 from grete.server.app import build_app
 from grete.server.connections import bounded_protocol
 from grete.server.guard import Tokens
 from grete.server.serve import HttpServer, bind, bind_beside, write_token
+from grete.testing.waiting import eventually
 from grete.wire.container_protocol import Assignment, Command, Directive, Heartbeat
 
 TOKEN = "t0ken"  # noqa: S105 - of this test
 TOKENS = Tokens(TOKEN, container=TOKEN)
 HOST = {"host": "127.0.0.1"}
+KNOWN = Directive(Command.RUN, 1)
 GOOD = {**HOST, "authorization": f"Bearer {TOKEN}"}
 ROUTES = (
     "/",
@@ -382,3 +386,71 @@ def test_the_head_of_a_request_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -
             while slow.recv(1000):
                 pass  # until the server ends it: the socket's own time-out would raise
     server.close()
+
+
+class Holding(View):
+    """Holds every answer until it is given."""
+
+    def __init__(self) -> None:
+        self.held: list[Future[Directive]] = []
+
+    def next_directive(self, container_id: str, heartbeat: Heartbeat) -> Future[Directive]:
+        self.held.append(Future())
+        return self.held[-1]
+
+
+@pytest.fixture
+def holding(tmp_path: Path) -> Iterator[tuple[Holding, Callable[[], Directive]]]:
+    """A server, and a heartbeat to it that knows the directive."""
+    (tmp_path / "token").write_text(TOKEN)
+    view = Holding()
+    server = HttpServer(view, bind("127.0.0.1", 0), TOKENS)
+    server.start()
+    with closing(JobCoordinatorClient(server.url, tmp_path / "token")) as client:
+        yield view, lambda: client.heartbeat("0", Heartbeat(7, known=KNOWN))
+    server.close()
+
+
+def test_a_heartbeat_is_answered_as_soon_as_there_is_another_directive(
+    holding: tuple[Holding, Callable[[], Directive]],
+) -> None:
+    view, send = holding
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(send)
+        eventually(lambda: view.held)
+        view.held[0].set_result(Directive(Command.PAUSE, 2))
+        assert answer.result(60) == Directive(Command.PAUSE, 2)
+
+
+def test_a_heartbeat_is_answered_in_time_though_nothing_changes(
+    holding: tuple[Holding, Callable[[], Directive]],
+) -> None:
+    view, send = holding
+    assert send() == KNOWN
+    assert view.held[0].cancelled()
+
+
+def test_a_fenced_container_learns_it_from_the_answer_that_was_held(
+    holding: tuple[Holding, Callable[[], Directive]],
+) -> None:
+    view, send = holding
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(send)
+        eventually(lambda: view.held)
+        view.held[0].set_exception(Fenced("container 0", epoch=7, seen=8))
+        with pytest.raises(Fenced):
+            answer.result(60)
+
+
+def test_answers_are_held_for_so_many_containers_that_connections_are_left_for_others(
+    holding: tuple[Holding, Callable[[], Directive]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection whose answer is held cannot make room (`connections`): beyond the limit it is given at once."""
+    monkeypatch.setattr(server_app, "_HELD_AT_MOST", 2)
+    view, send = holding
+    with ThreadPoolExecutor(3) as pool:
+        answers = [pool.submit(send) for _ in range(2)]
+        eventually(lambda: len(view.held) == 2)
+        assert send() == Directive(Command.RUN, 1)
+        assert len(view.held) == 2
+        assert [answer.result(60) for answer in answers] == [KNOWN] * 2

@@ -12,11 +12,10 @@ from typing import Any, Protocol
 import msgspec
 
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError
-from grete.wire.container_protocol import Directive, Heartbeat
+from grete.wire.container_protocol import HELD_AT_MOST_S, Directive, Heartbeat
 from grete.wire.metric_values import ReportedMetrics
 
 _log = logging.getLogger(__name__)
-_INTERVAL_S = 0.5
 _METRICS_EVERY_S = 5.0
 """Scrapes are seconds apart, and those of a hundred tasks are 50 KB."""
 _LOOK_AFTER = 2
@@ -30,7 +29,7 @@ class CoordinatorClient(Protocol):
         """The JSON document at `path`. Raises CoordinatorUnavailable."""
 
     def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
-        """Send one; returns the answer.
+        """Send one; returns the answer, which the coordinator may hold while the directive is `known`.
 
         Raises:
             Fenced: the coordinator knows a newer incarnation of this container.
@@ -52,7 +51,10 @@ class Reactions:
 
 
 class HeartbeatSender:
-    """Sends two heartbeats a second from a thread of its own until closed.
+    """Sends a heartbeat as soon as the one before is answered, from a thread of its own until closed.
+
+    The coordinator holds its answer until there is another directive, for half a second at most. One that does not
+    hold it, since it is an older version or holds too many, gets two heartbeats a second.
 
     Processing goes on while the coordinator does not answer: the commit's fence, not this thread, decides who may
     write. After `orphan_s` without an answer from any coordinator (negative: never) the container is an orphan. While
@@ -80,6 +82,8 @@ class HeartbeatSender:
         self._heartbeat = Heartbeat(epoch)
         self._metrics = metrics
         self._metrics_sent_s = float("-inf")
+        self._directive: Directive | None = None
+        self._reports = 0
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -97,27 +101,51 @@ class HeartbeatSender:
         self._heartbeat = msgspec.structs.replace(self._heartbeat, **changed)
 
     def _run(self) -> None:
-        while not self._closed.wait(_INTERVAL_S):
+        while not self._closed.is_set():
+            began_s, reports = self._now_s(), self._reports
             try:
-                self.send()
+                has_changed = self.send()
             except Exception:  # noqa: BLE001 - a thread begins here: without it the container could not be ended
                 _log.exception("a heartbeat failed")
                 self._end_if_orphaned()
+                has_changed = False
+            if not has_changed and self._reports == reports:
+                self._closed.wait(max(began_s + HELD_AT_MOST_S - self._now_s(), 0))
 
-    def send(self) -> None:
-        """One heartbeat, and what follows from its answer."""
+    def send(self) -> bool:
+        """One heartbeat, and what follows from its answer; returns whether that is another directive than before.
+
+        Called by one thread at a time: the answers of two could arrive in another order than they were given.
+        """
+        known = self._directive
+        report = self._next()
+        asked = report if known is None else msgspec.structs.replace(report, known=known)
+        answer = self._answer(asked)
+        if answer is None:
+            return False
+        self._directive = answer
+        self._reactions.on_directive(answer)
+        return answer != known
+
+    def report_now(self) -> None:
+        """Send a heartbeat at once. The coordinator gives the answer that it holds, and is asked again."""
+        self._reports += 1
+        self._answer(self._next())
+
+    def _answer(self, heartbeat: Heartbeat) -> Directive | None:
+        """The coordinator's answer; None when there is none."""
         try:
-            directive = self.client.heartbeat(self._container_id, self._next())
+            directive = self.client.heartbeat(self._container_id, heartbeat)
         except Fenced as error:
             _log.error("%s", error)
             self._reactions.on_fenced()
-            return
+            return None
         except CoordinatorUnavailable as error:
             _log.debug("no answer to a heartbeat: %s", error)
             self._without_answer()
-            return
+            return None
         self._answered_s, self._unanswered = self._now_s(), 0
-        self._reactions.on_directive(directive)
+        return directive
 
     def _next(self) -> Heartbeat:
         now_s = self._now_s()
@@ -154,6 +182,8 @@ class HeartbeatSender:
     def close(self) -> None:
         """Send the last state and end the thread."""
         self._closed.set()
+        is_answered = self._answer(self._next()) is not None
         if self._thread.is_alive():
             self._thread.join(timeout=5)
-        self.send()
+            if is_answered:
+                self._answer(self._next())  # the thread's own may have come after it

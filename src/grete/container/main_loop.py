@@ -115,7 +115,7 @@ class ContainerMainLoop:
                 return self._work(assignment, self._control, self._on_batch)
             case Wait(timeout_s, is_awaited):
                 if is_awaited:
-                    self._sender.send()
+                    self._sender.report_now()
                 self._control.wait(timeout_s)
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from grete.errors import CoordinatorUnavailable, Fenced
@@ -27,11 +28,12 @@ class ContainerSlot:
 
 
 class HeartbeatRegistry:
-    """A slot per running container. Thread-safe."""
+    """A slot per running container, and at most one answer to its heartbeats that is held. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._slots: dict[ContainerId, ContainerSlot] = {}
+        self._held: dict[ContainerId, tuple[ContainerSlot, Future[Directive]]] = {}
         self._is_open = False
 
     def open(self) -> None:
@@ -52,6 +54,7 @@ class HeartbeatRegistry:
         """Give an incarnation the container's slot."""
         with self._lock:
             self._slots[container] = slot
+            self._answer(container)
 
     def direct(self, container: ContainerId, directive: Directive, fence: int | None = None) -> None:
         """Change the directive, and the epoch of the commits. STOP is final for an incarnation."""
@@ -62,6 +65,7 @@ class HeartbeatRegistry:
             serial = directive.number if directive.action is Command.RUN else slot.serial
             fence = slot.fence if fence is None else fence
             self._slots[container] = replace(slot, directive=directive, serial=serial, fence=fence)
+            self._answer(container)
 
     def clear(self, container: ContainerId, launch: int) -> None:
         """No incarnation up to this launch runs any more."""
@@ -69,9 +73,10 @@ class HeartbeatRegistry:
             slot = self._slots.get(container)
             if slot is not None and slot.launch <= launch:
                 del self._slots[container]
+                self._answer(container)
 
     def record_heartbeat(self, container: ContainerId, epoch: int, now_s: float) -> ContainerSlot:
-        """Note that the incarnation with this epoch is alive; returns its slot.
+        """Note that the incarnation with this epoch is alive; returns its slot. A held answer is given.
 
         Raises:
             Fenced: another incarnation has the slot.
@@ -81,7 +86,36 @@ class HeartbeatRegistry:
             slot = self._slots.get(container)
             if slot is not None and slot.epoch == epoch:
                 slot = self._slots[container] = replace(slot, heartbeat_s=now_s)
+                self._answer(container)
                 return slot
         if not self._is_open:
             raise CoordinatorUnavailable("the coordinator has only just started")
-        raise Fenced(f"container {container}", epoch=epoch, seen=0 if slot is None else slot.epoch)
+        raise _fenced(container, epoch, slot)
+
+    def next_directive(self, container: ContainerId, slot: ContainerSlot) -> Future[Directive]:
+        """The directive, or Fenced, as soon as anything has changed since a heartbeat was answered with this slot.
+
+        Its callbacks run in the thread that changes something, under a lock. Cancelling it gives it up.
+        """
+        held: Future[Directive] = Future()
+        with self._lock:
+            self._answer(container)
+            self._held[container] = (slot, held)
+            if self._slots.get(container) is not slot:
+                self._answer(container)
+        return held
+
+    def _answer(self, container: ContainerId) -> None:
+        """Give the answer that is held, if one is."""
+        seen, held = self._held.pop(container, (None, None))
+        if seen is None or held is None or not held.set_running_or_notify_cancel():
+            return
+        slot = self._slots.get(container)
+        if slot is not None and slot.epoch == seen.epoch:
+            held.set_result(slot.directive)
+        else:
+            held.set_exception(_fenced(container, seen.epoch, slot))
+
+
+def _fenced(container: ContainerId, epoch: int, slot: ContainerSlot | None) -> Fenced:
+    return Fenced(f"container {container}", epoch=epoch, seen=0 if slot is None else slot.epoch)

@@ -57,7 +57,8 @@ class ReportedProgress:
                 samples.popleft()
             metrics = None if before is None or is_new else before.metrics
             if heartbeat.metrics is not UNSET:
-                metrics, heartbeat = heartbeat.metrics, msgspec.structs.replace(heartbeat, metrics=UNSET)
+                metrics = heartbeat.metrics
+            heartbeat = msgspec.structs.replace(heartbeat, metrics=UNSET, known=UNSET)
             self._reported[container] = Progress(heartbeat, now_s, samples, restarts, metrics)
 
     def by_container(self) -> dict[str, Progress]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from grete.checkpoint.applied_startpoints import read_applied
@@ -14,6 +15,7 @@ from grete.clock import Clock, SystemClock
 from grete.config.redact import redact
 from grete.config.settings import Settings
 from grete.coordinator.events import ContainerCommitted, ContainerLoaded, ContainerPaused
+from grete.coordinator.heartbeat_registry import ContainerSlot
 from grete.coordinator.lag import RecentLag, job_lag
 from grete.coordinator.loop import CoordinatorLoop
 from grete.coordinator.metadata_manager import MetadataMetrics
@@ -158,12 +160,27 @@ class View:
 
     def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
         """See CoordinatorView."""
-        loop = self.loop
-        if loop is None:
+        return self._take(self._coordinating(), ContainerId(container_id), heartbeat).directive
+
+    def next_directive(self, container_id: str, heartbeat: Heartbeat) -> Future[Directive]:
+        """See CoordinatorView."""
+        loop, container = self._coordinating(), ContainerId(container_id)
+        slot = self._take(loop, container, heartbeat)
+        if slot.directive == heartbeat.known:
+            return loop.registry.next_directive(container, slot)
+        answered: Future[Directive] = Future()
+        answered.set_result(slot.directive)
+        return answered
+
+    def _coordinating(self) -> CoordinatorLoop:
+        if self.loop is None:
             raise CoordinatorUnavailable("the coordinator has only just started; ask again")
-        container = ContainerId(container_id)
+        return self.loop
+
+    def _take(self, loop: CoordinatorLoop, container: ContainerId, heartbeat: Heartbeat) -> ContainerSlot:
+        """Record a heartbeat, and post what it means to the loop."""
         slot = loop.registry.record_heartbeat(container, heartbeat.epoch, loop.clock.monotonic_s())
-        self._progress.record(container_id, heartbeat)
+        self._progress.record(container, heartbeat)
         if slot.directive.action is Command.PAUSE and heartbeat.paused == slot.directive.number:
             loop.post(ContainerPaused(container, slot.launch, slot.directive.number))
         known = loop.state.containers.get(container)
@@ -171,7 +188,7 @@ class View:
             loop.post(ContainerLoaded(container, slot.launch, slot.serial))
         if known is not None and not known.committed and heartbeat.commits > 0:
             loop.post(ContainerCommitted(container, slot.launch))
-        return slot.directive
+        return slot
 
     def containers_with_startpoints(self) -> tuple[ContainerId, ...]:
         """The containers of which a task has a startpoint that it does not know of."""

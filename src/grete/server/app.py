@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 import msgspec
 import orjson
+from msgspec import UNSET
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -22,12 +25,23 @@ from starlette.routing import Route
 from grete.config.redact import redact
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError, WireError
 from grete.server import openapi
+from grete.server.connections import MOST
 from grete.server.guard import RIGHT, Guard, Right, Tokens
 from grete.server.guard import error as _error
 from grete.wire import coordinator_api as api
-from grete.wire.container_protocol import Assignment, Directive, Heartbeat, decode, document
+from grete.wire.container_protocol import (
+    HELD_AT_MOST_S,
+    Assignment,
+    Directive,
+    Heartbeat,
+    decode,
+    document,
+)
 from grete.wire.coordinator_api import ContainerRequest, Job, JobRequest, Requested
 from grete.wire.prometheus_text import CONTENT_TYPE
+
+_HELD_AT_MOST = MOST // 2
+"""Answers that are held at a time: their connections cannot make room for others (`connections`)."""
 
 
 class CoordinatorView(Protocol):
@@ -41,6 +55,12 @@ class CoordinatorView(Protocol):
 
     def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
         """Record a heartbeat; returns the container's directive. Raises Fenced for a stale epoch."""
+
+    def next_directive(self, container_id: str, heartbeat: Heartbeat) -> Future[Directive]:
+        """As `heartbeat`; the directive is there, or Fenced, as soon as it is not `known` to the container.
+
+        The container's next heartbeat ends the wait too.
+        """
 
     def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> Requested:
         """Ask for `stop` or `drain` of the job, or `stop`, `start`, `restart` of a container, through the stream.
@@ -100,6 +120,7 @@ class _Routes:
     def __init__(self, view: CoordinatorView) -> None:
         self._view = view
         self._tagged = (b"", _tag(b""))  # the job model last served; large, and mostly the same
+        self._held = 0
 
     async def job_model(self, request: Request) -> Response:
         body = await run_in_threadpool(self._view.job_model_document)
@@ -119,12 +140,25 @@ class _Routes:
     async def heartbeat(self, request: Request) -> Response:
         try:
             heartbeat = decode(await request.body(), Heartbeat)
-            directive = await run_in_threadpool(self._view.heartbeat, request.path_params["id"], heartbeat)
+            directive = await self._directive(request.path_params["id"], heartbeat)
         except WireError as error:
             return _error(400, str(error))
         except Fenced as error:
             return JSONResponse(document(api.Fenced(str(error), error.seen)), status_code=409)
         return _json(directive)
+
+    async def _directive(self, container_id: str, heartbeat: Heartbeat) -> Directive:
+        """The answer, held until the container's directive is not `known` to it. No thread waits meanwhile."""
+        if heartbeat.known is UNSET or self._held >= _HELD_AT_MOST:
+            return await run_in_threadpool(self._view.heartbeat, container_id, heartbeat)
+        self._held += 1
+        try:
+            directive = await run_in_threadpool(self._view.next_directive, container_id, heartbeat)
+            return await asyncio.wait_for(asyncio.wrap_future(directive), HELD_AT_MOST_S)
+        except TimeoutError:
+            return heartbeat.known
+        finally:
+            self._held -= 1
 
     def request(self, what: str) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:

@@ -22,6 +22,7 @@ _CONTAINER_ID = {
     "schema": _TEXT,
     "description": "the container",
 }
+_HELD = "what it is commanded to do; held while that is `known` to it, for half a second at most"
 _ETAG = {"ETag": {"schema": _TEXT, "description": "for If-None-Match, which answers 304"}}
 
 
@@ -32,11 +33,10 @@ def _of_answers() -> dict[str, Any]:
         fields: dict[str, Any] = schema.get("properties", {})
         schema["required"] = [n for n in fields if n in schema["required"] or "default" in fields[n]]
     # a container that was given up before its first heartbeat has its state alone
-    fields = {
-        n: {"$ref": f"{_REF.format(name='Heartbeat')}/properties/{n}"}
-        for n in Heartbeat.__struct_fields__
-        if n != "metrics"  # /metrics has them
-    }
+    reported = [
+        n for n in Heartbeat.__struct_fields__ if n not in ("known", "metrics")
+    ]  # these are in /metrics
+    fields = {n: {"$ref": f"{_REF.format(name='Heartbeat')}/properties/{n}"} for n in reported}
     schemas["Job"]["properties"]["containers"]["additionalProperties"] = _object(fields)
     schemas["HistoryRow"]["additionalProperties"] = True
     return schemas
@@ -132,7 +132,7 @@ PATHS: dict[str, Any] = {
             "parameters": [_CONTAINER_ID],
             "requestBody": {"required": True, "content": _schema("Heartbeat")},
             "responses": {
-                "200": {"description": "what it is commanded to do", "content": _schema("Directive")},
+                "200": {"description": _HELD, "content": _schema("Directive")},
                 **_refused(400, "not a heartbeat"),
                 **_NO_TOKEN,
                 **_refused(409, "a newer incarnation of the container is known: this one must end"),

@@ -26,6 +26,8 @@ from grete.model.startpoint import PendingStart, StateRequest
 from grete.wire import startpoint_json, strict_json
 from grete.wire.metric_values import ReportedMetrics
 
+HELD_AT_MOST_S = 0.5
+"""How long a coordinator may hold its answer to a heartbeat, and the time between heartbeats when it does not."""
 _BELOW = 2**63
 Integer = Annotated[int, Meta(ge=-_BELOW, le=_BELOW - 1, extra_json_schema={"format": "int64"})]
 Amount = Annotated[float, Meta(ge=0, lt=_BELOW)]
@@ -56,7 +58,8 @@ class Heartbeat(Struct, frozen=True):
     `records` counts the messages processed since it started. `serial` is the number of what it runs; `paused` the
     barrier at which it waits, 0 when at none. `commits` counts the batches that were committed, `commit_seconds` is
     the time that took in all, `last_commit_seconds` the last; `dead_letters` counts what these set aside. `metrics`
-    are in one of several.
+    are in one of several. With `known`, the directive that the container has, the answer may be held until there is
+    another one (`HELD_AT_MOST_S`).
     """
 
     epoch: Integer
@@ -71,6 +74,7 @@ class Heartbeat(Struct, frozen=True):
     last_commit_seconds: Amount = 0.0
     dead_letters: Integer = 0
     metrics: ReportedMetrics | UnsetType = UNSET
+    known: Directive | UnsetType = UNSET
 
 
 class Partition(Struct, frozen=True):
