@@ -50,6 +50,36 @@ def test_a_container_knows_the_barrier_it_waits_at() -> None:
     assert control.barrier == 0
 
 
+def test_a_directive_that_came_before_the_wait_ends_it() -> None:
+    """Between the look whether to go on and the wait, which else took its whole time."""
+    stop = threading.Event()
+    for directive in (Directive(Command.RUN, 5), Directive(Command.PAUSE, 2), Directive(Command.STOP, 0)):
+        control = Control(stop)
+        control.running(4)
+        control.on_directive(directive)
+        control.wait(3600)
+
+
+@pytest.mark.parametrize(
+    "directive", [Directive(Command.RUN, 4), Directive(Command.PAUSE, 8), Directive(Command.STOP, 0)]
+)
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_container_waits_at_a_barrier_until_the_directive_is_another(
+    directive: Directive, *, is_before: bool
+) -> None:
+    control = Control(threading.Event())
+    control.on_directive(Directive(Command.PAUSE, 7))
+    control.wait_at(7, 0)
+    assert control.barrier == 7
+    waiting = threading.Thread(target=control.wait_at, args=(7, 3600), daemon=True)
+    if is_before:
+        control.on_directive(directive)
+    waiting.start()
+    control.on_directive(directive)
+    waiting.join(60)
+    assert not waiting.is_alive()
+
+
 @pytest.fixture
 def registry() -> HeartbeatRegistry:
     made = HeartbeatRegistry()

@@ -49,8 +49,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer({"job": job, "container_id": "0", "epoch": 1, "config": CONFIG, "tasks": []})
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
+        heartbeat = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self._answer(self.server.command)
+        if heartbeat["paused"]:
+            self.server.command = {"action": "run", "number": 1}
 
     def _answer(self, document: dict[str, Any]) -> None:
         body = json.dumps(document).encode()
@@ -101,6 +103,24 @@ def test_a_container_that_is_asked_to_stop_says_that_it_has_not_read_everything(
         return until_told(control)
 
     assert life(coordinator, tmp_path, work).run() == ExitCode.STOPPED
+
+
+def test_a_container_reports_that_it_is_at_a_barrier_and_leaves_it_with_the_directive(
+    coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report is sent at once, and nothing is looked at again and again."""
+    monkeypatch.setattr(course, "_WAIT_AT_BARRIER_S", 3600)
+    runs: list[Assignment] = []
+
+    def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
+        runs.append(assignment)
+        if len(runs) > 1:
+            return Ended.DRAINED
+        coordinator.command = {"action": "pause", "number": 7}
+        return until_told(control)
+
+    assert life(coordinator, tmp_path, work).run() == ExitCode.OK
+    assert len(runs) == 2
 
 
 def test_a_container_without_a_coordinator_ends_so_that_the_next_one_starts_it_again(

@@ -388,6 +388,16 @@ def test_the_head_of_a_request_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -
     server.close()
 
 
+def test_an_answers_body_does_not_wait_until_its_head_has_been_acknowledged() -> None:
+    """Linux acknowledges after 40 ms when nothing else is to be sent: each directive came as much later."""
+    with bind("127.0.0.1", 0) as bound:
+        bound.listen()
+        with raw(bound.getsockname()[1], b"GET"):
+            accepted, _ = bound.accept()
+            with accepted:
+                assert accepted.proto == socket.IPPROTO_TCP  # asyncio sets TCP_NODELAY for these
+
+
 class Holding(View):
     """Holds every answer until it is given."""
 

@@ -26,7 +26,7 @@ class Interruption(Protocol):
         """Asked from several threads."""
 
     def wait(self, timeout: float) -> object:
-        """Return after so many seconds, or before when it may have been set."""
+        """Return after so many seconds, or before when it may have been set, and at once when it is."""
 
 
 class Control:
@@ -73,7 +73,21 @@ class Control:
             return self._directive.number if self._directive.action is Command.PAUSE else 0
 
     def wait(self, timeout: float) -> None:
-        """Wait for the next directive, at most so many seconds."""
+        """Wait for the next directive, at most so many seconds; not at all when the query shall end.
+
+        So a directive between a look at `is_set` and this call is not missed.
+        """
+        with self._changed:
+            if not self.is_set():
+                self._changed.wait(timeout)
+
+    def wait_at(self, barrier: int, timeout: float) -> None:
+        """Wait at a barrier for the directive to leave it, at most so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stop.is_set() or self.barrier != barrier, timeout)
+
+    def pause(self, timeout: float) -> None:
+        """Wait for the coordinator's next answer, whatever it is, at most so many seconds."""
         with self._changed:
             if not self._stop.is_set():
                 self._changed.wait(timeout)

@@ -21,6 +21,8 @@ from grete.tasks.commit.base import BatchOutcome
 
 _log = logging.getLogger("grete.container")
 _WAIT_S = 0.2
+_WAIT_AT_BARRIER_S = 0.5
+"""It ends with the directive; this is for a SIGTERM that no directive goes with, and a report that was lost."""
 _OUTAGE_PAUSE_S = (0.5, 5.0)
 """Between attempts while a store does not answer, each of which waits for as long as that store's own time-out."""
 
@@ -46,13 +48,20 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for the next directive, at most so long; if others wait for what was reported, send it before."""
+    """Wait for the coordinator's next answer, at most so long."""
 
     timeout_s: float
-    is_awaited: bool = False
 
 
-Step = Fetch | Locate | Work | Wait
+@dataclass(frozen=True, slots=True)
+class WaitAt:
+    """Report at once that the container is at the barrier, and wait for the directive to leave it for so long."""
+
+    barrier: int
+    timeout_s: float
+
+
+Step = Fetch | Locate | Work | Wait | WaitAt
 
 
 Report = Callable[..., None]
@@ -161,4 +170,4 @@ class Course:
         """The query has ended and everything of it is committed: report it, and wait for the directive to run."""
         while (barrier := self._control.barrier) and not self._control.is_stopping:
             self._report(state="paused", paused=barrier)
-            yield Wait(_WAIT_S, is_awaited=True)
+            yield WaitAt(barrier, _WAIT_AT_BARRIER_S)

@@ -22,7 +22,7 @@ from grete.config.settings import Settings
 from grete.config.settings.coordinator import is_loopback
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control, Ended
-from grete.container.course import Course, Fetch, Locate, Step, Wait, Work
+from grete.container.course import Course, Fetch, Locate, Step, Wait, WaitAt, Work
 from grete.container.heartbeat import HeartbeatSender, Reactions
 from grete.container.metrics import ContainerMetrics
 from grete.diagnostics.metrics_reporter import MetricsReporters
@@ -113,10 +113,11 @@ class ContainerMainLoop:
             case Work(assignment):
                 self._measure(assignment)
                 return self._work(assignment, self._control, self._on_batch)
-            case Wait(timeout_s, is_awaited):
-                if is_awaited:
-                    self._sender.report_now()
-                self._control.wait(timeout_s)
+            case Wait(timeout_s):
+                self._control.pause(timeout_s)
+            case WaitAt(barrier, timeout_s):
+                self._sender.report_now()
+                self._control.wait_at(barrier, timeout_s)
         return None
 
     def _measure(self, assignment: Assignment) -> None:

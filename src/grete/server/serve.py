@@ -42,7 +42,8 @@ def bind(host: str, port: int) -> socket.socket:
             f"job.http.host={host!r}: only loopback addresses are served, since there is no TLS yet"
         )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # the protocol by name: asyncio sets TCP_NODELAY for no other, and a body waits 40 ms for the ACK of its head then
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))

@@ -16,7 +16,7 @@ import orjson
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control
 from grete.container.control import Ended as QueryEnded
-from grete.container.course import Course, Fetch, Locate, Step, Wait, Work
+from grete.container.course import Course, Fetch, Locate, Step, Wait, WaitAt, Work
 from grete.environment import COORDINATOR_URL
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError
 from grete.launch.base import ContainerStart
@@ -94,7 +94,7 @@ class ContainerProgram:
                 LocalityManager(self._stream).write_locality(self.id, self.host)
             case Work(assignment):
                 return (yield from self._process(assignment))
-            case Wait(timeout_s):
+            case Wait(timeout_s) | WaitAt(_, timeout_s):
                 yield Sleep(max(timeout_s, _WAIT_S))
         return None
 
