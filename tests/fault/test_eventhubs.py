@@ -24,7 +24,7 @@ from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.eventhubs.hash import partition_of_key
 from grete.systems.eventhubs.system import EventHubsSystem
 from grete.systems.factory import open_system
-from grete.systems.records import pack
+from grete.systems.records import pack, records
 
 pytestmark = pytest.mark.fault
 FENCE = Fence("container/j-1/0", 3)
@@ -163,6 +163,42 @@ def test_who_was_succeeded_sends_nothing_more(secure_kafka: SecureCluster, open_
     new.raise_fence([Fence(FENCE.scope, FENCE.epoch + 1)])
     with pytest.raises(Fenced):
         old.commit(CommitGroup([FENCE], [segment("flights", 0, b"late")], "checkpoints", []))
+    assert values_of(new, "flights") == []
+
+
+def test_a_worker_sends_to_hubs_and_commits_everything_else_in_the_other_system(
+    secure_kafka: SecureCluster, open_hubs: Open
+) -> None:
+    hub = make_hub(secure_kafka)
+    hubs = open_hubs(hub)
+    hubs.ensure_stream(StreamSpec("j-1-s-changelog", 1, compacted=True))
+    slot = hubs.transactions(FENCE, 0, ["checkpoints", "flights", "j-1-s-changelog"])
+    slot.open(0)
+    slot.begin()
+    slot.send_batch("flights", 1, records([b"k"], [b"a"], [1]))
+    slot.send_batch("j-1-s-changelog", 0, records([b"k"], [b"change"], [1]), after=0)
+    assert slot.settle(0) == {("flights", 1): 1, ("j-1-s-changelog", 0): 1}
+    slot.send_entries("checkpoints", [Entry(b"task", b"done")], 1)
+    slot.settle(0)
+    assert values_of(hubs, "flights", 1) == [b"a"], "sent once, and before the commit"
+    assert values_of(hubs, "j-1-s-changelog") == []
+    slot.commit(0)
+    assert values_of(hubs, "j-1-s-changelog") == [b"change"]
+    assert [record.value for record in hubs.settled_records("checkpoints", -1)] == [b"done"]
+
+
+def test_a_worker_of_a_container_that_was_succeeded_sends_nothing_more(
+    secure_kafka: SecureCluster, open_hubs: Open
+) -> None:
+    hub = make_hub(secure_kafka)
+    old, new = open_hubs(hub), open_hubs(hub)
+    slot = old.transactions(FENCE, 0, ["checkpoints", "flights"])
+    slot.open(0)
+    new.raise_fence([Fence(FENCE.scope, FENCE.epoch + 1)])
+    slot.begin()
+    slot.send_batch("flights", 0, records([b"k"], [b"late"], [1]))
+    with pytest.raises(Fenced):
+        slot.settle(0)
     assert values_of(new, "flights") == []
 
 

@@ -47,16 +47,22 @@ def is_of_the_engine(name: str) -> bool:
 
 
 LINEAGE = [*NEW_LINEAGE, "container.lineage-decided"]
-DRIVER = [name for name in points("container", "batch", "commit", "log", "file") if name not in LINEAGE]
+DRIVER = [name for name in points("container", "batch", "log", "file") if name not in LINEAGE]
+AROUND = [
+    "commit.before",
+    "commit.after-transaction",
+    "commit.after",
+]  # of pipelines, and met by test_kill_commit.py
 PIPELINE = [
     "container.lineage-decided",
     "batch.after-run",
     "commit.in-transaction",
     "commit.after-transaction",
 ]
+COMMIT = [name for name in points("executor", "commit") if name not in AROUND]
 WITH_SPARK = [name for name in DRIVER if is_of_the_engine(name)]
-WITHOUT_SPARK = [name for name in DRIVER if not is_of_the_engine(name)]
-EXECUTOR = [name for name in points("task", "store") if name not in REBUILDING]
+WITHOUT_SPARK = [name for name in DRIVER if not is_of_the_engine(name)] + COMMIT
+EXECUTOR = [name for name in points("task", "store") if name not in REBUILDING] + COMMIT
 ONCE_A_WORKER = ["task.before-init", "task.after-init", "store.created"]  # a task stays with its worker
 
 
@@ -74,14 +80,12 @@ SMALL_BATCHES = {"task.max.records.per.batch": "50" if NIGHTLY else "400", **RET
 
 
 def test_every_point_is_met_by_one_campaign_or_another() -> None:
-    """Here, in test_submit.py, test_kill_commit.py, test_kill_rewind.py, test_kill_rebuild.py, test_operated.py or,
-    where executors commit, in test_kafka_job.py.
-    """
+    """Here, in test_submit.py, test_kill_commit.py, test_kill_rewind.py, test_kill_rebuild.py or test_operated.py."""
     control = points("submit", "leader", "coordinator", "model", "history", "state", "launch")
-    control += points("executor", "checkpoint", "startpoint", "change", "log", "file")
-    assert set(POINTS) == {*DRIVER, *LINEAGE, *EXECUTOR, *REBUILDING, *control}
-    assert {*WITH_SPARK, *WITHOUT_SPARK} == set(DRIVER)
-    assert set(PIPELINE) - set(DRIVER) == set(LINEAGE) - set(NEW_LINEAGE)
+    control += points("checkpoint", "startpoint", "change")
+    assert set(POINTS) == {*DRIVER, *LINEAGE, *EXECUTOR, *AROUND, *REBUILDING, *control}
+    assert {*WITH_SPARK, *WITHOUT_SPARK} == {*DRIVER, *COMMIT}
+    assert {*PIPELINE} <= {*DRIVER, *COMMIT, *AROUND, *LINEAGE}
 
 
 @pytest.mark.parametrize("spark", [True, False], ids=["on Spark", "without"])
@@ -121,7 +125,8 @@ def test_a_pipeline_killed_everywhere_sends_what_it_sends_unharmed(
         job.fill(records)
         job.configure(SMALL_BATCHES)
     assert unharmed.run().returncode == 0
-    more = every_driver_point() + passes(NEW_LINEAGE, 1) + passes(LINEAGE[:2], 1)
+    more = every_driver_point() + passes(points("commit"), 1, 2, 3)
+    more += passes(NEW_LINEAGE, 1) + passes(LINEAGE[:2], 1)
     killed.run_through(passes(PIPELINE, 1) + (more if NIGHTLY else []), tmp_path / "died")
     assert killed.counts() == unharmed.counts()
     assert {counts[-1] for counts in killed.counts().values()} == {records // 50}

@@ -110,7 +110,9 @@ def test_killed_around_the_acknowledgement_each_task_goes_back_once(
     assert program.run() == sent(("a", 3), ("a", 3), ("b", 4), ("b", 4))
 
 
-@pytest.mark.parametrize("point", ["task.after-process:kill", "commit.before:kill", "commit.after:kill"])
+@pytest.mark.parametrize(
+    "point", ["task.after-process:kill", "executor.before-produce:kill", "executor.committed:kill"]
+)
 def test_killed_in_the_first_batch_after_it_nothing_is_lost_or_done_twice(tmp_path: Path, point: str) -> None:
     program = Program(tmp_path)
     program.run("aaabbbb")
@@ -136,7 +138,7 @@ def test_killed_at_every_step_of_a_rewind_every_record_is_counted_again_exactly_
         timeout=patient(60),
     )
     assert json.loads(rewound.stdout)["reprocessed"] == RECORDS
-    points = [*POINTS_AROUND, *(["container.session-started", "commit.after"] if NIGHTLY else [])]
+    points = [*POINTS_AROUND, *(["container.session-started", "executor.committed"] if NIGHTLY else [])]
     counter_job.run_through([(point, 1) for point in points], tmp_path / "died", spark=NIGHTLY)
     once = list(range(1, RECORDS // KEYS + 1))
     assert counter_job.counts() == {f"key{key}": once + once for key in range(KEYS)}

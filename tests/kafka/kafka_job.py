@@ -199,7 +199,7 @@ class PlannedBatch:
 
     def attempt(self, worker: TaskWorkers, slot: int, *, is_repeated: bool = False) -> list[TaskResult]:
         share = Share(slot, self.groups[slot], self._batch.tick, is_repeated)
-        return run_share(worker, self.plan, share, worker.share_commits("", len(self.groups)))
+        return run_share(worker, self.plan, share)
 
     def commit(self, results: list[TaskResult]) -> BatchOutcome:
         return self._batches.commit(self._batch, results)

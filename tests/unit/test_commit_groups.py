@@ -8,7 +8,7 @@ import pytest
 
 from grete.config.settings import Settings
 from grete.errors import ConfigError
-from grete.tasks.commit.reported import commit_seconds
+from grete.tasks.commit.base import commit_seconds
 from grete.tasks.spec import TaskReport
 
 

@@ -24,18 +24,18 @@ from grete.errors import (
     StreamUnreachable,
 )
 from grete.model.ending import failure_of, noted_in
+from grete.model.fence import Fence
 from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
-from grete.systems.commit_group import CommitGroup
 from grete.systems.local.system import LocalSystem
 from grete.systems.log_sink import LogStream
 from grete.systems.records import records, with_offsets
 from grete.tasks import share
 from grete.tasks.ranges import Range
-from grete.tasks.results import TaskResult
+from grete.tasks.results import Processed
+from grete.tasks.runner import TaskRun
 from grete.tasks.runtime import TaskWorkers
-from grete.tasks.share import Share, run_share
-from grete.tasks.spec import BatchPlan, RunnerSpec, StoreSpec, TaskProgress, TaskReport, TaskSpec
+from grete.tasks.spec import BatchPlan, CommitSpec, RunnerSpec, StoreSpec, TaskProgress, TaskReport, TaskSpec
 from grete.tasks.worker_logs import attach_logs
 
 TASKS = '''
@@ -118,18 +118,33 @@ class Executor:
             store_directory=str(directory / "stores"),
             default_system="local",
             home=str(system.directory.parent),
+            commit=CommitSpec(Fence("container/job-1/0", 1), "checkpoints", "grouper", -1),
             dead_letter_stream="dead" if settings.get("dead.letters") else None,
         )
         self.progress: dict[int, TaskProgress] = {}
+        self.batch = 0
 
-    def attempt(self, *rows: Row, skip: frozenset[int] = frozenset()) -> list[TaskResult]:
-        """Run without committing."""
-        plan = BatchPlan("lineage", 0, self.progress, skip)
+    def attempt(self, *rows: Row, skip: frozenset[int] = frozenset()) -> list[Processed]:
+        """Run without committing, up to where the stores' files keep what may be committed."""
         self._open_worker(Inputs(self.system, rows))
+        ticks = any(ssp == TICK for _, ssp, _, _, _ in rows)
+        made = []
         with share.at_work(self.spec) as workers:
-            ticks = any(ssp == TICK for _, ssp, _, _, _ in rows)
-            batch = Share(0, groups_of(rows), ticks)
-            return run_share(workers, plan, batch, workers.share_commits("", 1))
+            for index, ranges in groups_of(rows):
+                if index in skip:
+                    continue
+                progress = self.progress.get(index, TaskProgress())
+                try:
+                    made.append(
+                        TaskRun(workers.worker(index), progress, self.spec).process(ranges, tick=ticks)
+                    )
+                except BaseException:
+                    workers.drop(index)
+                    raise
+                for change in made[-1].changes:
+                    end = progress.store_positions.get(change.store, 0) + change.records.num_rows
+                    change.keep(made[-1].report.token, end)
+        return made
 
     def _open_worker(self, inputs: Inputs) -> None:
         """The worker of the batch before goes on, if there is one, and reads these inputs."""
@@ -142,16 +157,32 @@ class Executor:
         assert isinstance(known.system, Inputs)
         known.system.rows = inputs.rows
 
-    def commit(self, results: list[TaskResult]) -> dict[int, TaskReport]:
-        """Make what was handed over visible, as the driver does."""
-        segments = [segment for result in results for segment in result.segments]
-        self.system.commit(CommitGroup((), segments, "checkpoints", ()))
-        for report in (result.report for result in results):
+    def commit(self, made: list[Processed]) -> dict[int, TaskReport]:
+        """Commit it, and remember that it is committed."""
+        reports = self.commit_unreported(made)
+        self.remember(reports)
+        return reports
+
+    def commit_unreported(self, made: list[Processed]) -> dict[int, TaskReport]:
+        """Commit it as a share does."""
+        with share.at_work(self.spec) as workers:
+            plan = BatchPlan("lineage", self.batch, self.progress)
+            workers.commits.begin(plan, 0, [one.report.task for one in made], is_repeated=False)
+            for one in made:
+                workers.commits.add(one)
+            reports = {result.report.task: result.report for result in workers.commits.finish()}
+            for report in reports.values():
+                workers.succeeded(report.task, report.token)
+        self.batch += 1
+        return reports
+
+    def remember(self, reports: dict[int, TaskReport]) -> None:
+        """As the driver does."""
+        for report in reports.values():
             before = self.progress.get(report.task, TaskProgress())
             self.progress[report.task] = TaskProgress(
                 report.token, report.positions, {**before.last_offsets, **report.last_offsets}
             )
-        return {result.report.task: result.report for result in results}
 
     def run(self, *rows: Row) -> dict[int, TaskReport]:
         return self.commit(self.attempt(*rows))
@@ -258,9 +289,9 @@ def test_an_attempt_that_was_not_committed_leaves_no_trace(executor: Executor) -
 
 
 def test_of_two_attempts_the_committed_one_counts(executor: Executor) -> None:
-    first = executor.attempt((0, 1, 0, "k", 1))
+    committed = executor.commit_unreported(executor.attempt((0, 1, 0, "k", 1)))
     executor.attempt((0, 1, 0, "other", 1))
-    executor.commit(first)
+    executor.remember(committed)
     forget_worker()
     executor.run((0, 1, 1, "k", 1))
     assert [total for _, _, total in executor.outputs()] == [1, 2]

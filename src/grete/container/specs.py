@@ -71,7 +71,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
         home=str(home),
         dead_letter_stream=dead_letters,
         poison=poison,
-        commit=_commit_spec(assignment, system, log_end),
+        commit=_commit_spec(assignment, log_end),
         standby_directories=tuple(
             str(assignment.standby_directory(home, replica)) for replica in range(replicas - 1)
         ),
@@ -81,15 +81,15 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
     )
 
 
-def _commit_spec(assignment: Assignment, system: System, log_end: int) -> CommitSpec | None:
-    if not system.capabilities.commits_on_executors:
-        return None
+def _commit_spec(assignment: Assignment, log_end: int) -> CommitSpec:
     name = checkpoint_log_name(assignment.job)
-    outputs = tuple(stream.stream for stream in Settings.of(assignment.config).task.written_streams)
+    settings = Settings.of(assignment.config)
+    system = settings.system(single_system(assignment))
+    outputs = tuple(system.name_of(stream) or stream.stream for stream in settings.task.written_streams)
     return CommitSpec(
         assignment.fence,
         name,
-        Settings.of(assignment.config).job.ssp_grouper,
+        settings.job.ssp_grouper,
         log_end,
         outputs,
     )
@@ -153,7 +153,7 @@ def source_options(
     partitions_at_most = _PARTITIONS_AT_MOST
     if by_task and not capabilities.is_embedded:
         partitions_at_most = settings.task.commit_groups
-    if slots_at_most is not None and capabilities.commits_on_executors:
+    if slots_at_most is not None:
         partitions_at_most = min(partitions_at_most, slots_at_most)
     return SourceOptions(
         system=name,

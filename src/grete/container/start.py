@@ -30,8 +30,6 @@ from grete.model.ids import TaskName
 from grete.systems.base import System
 from grete.systems.outputs import check_outputs
 from grete.tasks.commit.base import BatchCommits, CommitTarget
-from grete.tasks.commit.driver import DriverCommits
-from grete.tasks.commit.reported import ReportedCommits
 from grete.tasks.runtime import check_application
 
 _log = logging.getLogger("grete.container")
@@ -73,8 +71,7 @@ class Started:
         """
         spec = runner_spec(self.assignment, self.system, self.home, self.log_end)
         positions = store_positions(spec, self.system, self.commits)
-        kind = ReportedCommits if self.system.capabilities.commits_on_executors else DriverCommits
-        return kind(spec, self.target, lineage, resumed(self.commits, self.starting), positions)
+        return BatchCommits(spec, self.target, lineage, resumed(self.commits, self.starting), positions)
 
 
 def prepare(

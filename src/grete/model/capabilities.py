@@ -9,7 +9,6 @@ from dataclasses import dataclass
 class Capabilities:
     """The differences between systems that other packages have to know.
 
-    `commits_on_executors`: a batch of StreamTasks is committed where its tasks ran, in `System.transactions`.
     `has_gaps`: offsets of a partition are left out though no record was removed, as by marks of transactions.
     `is_embedded`: it is files in a folder of this machine, so opening it costs next to nothing, a reader needs no
     connection, and the files may be put back to an older state.
@@ -21,7 +20,6 @@ class Capabilities:
     `configured_by_streams`: to reach a stream, its clients need keys of the stream (`streams.*`).
     """
 
-    commits_on_executors: bool = False
     has_gaps: bool = False
     is_embedded: bool = False
     remembers_origins: bool = False

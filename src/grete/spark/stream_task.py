@@ -57,7 +57,7 @@ class SparkEngine:
             return []
         claims = claims_in(place) if self._is_local else None
         shares = Shares(batch.groups, batch.tick, dict(self._holders), claims)
-        run = ShareRunner(spec, batch.plan, shares, str(place / "results"))
+        run = ShareRunner(spec, batch.plan, shares)
 
         def run_share(number: int, _: Iterable[int]) -> Iterator[Any]:
             context = TaskContext.get()

@@ -194,22 +194,21 @@ class System(SystemAdmin, TransactionalStore):
         Of an earlier position compaction may have removed records that a later one of their key has replaced.
         """
 
+    @abstractmethod
     def transactions(self, fence: Fence, slot: int, streams: Sequence[str]) -> Transactions:
         """The transactions of one slot of the fence's scope, not opened yet. They write to `streams`, mostly.
 
-        Asked only of systems with the capability `commits_on_executors`.
+        Each worker of StreamTasks commits by some. Where `commit` is one short step, `CollectedTransactions` makes
+        them of it.
         """
-        raise NotImplementedError(f"{type(self).__name__} commits on the driver")
 
+    @abstractmethod
     def settled_records(self, log: str, after: int) -> Iterator[Record]:
         """The records of a keyed log above `after`, up to now: what was open when this was called is decided.
 
-        Asked as `transactions`.
-
         Raises:
-            NotWritten: it was not decided in time, or there was no answer.
+            NotWritten, LogUnreachable: it was not decided in time, or there was no answer.
         """
-        raise NotImplementedError(f"{type(self).__name__} commits on the driver")
 
     def keep_fence(self, fence: Fence) -> None:
         """Called between batches: for systems that forget fences with time, it renews them now and then.

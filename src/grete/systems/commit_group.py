@@ -5,34 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from grete.errors import LogCorrupted
 from grete.keyed_log.base import Entry, Fence
-
-
-class Segment(Protocol):
-    """Records for one stream partition, wherever they are until they are committed; see `SegmentWrite`."""
-
-    @property
-    def stream(self) -> str:
-        """The stream's name."""
-
-    @property
-    def partition(self) -> int:
-        """Its partition."""
-
-    @property
-    def count(self) -> int:
-        """How many records."""
-
-    @property
-    def data(self) -> bytes:
-        """The records, packed. May be read from a file each time."""
-
-    @property
-    def first(self) -> int | None:
-        """The offset that the first one must get, if it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +27,7 @@ class SegmentWrite:
     first: int | None = None
 
 
-def check_first(segment: Segment, end: int) -> None:
+def check_first(segment: SegmentWrite, end: int) -> None:
     """Inside the transaction: whether the segment begins where it has to, its partition ending at `end`.
 
     Raises:
@@ -70,7 +45,7 @@ class CommitGroup:
     """Everything that becomes visible together: outputs, changelog records and the checkpoints they belong to."""
 
     fences: Sequence[Fence]
-    segments: Sequence[Segment]
+    segments: Sequence[SegmentWrite]
     checkpoint_log: str
     checkpoint_entries: Sequence[Entry]
 

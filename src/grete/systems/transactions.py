@@ -1,7 +1,7 @@
-"""Transactions of executors, by systems with the capability `commits_on_executors`.
+"""Transactions of workers: outputs, changelog records and checkpoints of a share, committed where it was processed.
 
-The embedded system has one file and one transaction for a whole batch, on the driver. A cluster of brokers takes a
-transaction from each executor; then the driver never sees a record.
+The driver never sees a record. On brokers a transaction is open while records are sent; systems that commit in one
+step collect them first (`systems.collected`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from grete.systems.commit_group import Segment
 from grete.tasks.spec import TaskProgress, TaskReport
 from grete.tasks.stores.file import StoreFile
 
@@ -43,10 +42,6 @@ class Processed:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """A task's share of a batch as the driver gets it.
-
-    `segments` are outputs and changelog records that the driver has to commit; none where the worker has committed.
-    """
+    """A task's share of a batch as the driver gets it: committed."""
 
     report: TaskReport
-    segments: tuple[Segment, ...] = ()

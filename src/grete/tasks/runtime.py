@@ -30,9 +30,7 @@ from grete.systems.base import Change, System
 from grete.systems.factory import open_system
 from grete.systems.records import records, sparse, unpack_changes, write
 from grete.tasks.collector import Collector, StreamFacts
-from grete.tasks.commit.base import ShareCommits
 from grete.tasks.commit.executor import ShareTransactions
-from grete.tasks.hand_over import HandOver
 from grete.tasks.metrics import TaskMetrics
 from grete.tasks.ranges import Range
 from grete.tasks.results import StoreChange
@@ -229,16 +227,13 @@ class TaskWorkers:
         self._transactions: ShareTransactions | None = None
         self._limit = _OPEN_TASKS_LIMIT
 
-    def share_commits(self, results: str, shares: int) -> ShareCommits:
-        """Commits a share's tasks where they ran, or hands them over to the driver that commits.
-
-        `results` is a folder for what is too much for an answer; `shares` of the batch answer at once.
-        """
-        spec = self.spec
-        if spec.commit is None:
-            return HandOver(results, shares)
+    @property
+    def commits(self) -> ShareTransactions:
+        """Commits shares of their tasks."""
         if self._transactions is None:
-            self._transactions = ShareTransactions(spec, spec.commit, self.system, self._clock, self.id)
+            self._transactions = ShareTransactions(
+                self.spec, self.spec.commit, self.system, self._clock, self.id
+            )
         return self._transactions
 
     def worker(self, index: int) -> TaskWorker:

@@ -1,4 +1,4 @@
-"""A share of a batch, in the Python worker of a Spark task: taken, processed, and committed if executors do."""
+"""A share of a batch, in the Python worker of a Spark task: taken, processed and committed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.model.ending import failure_of, note
-from grete.tasks.commit.base import ShareCommits
 from grete.tasks.ranges import TaskGroup
 from grete.tasks.results import TaskResult
 from grete.tasks.runner import TaskRun
@@ -55,11 +54,11 @@ class Share:
     is_repeated: bool = False
 
 
-def run_share(workers: TaskWorkers, plan: BatchPlan, share: Share, commits: ShareCommits) -> list[TaskResult]:
-    """Process a share, and commit it or hand it over; tasks that are committed already answer with a report only."""
+def run_share(workers: TaskWorkers, plan: BatchPlan, share: Share) -> list[TaskResult]:
+    """Process a share, and commit it; tasks that are committed already answer with a report only."""
     tasks = {task for task, _ in share.group} - plan.skip
-    if commits.holds_share:
-        workers.make_room(len(tasks))
+    commits = workers.commits
+    workers.make_room(len(tasks))
     tokens: dict[int, str] = {}
     try:
         results = commits.begin(plan, share.slot, tasks, is_repeated=share.is_repeated)
@@ -137,20 +136,17 @@ class ShareRunner:
     spec: RunnerSpec
     plan: BatchPlan
     shares: Shares
-    results: str
-    """The folder for results that are too much for an answer."""
 
     def __call__(self, number: int, *, is_repeated: bool) -> tuple[int, str, list[TaskResult]]:
         """Process a share; returns its slot, the worker that did it, and the results of its tasks."""
         with at_work(self.spec) as workers:
             slot = self.shares.take(workers.id, number)
             share = Share(slot, self.shares.groups[slot], self.shares.tick, is_repeated)
-            commits = workers.share_commits(self.results, len(self.shares.groups))
-            return slot, workers.id, run_share(workers, self.plan, share, commits)
+            return slot, workers.id, run_share(workers, self.plan, share)
 
 
 class Places:
-    """Where batches have their claims, and what workers leave for the driver, below a directory of their own."""
+    """Where batches have their claims, below a directory of their own."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

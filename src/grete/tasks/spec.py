@@ -40,7 +40,7 @@ class StoreSpec:
 
 @dataclass(frozen=True, slots=True)
 class CommitSpec:
-    """How executors commit what they processed, on systems where they do.
+    """How workers commit what they processed.
 
     `log_end` is where the checkpoint log ended before the container's commits were read from it. `outputs` are the
     declared ones; a task may send to others.
@@ -73,12 +73,12 @@ class RunnerSpec:
     store_directory: str
     default_system: str
     home: str
+    commit: CommitSpec
     dead_letter_stream: str | None = None
     poison: PoisonPolicy = field(default_factory=lambda: PoisonPolicy(everything=True))
     """Which messages go to the dead letters, where there is a stream for them."""
     diagnostics: DiagnosticsConfig | None = None
     standby_directories: tuple[str, ...] = ()
-    commit: CommitSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ class TaskProgress:
 class BatchPlan:
     """One batch. Tasks in `skip` were shut down.
 
-    Where executors commit: nothing of this batch is in the checkpoint log up to `log_end`, and `slot_workers` says
-    which worker has committed last through each slot.
+    Nothing of this batch is in the checkpoint log up to `log_end`, and `slot_workers` says which worker has committed
+    last through each slot.
     """
 
     lineage: str
@@ -110,8 +110,8 @@ class BatchPlan:
 class TaskReport:
     """One attempt at a task's share of a batch. `positions` are where its changelogs end once it is committed.
 
-    `metrics` are what the task's metrics gained. Where executors commit it says, too, up to which offset of the
-    checkpoint log the commit reaches, which worker committed through which slot, and how many seconds that took. One
+    `metrics` are what the task's metrics gained. It says, too, up to which offset of the checkpoint log the
+    commit reaches, which worker committed through which slot, and how many seconds that took. One
     that is made of a commit that was found has no counts.
     """
 

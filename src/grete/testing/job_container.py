@@ -17,6 +17,7 @@ from grete.systems.admin import PartitionOffsets, Range
 from grete.systems.base import System
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.results import TaskResult
+from grete.tasks.runner import TaskRun
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share import Share, run_share
 from grete.tasks.spec import RunnerSpec
@@ -69,7 +70,7 @@ class BlockedEnds:
 class LocalEngine:
     """Runs shares as Spark tasks do, one after the other in this process. See `container.batches.Engine`."""
 
-    slots_at_most: int | None = None
+    slots_at_most: int | None = 1
 
     def __init__(self, clock: Clock, system: System | None = None) -> None:
         """The tasks use `system`, which is closed with them; by default they open the container's."""
@@ -79,15 +80,24 @@ class LocalEngine:
 
     def run(self, spec: RunnerSpec, batch: Batch, place: Path) -> list[TaskResult]:
         """See Engine."""
-        if self._workers is None:
+        return [result for slot in batch.groups for result in self.run_slot(spec, batch, slot)]
+
+    def run_slot(self, spec: RunnerSpec, batch: Batch, slot: int) -> list[TaskResult]:
+        """Run one share."""
+        return run_share(self._opened(spec), batch.plan, Share(slot, batch.groups[slot], batch.tick))
+
+    def process(self, spec: RunnerSpec, batch: Batch) -> None:
+        """Run the tasks of a batch and commit nothing, as when the process dies in between."""
+        workers = self._opened(spec)
+        for index, ranges in (one for group in batch.groups.values() for one in group):
+            TaskRun(workers.worker(index), batch.plan.progress[index], spec).process(ranges, tick=batch.tick)
+            workers.drop(index)
+
+    def _opened(self, spec: RunnerSpec) -> TaskWorkers:
+        if self._workers is None or self._workers.spec.incarnation != spec.incarnation:
+            self.close()
             self._workers = TaskWorkers(spec, self._system, self._clock)
-        workers = self._workers
-        commits = workers.share_commits(str(place / "results"), len(batch.groups))
-        return [
-            result
-            for slot, group in batch.groups.items()
-            for result in run_share(workers, batch.plan, Share(slot, group, batch.tick), commits)
-        ]
+        return self._workers
 
     def keep_alive(self) -> None:
         """See Engine: this process lives as long as the container."""
@@ -122,7 +132,7 @@ class ContainerUnderTest:
         self.assignment = assignment
         self._store = checkpoint_store(assignment, clock, home, coordinator_log)
         started = prepare(assignment, system, self._store, clock, home)
-        self._batches = Batches(started, clock, ends=ends)
+        self._batches = Batches(started, clock, ends=ends, slots_at_most=1)
         self._engine = LocalEngine(clock)
         self._shut_down: set[int] = set()
         self.metrics = ContainerMetrics(assignment.container_id, clock)
@@ -158,8 +168,7 @@ class ContainerUnderTest:
         batch = self._batches.next()
         if batch is None:
             return None
-        with self._batches.place() as place:
-            self._engine.run(self._batches.spec, batch, Path(place))
+        self._engine.process(self._batches.spec, batch)
         return BatchOutcome()
 
     def close(self) -> None:

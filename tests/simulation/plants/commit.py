@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
-from typing import Any
 
 from grete.container.batches import Batch, Batches
 from grete.errors import InDoubt, LogError
 from grete.systems.admin import OffsetAdmin
+from grete.systems.collected import CollectedTransactions
 from grete.systems.commit_group import CommitGroup
-from grete.systems.local import system
+from grete.systems.local import segment_rows, system
 from grete.systems.local.system import LocalSystem
-from grete.tasks.commit.base import BatchCommits, BatchOutcome
+from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.results import TaskResult
 from grete.tasks.runner import TaskRun
 from grete.testing.simulator.plants import Plant, Replaced
@@ -52,21 +53,21 @@ def _retry_in_doubt(replaced: Replaced) -> None:
         try:
             return commit(self, group)
         except InDoubt:
-            return commit(self, group)
+            anywhere = [replace(segment, first=None) for segment in group.segments]
+            return commit(self, replace(group, segments=anywhere))
 
     replaced(ProcessSystem, "commit", again)
 
 
 def _swallow(replaced: Replaced) -> None:
-    commit = BatchCommits.commit
+    commit = CollectedTransactions.commit
 
-    def swallowed(self: BatchCommits, *batch: Any) -> BatchOutcome:
-        try:
-            return commit(self, *batch)
-        except LogError:
-            return BatchOutcome()
+    def swallowed(self: CollectedTransactions, deadline_s: float) -> None:
+        with contextlib.suppress(LogError):
+            commit(self, deadline_s)
 
-    replaced(BatchCommits, "commit", swallowed)
+    replaced(CollectedTransactions, "commit", swallowed)
+    replaced(segment_rows, "check_first", lambda segment, end: None)
 
 
 def _planned_again(replaced: Replaced) -> None:

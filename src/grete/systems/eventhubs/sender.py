@@ -10,7 +10,7 @@ from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import StreamError
 from grete.kafka.sender import Acknowledged, AcknowledgedSender, Row
 from grete.model.streams import Headers
-from grete.systems.commit_group import Segment
+from grete.systems.commit_group import SegmentWrite
 from grete.systems.eventhubs.hubs import Hub, Hubs, Namespace
 from grete.systems.records import header_bytes, rows_of, unpack
 
@@ -38,7 +38,7 @@ class HubSender:
         self._limit, self._sends_keys = settings.largest_record, settings.sends_keys
         self._senders: dict[Namespace, AcknowledgedSender] = {}
 
-    def send(self, segments: Iterable[Segment]) -> dict[tuple[str, int], int]:
+    def send(self, segments: Iterable[SegmentWrite]) -> dict[tuple[str, int], int]:
         """Send all; returns, for each (stream, partition), the offset after the last record.
 
         Raises:
@@ -55,7 +55,7 @@ class HubSender:
             self._check(hub, taken)
         return {where: taken.end for where, (_, taken) in reports.items()}
 
-    def _produce(self, hub: Hub, segment: Segment, taken: Acknowledged) -> None:
+    def _produce(self, hub: Hub, segment: SegmentWrite, taken: Acknowledged) -> None:
         self._sender(hub.namespace).send(
             hub.topic,
             (

@@ -23,7 +23,7 @@ from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import ConfigError, StreamError, StreamNotFound
 from grete.kafka.client import KafkaConnection
 from grete.kafka.errors import stream_errors
-from grete.keyed_log.base import Fence, KeyedLog
+from grete.keyed_log.base import Fence, KeyedLog, Record
 from grete.model.capabilities import Capabilities
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.model.streams import StreamSpec
@@ -35,6 +35,7 @@ from grete.systems.eventhubs.group import HubGroupOffsets
 from grete.systems.eventhubs.hash import hub_partitioner
 from grete.systems.eventhubs.hubs import Hub, Hubs, create_command
 from grete.systems.eventhubs.sender import HubSender
+from grete.systems.eventhubs.transactions import HubTransactions
 from grete.systems.factory import open_system
 from grete.systems.partitioner import Partitioner
 from grete.systems.records import batches, pack
@@ -282,6 +283,20 @@ class EventHubsSystem(System):
         """See System. In the other system."""
         self._other.keep_fence(fence)
 
+    def transactions(self, fence: Fence, slot: int, streams: Sequence[str]) -> HubTransactions:
+        """See System: the other system's, and records for hubs before them."""
+        hubs = set(HubsSettings(self._context.settings.raw, self.name).known_streams())
+        kept = [self._routes.beside(stream) or stream for stream in streams if stream not in hubs]
+        return HubTransactions(self._other.transactions(fence, slot, kept), self._routes.beside, self._send)
+
+    def _send(self, segments: Sequence[SegmentWrite]) -> dict[tuple[str, int], int]:
+        with self._lock:
+            return self._sender.send(segments)
+
+    def settled_records(self, log: str, after: int) -> Iterator[Record]:
+        """See System. In the other system."""
+        return self._other.settled_records(log, after)
+
     def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
         """See TransactionalStore, but for records on hubs: they are visible first, and stay so when the rest fails.
 
@@ -297,8 +312,7 @@ class EventHubsSystem(System):
         ]
         if sent:  # are we fenced already?
             self._other.commit(replace(group, segments=(), checkpoint_entries=()))
-        with self._lock:
-            ends = self._sender.send(sent)
+        ends = self._send(sent)
         found = self._other.commit(replace(group, segments=kept))
         for one, beside in routed:
             if beside is not None:

@@ -10,8 +10,7 @@ import apsw
 
 from grete.errors import LogCorrupted, StreamError
 from grete.failpoints import failpoint
-from grete.systems.commit_group import Segment as Uncommitted
-from grete.systems.commit_group import check_first
+from grete.systems.commit_group import SegmentWrite, check_first
 from grete.systems.local.stream_rows import StreamInfo
 
 SCHEMA = """
@@ -41,7 +40,7 @@ class Segment:
     size: int
 
 
-def append_in(connection: apsw.Connection, info: StreamInfo, segment: Uncommitted) -> int:
+def append_in(connection: apsw.Connection, info: StreamInfo, segment: SegmentWrite) -> int:
     """Append a segment to its partition, in the caller's transaction; the partition's upcoming offset.
 
     Raises:

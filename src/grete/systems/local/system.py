@@ -28,7 +28,7 @@ from grete.systems.admin import PartitionOffsets, Range
 from grete.systems.base import Change, System, SystemContext, by_partition
 from grete.systems.base import Message as Message
 from grete.systems.collected import CollectedTransactions
-from grete.systems.commit_group import CommitGroup, Segment, SegmentWrite
+from grete.systems.commit_group import CommitGroup, SegmentWrite
 from grete.systems.local import SYSTEM, compaction, growth, segment_rows, sizes, stream_rows
 from grete.systems.local.compaction import Compaction, compaction_in
 from grete.systems.local.reader import read_range
@@ -255,7 +255,7 @@ class LocalSystem(System):
         return self.checkpoint_log(log).read(after)
 
     def _append_segments_in(
-        self, connection: apsw.Connection, segments: Iterable[Segment]
+        self, connection: apsw.Connection, segments: Iterable[SegmentWrite]
     ) -> dict[tuple[str, int], int]:
         ends: dict[tuple[str, int], int] = {}
         known: dict[str, StreamInfo] = {}

@@ -1,1 +1,1 @@
-"""Commits of a batch: by the driver, or by the executors where the system has transactions for them."""
+"""Commits of a batch, by the workers that ran it."""

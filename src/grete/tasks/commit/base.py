@@ -1,14 +1,8 @@
-"""Ports of the commit: `BatchCommits` on the driver, `ShareCommits` on the workers; and the target of both.
-
-On the embedded system the driver commits a batch in one transaction (`commit.driver`), and workers hand over what
-they made (`tasks.hand_over`). On systems whose transactions are the executors' workers commit each share where it was
-processed (`commit.executor`), and the driver takes in their reports (`commit.reported`).
-"""
+"""The driver's side of the commit: each share is committed where it ran (`commit.executor`), and reported to here."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from grete.checkpoint.store import CheckpointStore, copies
@@ -17,46 +11,10 @@ from grete.failpoints import failpoint
 from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.model.ids import TaskName
-from grete.systems.commit_group import CommitGroup, Segment, TransactionalStore
-from grete.tasks.results import Processed, TaskResult
+from grete.systems.commit_group import CommitGroup, SegmentWrite, TransactionalStore
+from grete.tasks.results import TaskResult
 from grete.tasks.spec import BatchPlan, RunnerSpec, TaskProgress, TaskReport
 from grete.wire.metric_values import Metrics
-
-
-class ShareCommits(ABC):
-    """Takes what the tasks of a share made, where they ran: `begin`, `add` for each task, `finish`.
-
-    A share that fails begins again; of one that was not finished nothing is ever visible. Used by one thread.
-    """
-
-    holds_share: bool = False
-    """Whether the tasks of a share are committed together by `finish`, so that all have to be open until then."""
-
-    @abstractmethod
-    def begin(
-        self, plan: BatchPlan, slot: int, tasks: Collection[int], *, is_repeated: bool
-    ) -> list[TaskResult]:
-        """Results of the share's tasks that are committed already; called before they run.
-
-        Raises:
-            Fenced: another container has taken over.
-            LogError: the brokers did not answer.
-        """
-
-    @abstractmethod
-    def add(self, made: Processed) -> None:
-        """Take one task's results. Changes of its stores are pending in their files by now, or by `finish`."""
-
-    @abstractmethod
-    def finish(self) -> list[TaskResult]:
-        """The results of the tasks that were added, for `BatchCommits.commit`.
-
-        Raises:
-            Fenced: another container has taken over; nothing was written.
-            InDoubt: the outcome is unknown; the next attempt finds out.
-            ProcessingError: a record is larger than its topic takes; nothing was written.
-            LogError: nothing was written.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +30,7 @@ class CommitTarget:
 
     def commit(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[SegmentWrite],
         commits: Mapping[TaskName, TaskCommit],
         *,
         also: Sequence[Entry] = (),
@@ -116,11 +74,12 @@ class BatchOutcome:
     metrics: dict[TaskName, Metrics] = field(default_factory=dict)
 
 
-class BatchCommits(ABC):
+class BatchCommits:
     """The committed state of a container's tasks. Called by one thread, one batch at a time.
 
-    `plan` names what each task may build on and which tasks are done already; workers run the tasks; `commit` takes
-    what they answer. Kept apart from Spark so that the simulator can stop the world between any two of these steps.
+    `plan` names what each task may build on and which tasks are done already; workers run and commit the tasks;
+    `commit` takes in what they report. Kept apart from Spark so that the simulator can stop the world between any two
+    of these steps.
     """
 
     def __init__(
@@ -136,6 +95,8 @@ class BatchCommits(ABC):
         self._lineage = lineage
         self._commits = dict(commits)
         self._shut_down: set[int] = set()
+        self._log_end = spec.commit.log_end
+        self._slot_workers: dict[int, str] = {}
         self._progress = {
             task.index: TaskProgress(
                 token=self._token_of(task.name, store_positions[task.index]),
@@ -168,14 +129,20 @@ class BatchCommits(ABC):
 
     def plan(self, batch_id: int) -> BatchPlan:
         """The state that the tasks of this batch start from; a task that was shut down takes no part."""
-        return BatchPlan(self._lineage, batch_id, self._progress, frozenset(self._shut_down))
+        return BatchPlan(
+            self._lineage,
+            batch_id,
+            self._progress,
+            frozenset(self._shut_down),
+            log_end=self._log_end,
+            slot_workers=dict(self._slot_workers),
+        )
 
     def commit(self, results: Sequence[TaskResult], batch_id: int) -> BatchOutcome:
-        """Make what the tasks of the batch answered the state that the next batch builds on; durable on return.
+        """Make what the tasks of the batch have committed the state that the next batch builds on, and copy it.
 
         Raises:
-            Fenced, InDoubt, StorageFull: see TransactionalStore.commit; what is remembered here has not moved.
-            LogCorrupted: another program writes to a changelog of ours.
+            LogError: the copy was not made; what is remembered here has not moved.
         """
         outcome = BatchOutcome()
         if not results:
@@ -186,7 +153,11 @@ class BatchCommits(ABC):
             self.spec.tasks[index].name: self._task_commit(index, after, batch_id)
             for index, after in progress.items()
         }
-        outcome.commit_s = self._make_durable(results, progress, commits)
+        self._target.copy(commits)
+        reports = [result.report for result in results]
+        outcome.commit_s = commit_seconds(reports)
+        self._log_end = max(self._log_end, *(report.committed_at for report in reports))
+        self._slot_workers |= {report.slot: report.worker for report in reports}
         self._progress.update(progress)
         self._commits.update(commits)
         for result in results:
@@ -194,15 +165,6 @@ class BatchCommits(ABC):
             outcome.metrics[self.spec.tasks[result.report.task].name] = result.report.metrics
         self._shut_down |= outcome.shutdown_tasks
         return outcome
-
-    @abstractmethod
-    def _make_durable(
-        self,
-        results: Sequence[TaskResult],
-        progress: Mapping[int, TaskProgress],
-        commits: Mapping[TaskName, TaskCommit],
-    ) -> float:
-        """Commit what the workers have not; returns how many seconds their own commits took."""
 
     def _advance(self, report: TaskReport) -> TaskProgress:
         before = self._progress[report.task]
@@ -230,3 +192,12 @@ def _add(outcome: BatchOutcome, report: TaskReport) -> None:
     outcome.shutdown_all = outcome.shutdown_all or report.shutdown_all
     if report.shutdown_task:
         outcome.shutdown_tasks.add(report.task)
+
+
+def commit_seconds(reports: Iterable[TaskReport]) -> float:
+    """How long executors took to commit a batch: a worker's commits follow each other, several workers' do not."""
+    of_slots = {(report.worker, report.slot): report.commit_s for report in reports}
+    by_worker: dict[str, float] = {}
+    for (worker, _), commit_s in of_slots.items():
+        by_worker[worker] = by_worker.get(worker, 0.0) + commit_s
+    return max(by_worker.values(), default=0.0)

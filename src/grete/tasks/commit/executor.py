@@ -1,4 +1,4 @@
-"""Commits the share of a batch that one Spark partition processed, in one transaction of the executor that ran it.
+"""Commits the share of a batch that one Spark partition processed, in one transaction of the worker that ran it.
 
 The share has a *slot*, its Spark partition's number, and with it a transactional id of the container. A worker that
 opens the id ends the transaction of the one that had it, then reads the scope's epoch, then the end of the checkpoint
@@ -31,7 +31,6 @@ from grete.keyed_log.base import Record
 from grete.model.ids import TaskName
 from grete.systems.base import System
 from grete.systems.transactions import NotWritten, OutcomeUnknown, RecordTooLarge, Transactions
-from grete.tasks.commit.base import ShareCommits
 from grete.tasks.results import Processed, TaskResult
 from grete.tasks.spec import BatchPlan, CommitSpec, RunnerSpec, TaskProgress, TaskReport
 
@@ -58,10 +57,12 @@ class _Share:
     made: list[Processed] = field(default_factory=list)
 
 
-class ShareTransactions(ShareCommits):
-    """Commits a share in one transaction of the slot; keeps the slots that one Python worker has used."""
+class ShareTransactions:
+    """Commits a share in one transaction of the slot: `begin`, `add` for each task, `finish`. Used by one thread.
 
-    holds_share = True
+    Keeps the slots that one Python worker has used. A share that fails begins again; of one that was not finished
+    nothing is ever visible. All its tasks have to be open until then.
+    """
 
     def __init__(
         self, spec: RunnerSpec, commit: CommitSpec, system: System, clock: Clock, worker: str
@@ -82,7 +83,12 @@ class ShareTransactions(ShareCommits):
     def begin(
         self, plan: BatchPlan, slot: int, tasks: Collection[int], *, is_repeated: bool
     ) -> list[TaskResult]:
-        """See ShareCommits: an earlier attempt may have committed."""
+        """Results of the share's tasks that an earlier attempt has committed; called before they run.
+
+        Raises:
+            Fenced: another container has taken over.
+            LogError: the store did not answer.
+        """
         self._share = _Share(plan, slot)
         held = self._held(slot)
         is_ours = plan.slot_workers.get(slot) == self._worker and held.committed != (
@@ -104,11 +110,19 @@ class ShareTransactions(ShareCommits):
                 self._pause(refusal, deadline)
 
     def add(self, made: Processed) -> None:
-        """See ShareCommits."""
+        """Take one task's results. Changes of its stores are pending in their files by `finish`."""
         self._share.made.append(made)
 
     def finish(self) -> list[TaskResult]:
-        """See ShareCommits: commits what the tasks made, unless an earlier attempt has; durable on return."""
+        """Commit what the tasks made, unless an earlier attempt has; durable on return.
+
+        Raises:
+            Fenced: another container has taken over; nothing was written.
+            InDoubt: the outcome is unknown; the next attempt finds out.
+            ProcessingError: a record is larger than its stream takes; nothing was written.
+            LogCorrupted: another program writes to a changelog of ours; nothing was written.
+            LogError: nothing was written.
+        """
         plan, slot, results = self._share.plan, self._share.slot, self._share.made
         if not results:
             return []
@@ -264,7 +278,10 @@ class ShareTransactions(ShareCommits):
         for stream, partition, records in result.outputs:
             transactions.send_batch(stream, partition, records)
         for change in result.changes:
-            transactions.send_batch(change.stream, change.partition, change.records)
+            after = result.progress.store_positions.get(change.store, 0)
+            transactions.send_batch(
+                change.stream, change.partition, change.records, after=after, packed=change.data
+            )
 
     def _positioned(self, result: Processed, ends: Mapping[tuple[str, int], int]) -> TaskReport:
         """The report with where the changelogs end now; the stores' files keep the changes up to there."""

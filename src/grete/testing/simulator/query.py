@@ -1,11 +1,10 @@
 """The work of a container in the simulated world: the product's batches, with the world going on between their steps.
 
-Between planning, running and committing a batch other processes act, or this one dies.
+Between planning a batch, each of its shares, and the container's note of it other processes act, or this one dies.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grete.container.assignment import Assignment
@@ -13,7 +12,6 @@ from grete.container.batches import Batch, Batches
 from grete.container.checkpoints import checkpoint_store
 from grete.container.control import Ended
 from grete.container.start import steps
-from grete.systems.local.system import LocalSystem
 from grete.testing.job_container import LocalEngine
 from grete.testing.simulator.scheduler import Sleep
 
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
 
 _TRIGGER_S = 4.0
 _ROWS = 12
+_SLOTS = 2
 
 
 class QueryRun:
@@ -46,8 +45,8 @@ class QueryRun:
         self._system.tasks = [task.name for task in self._assignment.tasks if task.pending.startpoints]
         started = yield from self._start()
         yield Sleep()
-        batches = Batches(started, self._clock)
-        self._engine = LocalEngine(self._clock, _SharedSystem(self._world.system))
+        batches = Batches(started, self._clock, slots_at_most=_SLOTS)
+        self._engine = LocalEngine(self._clock, self._system)
         return (yield from self._batches(batches, self._engine))
 
     def _start(self) -> Any:
@@ -88,20 +87,13 @@ class QueryRun:
         return Ended.INTERRUPTED
 
     def _batch(self, batches: Batches, batch: Batch, engine: LocalEngine) -> Any:
-        with batches.place() as place:
-            results = engine.run(batches.spec, batch, Path(place))
+        results = []
+        for slot, group in batch.groups.items():
+            self._system.tasks = [
+                batches.spec.tasks[index].name for index, _ in group if index not in batch.plan.skip
+            ]
+            results += engine.run_slot(batches.spec, batch, slot)
             yield Sleep(0.5)
-            self._system.tasks = [batches.spec.tasks[result.report.task].name for result in results]
-            outcome = batches.commit(batch, results)
+        outcome = batches.commit(batch, results)
         self._container.course.on_batch(batch.plan.batch_id, outcome)
         yield Sleep()
-
-
-class _SharedSystem(LocalSystem):
-    """The world's own open file: another connection for each container costs a millisecond and shows nothing more."""
-
-    def __init__(self, system: LocalSystem) -> None:
-        self.__dict__.update(system.__dict__)
-
-    def close(self) -> None:
-        """The file belongs to the world."""

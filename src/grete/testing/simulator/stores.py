@@ -63,7 +63,7 @@ class ProcessLog(KeyedLog):
 
 
 class ProcessSystem(LocalSystem):
-    """A process's handle on streams and checkpoints. `tasks` are those whose batch is committed next."""
+    """A process's handle on streams and checkpoints. `tasks` are those whose share is committed next."""
 
     def __init__(self, system: LocalSystem, world: World, process: Process) -> None:
         self.__dict__.update(system.__dict__)  # the same open file, with this process's line to it
@@ -79,6 +79,11 @@ class ProcessSystem(LocalSystem):
             for task in self.tasks:
                 self._world.ledger.commits(task, self._process.name)
             return ends
+
+    def take_slot(self, fence: Fence, scope: str) -> Fence:
+        """See SlotStore."""
+        with self._world.write(self._process):
+            return super().take_slot(fence, scope)
 
     def raise_fence(self, fences: Iterable[Fence]) -> None:
         """See TransactionalStore."""
@@ -109,8 +114,9 @@ class ProcessCoordination(Coordination):
     def renew(self, leadership: Leadership) -> Leadership | None:
         """See Coordination."""
         with self._world.write(self._process):
-            self.leadership = self._coordination.renew(leadership)
-        return self.leadership
+            renewed = self._coordination.renew(leadership)
+        self.leadership = renewed  # a process that gets no answer goes by what it knows
+        return renewed
 
     def release(self, leadership: Leadership) -> None:
         """See Coordination."""
