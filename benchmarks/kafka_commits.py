@@ -23,7 +23,7 @@ from grete.checkpoint.task_commit import TaskCommit, commit_entries
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
-from grete.container.batches import Batches
+from grete.container.epochs import Epoch
 from grete.container.start import prepare
 from grete.keyed_log.base import Entry, Fence
 from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
@@ -31,7 +31,7 @@ from grete.model.streams import StreamSpec
 from grete.systems.kafka.system import KafkaSystem
 from grete.systems.outputs import create_outputs
 from grete.systems.records import records
-from grete.testing.job_container import LocalEngine
+from grete.testing.job_container import LocalShares
 from grete.testing.kafka_broker import KafkaCluster
 
 TASKS = (1, 10, 100, 1_000)
@@ -187,14 +187,15 @@ def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
     assignment = Assignment(job, ContainerId("0"), 1, config, tuple(inputs))
     with tempfile.TemporaryDirectory() as home:
         create_outputs(Settings.of(config), "kafka", system, {SystemStream("kafka", name): 2})
-        driver = Batches(prepare(assignment, system, None, clock, Path(home)), clock)
-        engine, spans_s = LocalEngine(clock), []
+        epoch = Epoch(prepare(assignment, system, None, clock, Path(home)), clock)
+        shares = LocalShares(epoch, clock, commit_s=0.0, records_at_most=BATCH // len(epoch.slots))
+        spans_s = []
         for _ in range(batches):
-            batch, started = driver.next(rows=BATCH), time.monotonic()
-            assert batch is not None, "there are as many records as batches need"
-            driver.commit(batch, engine.run(driver.spec, batch, Path(home)))
+            done, started = 0, time.monotonic()
+            while done < BATCH:
+                done += sum(outcome.records for outcome in shares.step(1.0))
             spans_s.append(time.monotonic() - started)
-        engine.close()
+        shares.close()
     system.close()
     found = {
         "records_per_s": round(BATCH / statistics.median(spans_s[1:])),

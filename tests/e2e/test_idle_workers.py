@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -33,42 +32,6 @@ class Seen(grete.StreamTask):
         self.seen += 1
         collector.send("local.out", self.seen)
 """
-
-
-LOOKING = """
-import os
-from grete.spark.session import build_context
-from grete.spark.stream_task import SparkEngine
-
-context = build_context("idle", {"spark.master": "local[1]"})
-
-def field(instance, name):
-    found = instance.getClass().getDeclaredField(name)
-    found.setAccessible(True)
-    return found.get(instance)
-
-def last_used_ns():
-    # when a Python worker was given back last: Spark ends those of a factory that goes a minute without
-    factories = field(context._jvm.org.apache.spark.SparkEnv.get(), "pythonWorkers").values()
-    assert factories.size() == 1
-    return int(field(factories.head(), "org$apache$spark$api$python$PythonWorkerFactory$$lastActivityNs"))
-
-def workers():
-    return context.parallelize(range(1), 1).mapPartitions(lambda _: [os.getpid()]).collect()
-
-first, before = workers(), last_used_ns()
-SparkEngine(context, has_windows=False, idle_s=0.0).keep_alive()
-print("used later:", last_used_ns() > before, "the same:", workers() == first)
-"""
-
-
-@pytest.mark.timeout(180)
-def test_spark_takes_its_workers_for_used_and_they_stay_the_same() -> None:
-    """In a process of its own: a session of other tests has workers of theirs."""
-    looked = subprocess.run(
-        [sys.executable, "-c", LOOKING], capture_output=True, text=True, timeout=patient(170)
-    )
-    assert looked.stdout == "used later: True the same: True\n", looked.stderr
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""Batches whose outputs are larger than the heap of Spark's driver."""
+"""Outputs that are larger than the heap of Spark's driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from grete.systems.local.system import LocalSystem, Message
 from grete.testing.waiting import patient
 
 pytestmark = pytest.mark.spark
-RECORDS, AT_MOST, OUTPUT_BYTES = 8_000, 6_000, 20_000
+RECORDS, AT_MOST, OUTPUT_BYTES = 8_000, 1_000, 20_000
 LARGER = """
 import grete
 
@@ -40,20 +40,13 @@ spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 
 @pytest.mark.timeout(300)
-def test_outputs_larger_than_the_drivers_heap_are_committed_and_a_smaller_limit_acts_at_once(
+def test_outputs_larger_than_the_drivers_heap_are_committed_and_no_commit_is_larger_than_the_limit(
     tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
 ) -> None:
     job = job_maker(tmp_path, LARGER, PROPERTIES)
     with closing(LocalSystem(job.home / "local", SystemClock())) as local:
         local.ensure_stream(StreamSpec("in", 2))
         local.append("in", (Message(None, b"{}", 1_000, partition=i % 2) for i in range(RECORDS)))
-    killed = job.run(
-        "--set",
-        "cluster-manager.container.retry.count=0",
-        GRETE_FAILPOINT="batch.before-run:kill",
-        GRETE_FAILPOINT_CONTAINER="0",
-    )
-    assert killed.returncode == 1, "the whole input was planned as one batch, and not committed"
     done = job.run("--set", f"task.max.records.per.batch={AT_MOST}")
     assert done.returncode == 0, done.stderr + job.log()[-4_000:]
     shown = subprocess.run(
@@ -63,9 +56,8 @@ def test_outputs_larger_than_the_drivers_heap_are_committed_and_a_smaller_limit_
         text=True,
         timeout=patient(60),
     )
-    assert {row["batch_id"] for row in json.loads(shown.stdout).values()} == {1}, (
-        "two batches, not the one that was planned"
-    )
+    last = [row["batch_id"] for row in json.loads(shown.stdout).values()]
+    assert min(last) >= RECORDS // 2 // AT_MOST - 1
     with closing(LocalSystem(job.home / "local", SystemClock())) as local:
         sent = [
             [

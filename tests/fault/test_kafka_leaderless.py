@@ -44,7 +44,7 @@ def assert_named(job: Job, partition: int) -> None:
     """By the container's log and by the job's status."""
     ssp = f"kafka.{job.input}.{partition}"
     assert job.unreachable() == [ssp]
-    assert job.has_said(f"waiting for {ssp}")
+    eventually(lambda: job.has_said(f"waiting for {ssp}"), "the log names it")
 
 
 def test_a_partition_without_a_leader_is_named_and_waited_for_while_others_are_read(

@@ -3,7 +3,7 @@
 Many kills share one job's life, since a start of Spark costs more than all the rest. A StreamTask job on Spark meets
 the points that lie in the room of the engine and those of an executor, one without Spark all others, since their code
 is the same. A DataFrame pipeline meets those of lineages, and others where it goes another way. `make nightly` leaves
-nothing out: jobs of both kinds meet every point of the driver twice, those of a batch at three passes, all on Spark.
+nothing out: jobs of both kinds meet every point of the driver twice, those of a commit at three passes, all on Spark.
 """
 
 from __future__ import annotations
@@ -47,31 +47,29 @@ def is_of_the_engine(name: str) -> bool:
 
 
 LINEAGE = [*NEW_LINEAGE, "container.lineage-decided"]
-DRIVER = [name for name in points("container", "batch", "log", "file") if name not in LINEAGE]
-AROUND = [
-    "commit.before",
-    "commit.after-transaction",
-    "commit.after",
-]  # of pipelines, and met by test_kill_commit.py
+DRIVER = [name for name in points("container", "epoch", "log", "file") if name not in LINEAGE]
+ON_THE_DRIVER = ["commit.before", "commit.after-transaction", "commit.after"]
+"""Around commits that are no share's: of a pipeline, and of rewinds."""
+IN_A_COMMIT = [name for name in points("commit") if name not in ON_THE_DRIVER]
+OF_PIPELINES = [*DRIVER, *points("batch", "commit")]
 PIPELINE = [
     "container.lineage-decided",
     "batch.after-run",
     "commit.in-transaction",
     "commit.after-transaction",
 ]
-COMMIT = [name for name in points("executor", "commit") if name not in AROUND]
 WITH_SPARK = [name for name in DRIVER if is_of_the_engine(name)]
-WITHOUT_SPARK = [name for name in DRIVER if not is_of_the_engine(name)] + COMMIT
-EXECUTOR = [name for name in points("task", "store") if name not in REBUILDING] + COMMIT
+WITHOUT_SPARK = [name for name in DRIVER if not is_of_the_engine(name)] + IN_A_COMMIT
+EXECUTOR = [name for name in points("task", "store", "executor") if name not in REBUILDING] + IN_A_COMMIT
 ONCE_A_WORKER = ["task.before-init", "task.after-init", "store.created"]  # a task stays with its worker
 
 
 AT_A_START = [name for name in points("container", "log", "file") if name not in LINEAGE]
 
 
-def every_driver_point() -> list[tuple[str, int]]:
-    """Twice what happens once a start, three times what happens every batch."""
-    every_batch = [name for name in DRIVER if name not in AT_A_START]
+def every_driver_point(names: Iterable[str] = DRIVER) -> list[tuple[str, int]]:
+    """Twice what happens once a start, three times what happens at every commit."""
+    every_batch = [name for name in names if name not in AT_A_START]
     return passes(AT_A_START, 1, 1) + passes(every_batch, 1, 2, 3)
 
 
@@ -80,12 +78,14 @@ SMALL_BATCHES = {"task.max.records.per.batch": "50" if NIGHTLY else "400", **RET
 
 
 def test_every_point_is_met_by_one_campaign_or_another() -> None:
-    """Here, in test_submit.py, test_kill_commit.py, test_kill_rewind.py, test_kill_rebuild.py or test_operated.py."""
+    """Here, in test_submit.py, test_kill_commit.py, test_kill_rewind.py, test_kill_rebuild.py, test_operated.py or,
+    on Kafka, in test_kafka_job.py.
+    """
     control = points("submit", "leader", "coordinator", "model", "history", "state", "launch")
-    control += points("checkpoint", "startpoint", "change")
-    assert set(POINTS) == {*DRIVER, *LINEAGE, *EXECUTOR, *AROUND, *REBUILDING, *control}
-    assert {*WITH_SPARK, *WITHOUT_SPARK} == {*DRIVER, *COMMIT}
-    assert {*PIPELINE} <= {*DRIVER, *COMMIT, *AROUND, *LINEAGE}
+    control += points("checkpoint", "startpoint", "change", "log", "file")
+    assert set(POINTS) == {*DRIVER, *LINEAGE, *OF_PIPELINES, *EXECUTOR, *REBUILDING, *control}
+    assert {*WITH_SPARK, *WITHOUT_SPARK} == {*DRIVER, *IN_A_COMMIT}
+    assert set(PIPELINE) - set(OF_PIPELINES) == set(LINEAGE) - set(NEW_LINEAGE)
 
 
 @pytest.mark.parametrize("spark", [True, False], ids=["on Spark", "without"])
@@ -106,7 +106,7 @@ def test_killed_at_every_point_of_an_executor_every_record_is_counted_once(
     counter_job.fill(RECORDS)
     # a lost Python worker is a failed task, tried four times
     checkpoints = {"task.checkpoint.factory": "grete.checkpoint.coordinator-stream"}
-    batches = {"task.max.records.per.batch": "200"}  # a third pass needs three batches in one process
+    batches = {"task.max.records.per.batch": "50"}  # a third pass needs three commits in one process
     counter_job.configure({**SMALL_BATCHES, **batches, **checkpoints, "spark.master": "local[2,4]"})
     every_batch = [name for name in EXECUTOR if name not in ONCE_A_WORKER]
     kills = passes(every_batch, 1, 3) + passes(ONCE_A_WORKER, 1, 1)
@@ -125,8 +125,7 @@ def test_a_pipeline_killed_everywhere_sends_what_it_sends_unharmed(
         job.fill(records)
         job.configure(SMALL_BATCHES)
     assert unharmed.run().returncode == 0
-    more = every_driver_point() + passes(points("commit"), 1, 2, 3)
-    more += passes(NEW_LINEAGE, 1) + passes(LINEAGE[:2], 1)
+    more = every_driver_point(OF_PIPELINES) + passes(NEW_LINEAGE, 1) + passes(LINEAGE[:2], 1)
     killed.run_through(passes(PIPELINE, 1) + (more if NIGHTLY else []), tmp_path / "died")
     assert killed.counts() == unharmed.counts()
     assert {counts[-1] for counts in killed.counts().values()} == {records // 50}

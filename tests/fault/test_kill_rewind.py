@@ -110,14 +110,12 @@ def test_killed_around_the_acknowledgement_each_task_goes_back_once(
     assert program.run() == sent(("a", 3), ("a", 3), ("b", 4), ("b", 4))
 
 
-@pytest.mark.parametrize(
-    "point", ["task.after-process:kill", "executor.before-produce:kill", "executor.committed:kill"]
-)
+@pytest.mark.parametrize("point", ["task.after-process", "executor.before-produce", "executor.committed"])
 def test_killed_in_the_first_batch_after_it_nothing_is_lost_or_done_twice(tmp_path: Path, point: str) -> None:
     program = Program(tmp_path)
     program.run("aaabbbb")
     program.rewind("--to", "oldest", "--state", "restore")
-    program.die_at(point)
+    program.die_at(f"{point}:kill")
     assert program.run() == sent(("a", 3), ("a", 3), ("b", 4), ("b", 4))
 
 

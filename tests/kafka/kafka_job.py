@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import grete
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
-from grete.container.batches import Batch, Batches
+from grete.container.epochs import Epoch
 from grete.container.start import prepare
 from grete.kafka.client import KafkaConnection
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
@@ -24,9 +24,8 @@ from grete.systems.factory import open_system
 from grete.systems.kafka.system import KafkaSystem
 from grete.systems.outputs import create_outputs
 from grete.tasks.commit.base import BatchOutcome
-from grete.tasks.results import TaskResult
 from grete.tasks.runtime import TaskWorkers
-from grete.tasks.share import Share, run_share
+from grete.tasks.share_loop import ShareLoop
 from grete.testing.waiting import eventually
 
 KEYS = 7
@@ -154,52 +153,53 @@ class Job:
 
 
 class Container:
-    """One incarnation of the driver."""
+    """One incarnation of the driver, and the shares that a test begins for it."""
 
     def __init__(self, job: Job, assignment: Assignment) -> None:
         self.system = job.open()
         inputs = {task.ssps[0].system_stream: len(assignment.tasks) for task in assignment.tasks}
         create_outputs(Settings.of(assignment.config), "kafka", self.system, inputs)
         started = prepare(assignment, self.system, None, SystemClock(), job.home)
-        self.batches = Batches(started, SystemClock())
+        self.epoch = Epoch(started, SystemClock())
+        self._shares: dict[tuple[str, int], ShareLoop] = {}
 
     def worker(self) -> TaskWorkers:
-        return TaskWorkers(self.batches.spec)
+        return TaskWorkers(self.epoch.spec)
 
-    def plan(self) -> PlannedBatch:
-        """The next batch. A broker that has just come back may not say yet that there is input."""
-        batch: Batch | None = None
+    def share(self, worker: TaskWorkers, slot: int) -> ShareLoop:
+        """Spark begins a share, as often and wherever it likes."""
+        return ShareLoop(worker, self.epoch.start_of(slot), SystemClock(), commit_s=0.0)
 
-        def is_there() -> bool:
-            nonlocal batch
-            batch = self.batches.next()
-            return batch is not None
+    def run(self, worker: TaskWorkers, *, slots: Sequence[int] | None = None) -> BatchOutcome:
+        """All that is there now, by shares of this worker that go on from run to run."""
+        ends = {p: int(o.upcoming) for p, o in self.system.offsets(self._input).items()}
+        done = BatchOutcome(commits=0)
+        for slot in self.epoch.slots if slots is None else slots:
+            key = worker.id, slot
+            if key not in self._shares:
+                self._shares[key] = self.share(worker, slot)
+            self._work(self._shares[key], ends, done)
+        return done
 
-        eventually(is_there, "a batch", within_s=_BROKER_BACK_S)
-        assert batch is not None
-        return PlannedBatch(self.batches, batch)
+    def _work(self, share: ShareLoop, ends: Mapping[int, int], done: BatchOutcome) -> None:
+        def is_at_the_end() -> bool:
+            where = {SystemStreamPartition.parse(ssp): at for ssp, at in share.next_offsets.items()}
+            if share.is_settled and all(at >= ends[ssp.partition] for ssp, at in where.items()):
+                return True
+            made = share.step(1.0)
+            if made is not None:
+                outcome = self.epoch.committed(made)
+                done.commits += 1
+                done.records += outcome.records
+                done.dead_letters += outcome.dead_letters
+                done.commit_s += outcome.commit_s
+            return False
 
-    def run(self, worker: TaskWorkers) -> BatchOutcome:
-        """One batch, every slot by the same worker."""
-        batch = self.plan()
-        return batch.commit([result for slot in batch.groups for result in batch.attempt(worker, slot)])
+        eventually(is_at_the_end, "the end of the input", within_s=_BROKER_BACK_S)
+
+    @property
+    def _input(self) -> str:
+        return self.epoch.spec.ssps[0].stream
 
     def close(self) -> None:
         self.system.close()
-
-
-class PlannedBatch:
-    """A batch on its way; `attempt` is what Spark starts, as often and wherever it likes."""
-
-    def __init__(self, batches: Batches, batch: Batch) -> None:
-        self._batches = batches
-        self._batch = batch
-        self.plan = batch.plan
-        self.groups = batch.groups
-
-    def attempt(self, worker: TaskWorkers, slot: int, *, is_repeated: bool = False) -> list[TaskResult]:
-        share = Share(slot, self.groups[slot], self._batch.tick, is_repeated)
-        return run_share(worker, self.plan, share)
-
-    def commit(self, results: list[TaskResult]) -> BatchOutcome:
-        return self._batches.commit(self._batch, results)

@@ -1,4 +1,4 @@
-"""Batches committed by the executors that ran them, one transaction a slot: exactly once, whatever Spark repeats."""
+"""Shares that commit where they run, one transaction a slot: exactly once, whatever Spark repeats."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make_job(kafka: KafkaCluster, tmp_path: Path) -> Iterator[MakeJob]:
         yield make
 
 
-def test_batches_follow_each_other(make_job: MakeJob) -> None:
+def test_commits_follow_each_other(make_job: MakeJob) -> None:
     job = make_job()
     container = job.container(1)
     worker = container.worker()
@@ -86,13 +86,13 @@ def test_the_next_container_goes_on_and_the_one_before_is_refused(make_job: Make
     old = job.container(1)
     old_worker = old.worker()
     old.run(old_worker)
+    late = old.share(old_worker, 0)
     job.fill(10)
-    late = old.plan()
     new = job.container(2)
     with pytest.raises(Fenced):
-        late.attempt(old_worker, 0)  # its id is open, and the brokers refuse it
+        late.step(10)  # its id is open, and the brokers refuse it
     with pytest.raises(Fenced):
-        late.attempt(old.worker(), 1)  # a worker that opens the id only now
+        old.share(old.worker(), 1)  # a worker that opens the id only now
     assert new.run(new.worker()).records == 10
     job.assert_exactly_once()
 
@@ -104,70 +104,58 @@ def test_what_another_run_of_the_container_commits_meanwhile_is_noticed_and_noth
     job = make_job()
     job.fill(20)
     given_up = job.container(1)
-    late = given_up.plan()
     again = job.container(1)
-    late.attempt(given_up.worker(), 0)
-    batch, worker = again.plan(), again.worker()
+    given_up.run(given_up.worker(), slots=[0])
     with pytest.raises(CheckpointsMoved, match="has committed Partition 0 at offset"):
-        batch.attempt(worker, 0)
+        again.share(again.worker(), 0)
     third = job.container(1)
     assert 0 < third.run(third.worker()).records < 20, "the other share"
     job.assert_exactly_once()
 
 
-def test_a_share_that_was_committed_and_not_reported_is_not_committed_again(make_job: MakeJob) -> None:
+def test_a_share_that_begins_again_goes_on_from_what_was_committed_and_not_reported(
+    make_job: MakeJob,
+) -> None:
     job = make_job()
     container = job.container(1)
-    one, two = container.worker(), container.worker()
     job.fill(20)
-    batch = container.plan()
-    batch.attempt(one, 0)  # the report is lost on its way
-    again = batch.attempt(two, 0, is_repeated=True)
-    rest = batch.attempt(one, 1)
-    batch.commit(again + rest)
-    job.fill(20)
-    container.run(two)
-    job.assert_exactly_once()
-
-
-def test_the_worker_that_committed_a_share_may_be_asked_for_it_again(make_job: MakeJob) -> None:
-    job = make_job()
-    container = job.container(1)
-    worker = container.worker()
-    for _ in range(2):
-        job.fill(20)
-        batch = container.plan()
-        batch.attempt(worker, 0)
-        batch.commit(batch.attempt(worker, 0, is_repeated=True) + batch.attempt(worker, 1))
+    first = container.share(container.worker(), 0)
+    made = first.step(10)
+    assert made is not None
+    again = container.share(container.worker(), 0)
+    assert again.next_offsets == made.next_offsets
+    container.run(container.worker())
     job.assert_exactly_once()
 
 
 def test_an_attempt_that_was_taken_for_lost_and_comes_late_commits_nothing(make_job: MakeJob) -> None:
-    """It has not opened its id yet when its second attempt commits; it is no repeated one, and looks all the same."""
+    """It had begun before the second attempt, and what it processed was committed by that meanwhile."""
     job = make_job()
     container = job.container(1)
-    lost, second = container.worker(), container.worker()
+    lost = container.share(container.worker(), 0)
+    second = container.worker()
     job.fill(20)
-    batch = container.plan()
-    rows = batch.attempt(second, 0, is_repeated=True)
-    batch.attempt(lost, 0)
-    batch.commit(rows + batch.attempt(second, 1))
+    assert container.run(second).records == 20
+    job.fill(20)
+    with pytest.raises(CheckpointsMoved, match="another attempt at slot 0"):
+        lost.step(10)
+    container.run(second)
     job.assert_exactly_once()
 
 
-def test_two_attempts_take_the_id_from_each_other_until_one_has_committed(make_job: MakeJob) -> None:
+def test_attempts_that_take_a_slot_from_each_other_double_nothing_and_lose_nothing(make_job: MakeJob) -> None:
+    """Each that has lost the slot looks, and ends if the other has committed; the next one goes on from there."""
     job = make_job(config={"task.commit.groups": "1"})
     container = job.container(1)
-    one, two = container.worker(), container.worker()
-    job.fill(20)
-    container.run(one)
-    job.fill(20)
-    batch = container.plan()
-    batch.attempt(two, 0, is_repeated=True)
-    rows = batch.attempt(one, 0)  # believes that it holds the id; is refused, looks, and finds the commit
-    batch.commit(rows)
-    job.fill(20)
-    container.run(two)
+    for _ in range(3):
+        one = container.share(container.worker(), 0)
+        two = container.share(container.worker(), 0)
+        job.fill(20)
+        assert one.step(10) is not None, "nothing was committed meanwhile, so it takes the slot again"
+        job.fill(20)
+        with pytest.raises(CheckpointsMoved, match="another attempt at slot 0"):
+            two.step(10)
+    container.run(container.worker())
     job.assert_exactly_once()
 
 
@@ -183,24 +171,20 @@ def test_an_attempt_that_fails_anywhere_is_made_up_for(
     job.fill(20)
     container.run(worker)
     job.fill(20)
-    batch = container.plan()
     monkeypatch.setattr(failpoints, "_armed", failpoints._parse(f"{point}:raise"))
     with pytest.raises(LogError, match=point):
-        batch.attempt(worker, 0)
-    rows = batch.attempt(other, 0, is_repeated=True)
-    batch.commit(rows + batch.attempt(worker, 1))
+        container.run(worker, slots=[0])
+    container.run(other)
     job.fill(20)
-    container.run(worker)
+    container.run(other)
     job.assert_exactly_once()
 
 
-def test_a_batch_that_is_committed_in_part_is_finished_after_a_restart(make_job: MakeJob) -> None:
-    """The next start plans what is left of it; the tasks that have committed have nothing to read."""
+def test_work_of_which_one_share_has_committed_is_finished_after_a_restart(make_job: MakeJob) -> None:
     job = make_job()
     job.fill(40)
     first = job.container(1)
-    batch = first.plan()
-    batch.attempt(first.worker(), 0)
+    first.run(first.worker(), slots=[0])
     second = job.container(2)
     worker = second.worker()
     assert second.run(worker).records < 40

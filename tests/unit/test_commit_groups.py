@@ -8,8 +8,6 @@ import pytest
 
 from grete.config.settings import Settings
 from grete.errors import ConfigError
-from grete.tasks.commit.base import commit_seconds
-from grete.tasks.spec import TaskReport
 
 
 @pytest.mark.parametrize(
@@ -36,12 +34,3 @@ def test_as_many_as_the_container_has_cores_unless_the_key_says_it(
 def test_none_at_all_is_refused(given: str) -> None:
     with pytest.raises(ConfigError, match=r"task\.commit\.groups"):
         _ = Settings.of({"task.commit.groups": given}).task.commit_groups
-
-
-def test_a_batchs_commit_takes_as_long_as_that_of_the_worker_that_took_longest() -> None:
-    def report(task: int, worker: str, slot: int, commit_s: float) -> TaskReport:
-        return TaskReport(task, "", 1, {}, slot=slot, worker=worker, commit_s=commit_s)
-
-    shares = [report(0, "a", 0, 0.1), report(1, "a", 0, 0.1), report(2, "a", 1, 0.2), report(3, "b", 2, 0.25)]
-    assert commit_seconds(shares) == pytest.approx(0.3)
-    assert commit_seconds([]) == 0.0

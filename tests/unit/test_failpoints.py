@@ -29,7 +29,7 @@ CAMPAIGNS = {
         "log",
         "file",
     ),
-    "test_kill_everywhere.py": ("container", "lineage", "batch", "commit", "task", "store"),
+    "test_kill_everywhere.py": ("container", "lineage", "batch", "epoch", "commit", "task", "store"),
     "test_kill_commit.py": ("commit", "log", "file", "checkpoint"),
     "test_kill_rewind.py": ("startpoint",),
     "test_operated.py": ("change",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import traceback
 from collections.abc import Iterator, Mapping
@@ -30,12 +31,11 @@ from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
 from grete.systems.log_sink import LogStream
 from grete.systems.records import records, with_offsets
-from grete.tasks import share
-from grete.tasks.ranges import Range
+from grete.tasks import share_task
+from grete.tasks.commit.executor import SlotCommits
 from grete.tasks.results import Processed
 from grete.tasks.runner import TaskRun
-from grete.tasks.runtime import TaskWorkers
-from grete.tasks.spec import BatchPlan, CommitSpec, RunnerSpec, StoreSpec, TaskProgress, TaskReport, TaskSpec
+from grete.tasks.spec import CommitSpec, RunnerSpec, StoreSpec, TaskProgress, TaskReport, TaskSpec, advanced
 from grete.tasks.worker_logs import attach_logs
 
 TASKS = '''
@@ -118,71 +118,45 @@ class Executor:
             store_directory=str(directory / "stores"),
             default_system="local",
             home=str(system.directory.parent),
-            commit=CommitSpec(Fence("container/job-1/0", 1), "checkpoints", "grouper", -1),
             dead_letter_stream="dead" if settings.get("dead.letters") else None,
+            commit=CommitSpec(Fence("container", 1), "checkpoints", "grouper", -1),
         )
+        system.raise_fence([Fence("container", 1)])
+        self.log_end = -1
         self.progress: dict[int, TaskProgress] = {}
-        self.batch = 0
 
-    def attempt(self, *rows: Row, skip: frozenset[int] = frozenset()) -> list[Processed]:
-        """Run without committing, up to where the stores' files keep what may be committed."""
-        self._open_worker(Inputs(self.system, rows))
-        ticks = any(ssp == TICK for _, ssp, _, _, _ in rows)
-        made = []
-        with share.at_work(self.spec) as workers:
-            for index, ranges in groups_of(rows):
-                if index in skip:
-                    continue
-                progress = self.progress.get(index, TaskProgress())
-                try:
-                    made.append(
-                        TaskRun(workers.worker(index), progress, self.spec).process(ranges, tick=ticks)
-                    )
-                except BaseException:
-                    workers.drop(index)
-                    raise
-                for change in made[-1].changes:
-                    end = progress.store_positions.get(change.store, 0) + change.records.num_rows
-                    change.keep(made[-1].report.token, end)
-        return made
-
-    def _open_worker(self, inputs: Inputs) -> None:
-        """The worker of the batch before goes on, if there is one, and reads these inputs."""
-        known = share._workers
-        if known is None or known.spec is not self.spec:
-            forget_worker()
-            attach_logs(self.spec)
-            share._workers = TaskWorkers(self.spec, inputs)
-            return
-        assert isinstance(known.system, Inputs)
-        known.system.rows = inputs.rows
+    def attempt(self, *rows: Row) -> list[Processed]:
+        """Run without committing."""
+        with share_task.at_work(self.spec) as workers:
+            runs: dict[int, TaskRun] = {}
+            try:
+                for task, ssp, group in arrivals(rows):
+                    if task not in runs:
+                        progress = self.progress.get(task, TaskProgress())
+                        runs[task] = TaskRun(workers.worker(task), progress, self.spec)
+                    if ssp == TICK:
+                        runs[task].window()
+                    else:
+                        runs[task].process(ssp, group, group.column(3)[group.num_rows - 1].as_py() + 1)
+                return [run.finish() for run in runs.values()]
+            except BaseException:
+                for task in runs:
+                    workers.drop(task)
+                raise
 
     def commit(self, made: list[Processed]) -> dict[int, TaskReport]:
-        """Commit it, and remember that it is committed."""
-        reports = self.commit_unreported(made)
-        self.remember(reports)
-        return reports
-
-    def commit_unreported(self, made: list[Processed]) -> dict[int, TaskReport]:
-        """Commit it as a share does."""
-        with share.at_work(self.spec) as workers:
-            plan = BatchPlan("lineage", self.batch, self.progress)
-            workers.commits.begin(plan, 0, [one.report.task for one in made], is_repeated=False)
-            for one in made:
-                workers.commits.add(one)
-            reports = {result.report.task: result.report for result in workers.commits.finish()}
-            for report in reports.values():
-                workers.succeeded(report.task, report.token)
-        self.batch += 1
-        return reports
-
-    def remember(self, reports: dict[int, TaskReport]) -> None:
-        """As the driver does."""
-        for report in reports.values():
-            before = self.progress.get(report.task, TaskProgress())
-            self.progress[report.task] = TaskProgress(
-                report.token, report.positions, {**before.last_offsets, **report.last_offsets}
+        """Make it visible, as a share does."""
+        with share_task.at_work(self.spec) as workers:
+            commits = SlotCommits(
+                self.spec, self.system, SystemClock(), workers.id, slot=0, lineage="l", log_end=self.log_end
             )
+            commits.resume([])
+            reports = commits.commit(0, made)
+            for report in reports:
+                self.progress[report.task] = advanced(self.progress.get(report.task, TaskProgress()), report)
+                workers.succeeded(report.task, report.token)
+        self.log_end = self.system.checkpoint_log("checkpoints").end()
+        return {report.task: report for report in reports}
 
     def run(self, *rows: Row) -> dict[int, TaskReport]:
         return self.commit(self.attempt(*rows))
@@ -195,54 +169,21 @@ class Executor:
         return found
 
 
-class Inputs(LocalSystem):
-    """The system, and inputs whose records have just the offsets that a test gives them."""
-
-    def __init__(self, system: LocalSystem, rows: tuple[Row, ...]) -> None:
-        super().__init__(system.directory, SystemClock())
-        self.rows = rows
-
-    def read(
-        self, stream: str, partition: int, start: int, end: int | None = None
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        if all(ssp.stream != stream for ssp in SSPS):
-            yield from super().read(stream, partition, start, end)
-            return
-        found = {
-            offset: (key, value)
-            for _, ssp, offset, key, value in self.rows
-            if ssp != TICK
-            and SSPS[ssp].stream == stream
-            and start <= offset
-            and (end is None or offset < end)
-        }
-        keys = [None if key is None else key.encode() for key, _ in found.values()]
-        values = [
-            value if isinstance(value, bytes) else json.dumps(value).encode() for _, value in found.values()
-        ]
-        batch = with_offsets(records(keys, values, [1000] * len(found)), pa.array(list(found), pa.int64()))
-        yield start, batch
-
-
-def groups_of(rows: tuple[Row, ...]) -> list[tuple[int, list[Range]]]:
-    """The ranges of the rows of each task, in their order; consecutive rows of one input are one range."""
-    groups: dict[int, list[Range]] = {}
-    for task, ssp, offset, _, _ in rows:
-        ranges = groups.setdefault(task, [])
-        if ssp == TICK:
-            continue
-        if ranges and ranges[-1].ssp == ssp:
-            ranges[-1] = replace(ranges[-1], end=offset + 1)
-        else:
-            ranges.append(Range(ssp, offset, offset + 1))
-    return list(groups.items())
+def arrivals(rows: tuple[Row, ...]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    """Task, input and records: consecutive rows of a task's input come together."""
+    for (task, ssp), found in itertools.groupby(rows, key=lambda row: row[:2]):
+        group = list(found)
+        keys = [None if key is None else key.encode() for _, _, _, key, _ in group]
+        values = [v if isinstance(v, bytes) else json.dumps(v).encode() for _, _, _, _, v in group]
+        offsets = pa.array([offset for _, _, offset, _, _ in group], pa.int64())
+        yield task, ssp, with_offsets(records(keys, values, [1000] * len(group)), offsets)
 
 
 def forget_worker() -> None:
     """A replaced Python worker: its memory is gone."""
-    if share._workers is not None:
-        share._workers.close()
-        share._workers = None
+    if share_task._workers is not None:
+        share_task._workers.close()
+        share_task._workers = None
 
 
 @pytest.fixture
@@ -289,9 +230,11 @@ def test_an_attempt_that_was_not_committed_leaves_no_trace(executor: Executor) -
 
 
 def test_of_two_attempts_the_committed_one_counts(executor: Executor) -> None:
-    committed = executor.commit_unreported(executor.attempt((0, 1, 0, "k", 1)))
-    executor.attempt((0, 1, 0, "other", 1))
-    executor.remember(committed)
+    first = executor.attempt((0, 1, 0, "k", 1))
+    [other] = executor.attempt((0, 1, 0, "other", 1))
+    executor.commit(first)
+    for change in other.changes:
+        change.keep(other.report.token, 1)  # it dies just before it commits
     forget_worker()
     executor.run((0, 1, 1, "k", 1))
     assert [total for _, _, total in executor.outputs()] == [1, 2]
@@ -303,11 +246,6 @@ def test_rows_at_or_below_the_checkpoint_are_not_processed_again(executor: Execu
     reports = executor.run((0, 1, 0, "k", 1), (0, 1, 1, "k", 1), (0, 1, 2, "k", 1))
     assert reports[0].records == 1
     assert totals(executor) == {"k": 3}
-
-
-def test_a_skipped_task_takes_no_part(executor: Executor) -> None:
-    result = executor.attempt((0, 1, 0, "k", 1), (1, 0, 0, "k", 1), skip=frozenset({0}))
-    assert {one.report.task for one in result} == {1}
 
 
 def test_window_is_called_on_a_tick_also_without_messages(executor: Executor) -> None:
@@ -364,8 +302,8 @@ def test_a_fault_of_the_machine_makes_no_dead_letter(
 def test_a_store_whose_file_cannot_be_read_makes_no_dead_letter(tmp_path: Path, system: LocalSystem) -> None:
     executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
     executor.run((0, 1, 0, "k", 1))
-    assert share._workers is not None
-    store = share._workers.worker(0).stores["sums"]
+    assert share_task._workers is not None
+    store = share_task._workers.worker(0).stores["sums"]
     store.file._connection.close()
     with pytest.raises(LogError, match="sums"):
         store.get("another")

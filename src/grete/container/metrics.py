@@ -122,10 +122,13 @@ class ContainerMetrics:
         self._is_warned = False
 
     def add(self, outcome: BatchOutcome) -> None:
-        """A commit: its tasks' metrics, how many messages it had and how long it took."""
-        now_s, commit_ns = self._now_s(), round(outcome.commit_s * 1e9)
-        commit: dict[str, MetricValue] = {"commit-calls": Count(1), "commit-ns": Durations(1, commit_ns)}
-        of_task = {TASK_GROUP: {**commit, "last-commit-ns": Level(commit_ns)}}
+        """Commits: their tasks' metrics, how many messages they had and how long they took."""
+        now_s, commit_ns, commits = self._now_s(), round(outcome.commit_s * 1e9), max(1, outcome.commits)
+        commit: dict[str, MetricValue] = {
+            "commit-calls": Count(commits),
+            "commit-ns": Durations(commits, commit_ns),
+        }
+        of_task = {TASK_GROUP: {**commit, "last-commit-ns": Level(commit_ns // commits)}}
         with self._lock:
             for task, metrics in outcome.metrics.items():
                 registry = self._tasks.setdefault(task, _Registry())

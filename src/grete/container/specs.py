@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from grete.checkpoint.names import checkpoint_log_name
@@ -12,7 +12,7 @@ from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.diagnostics.streams import container_name, diagnostics_config
 from grete.errors import ConfigError
-from grete.model.ids import TaskName
+from grete.model.ids import SystemStreamPartition, TaskName
 from grete.systems.base import System
 from grete.tasks.read_plan import SourceOptions
 from grete.tasks.spec import CommitSpec, RunnerSpec, StoreSpec, TaskSpec
@@ -171,6 +171,31 @@ def source_options(
         ),
         later=_later(assignment, settings) if by_task and not capabilities.remembers_origins else {},
     )
+
+
+def added_partitions(
+    system: System, ssps: Sequence[SystemStreamPartition]
+) -> Iterator[tuple[SystemStreamPartition, SystemStreamPartition, int]]:
+    """The partitions that were added to their stream: where their keys were before, and up to which offset."""
+    for stream in sorted({ssp.stream for ssp in ssps}) if system.capabilities.remembers_origins else ():
+        held = system.reachable_offsets(stream)
+        for ssp in ssps:
+            offsets = held.get(ssp.partition) if ssp.stream == stream else None
+            if offsets is not None and offsets.origin is not None:
+                before = SystemStreamPartition(ssp.system, stream, offsets.origin.partition)
+                yield ssp, before, int(offsets.origin.upcoming)
+
+
+def slots_of(spec: RunnerSpec, at_most: int, origins: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+    """The tasks of each slot: neighbours together, and a task with the one that `origins` names for it."""
+    count, found = len(spec.tasks), dict[int, list[int]]()
+    slots = min(count, at_most)
+    for task in range(count):
+        root = task
+        while root in origins:
+            root = origins[root]
+        found.setdefault(root * slots // count, []).append(task)
+    return {slot: tuple(found[key]) for slot, key in enumerate(sorted(found))}
 
 
 def _later(assignment: Assignment, settings: Settings) -> dict[str, list[str]]:

@@ -29,7 +29,7 @@ from grete.metadata.history import History
 from grete.model.ids import TaskName
 from grete.systems.base import System
 from grete.systems.outputs import check_outputs
-from grete.tasks.commit.base import BatchCommits, CommitTarget
+from grete.tasks.commit.base import CommitTarget, CommittedTasks
 from grete.tasks.runtime import check_application
 
 _log = logging.getLogger("grete.container")
@@ -62,8 +62,8 @@ class Started:
         """The offsets that no task processes, since retention has removed them; for `report_skipped`."""
         return self.starting.skipped
 
-    def batch_commits(self, lineage: str) -> BatchCommits:
-        """The committed state of the container's StreamTasks, which batches of the lineage build on.
+    def committed_tasks(self, lineage: str) -> CommittedTasks:
+        """The committed state of the container's StreamTasks, which an epoch of this lineage builds on.
 
         Raises:
             ConfigError: no task.class.
@@ -71,7 +71,7 @@ class Started:
         """
         spec = runner_spec(self.assignment, self.system, self.home, self.log_end)
         positions = store_positions(spec, self.system, self.commits)
-        return BatchCommits(spec, self.target, lineage, resumed(self.commits, self.starting), positions)
+        return CommittedTasks(spec, self.target, lineage, resumed(self.commits, self.starting), positions)
 
 
 def prepare(

@@ -312,7 +312,11 @@ class ReadableProducer(TransactionalProducer):
             OutcomeUnknown: they may be; also when they are committed and cannot be read for long.
         """
         super().commit(deadline_s)
-        reason = self._connection.await_stable(self.deliveries.ends, self._patience_s)
+        self._confirm(self.deliveries.ends)
+
+    def _confirm(self, ends: Mapping[Partition, int]) -> None:
+        """Wait until readers get to these offsets. Raises OutcomeUnknown: they do not for long."""
+        reason = self._connection.await_stable(ends, self._patience_s)
         if reason:
             self.give_up()
             raise OutcomeUnknown(f"committed, and cannot be read: {reason}")

@@ -137,27 +137,10 @@ class RangeReader:
 
     def _refuse(self, reader: _Reader, error: KafkaError, key: Partition) -> None:
         position, reader.position = reader.position, -1
-        stream, partition = key
-        if error.code() in _GONE:
-            raise self._not_there(key, position)
-        if error.code() in _UNKNOWN:
-            raise StreamNotFound(f"there is no partition {partition} of {stream!r}: {error.str()}")
-        if error.fatal() or not is_temporary(error):
-            raise StreamError(f"reading {stream} partition {partition}: {describe(error)}")
-        reader.position = position  # the client goes on by itself
-
-    def _not_there(self, key: Partition, position: int) -> OffsetOutOfRange:
-        oldest, upcoming = self.range_of(key)
-        stream, partition = key
-        if position < oldest:
-            return OffsetsRemoved(
-                f"{stream} partition {partition} holds offsets {oldest} to before {upcoming}: those from {position} "
-                f"to before {oldest} are lost, its retention has deleted them"
-            )
-        return OffsetOutOfRange(
-            f"{stream} partition {partition} holds offsets {oldest} to before {upcoming}, and {position} was asked "
-            f"for: the topic was deleted and recreated, or lost records"
-        )
+        reason = refused(self._connection, error, key, position)
+        if reason is not None:
+            raise reason
+        reader.position = position
 
     def range_of(self, key: Partition) -> tuple[int, int]:
         """(oldest, upcoming) of a partition.
@@ -165,12 +148,44 @@ class RangeReader:
         Raises:
             StreamError: no answer.
         """
-        try:
-            return self._connection.held(key[0], [key[1]])[key[1]]
-        except KafkaException as error:
-            raise StreamUnreachable(f"reading the ends of {key[0]}: {describe(reason_of(error))}") from error
+        return _range_of(self._connection, key)
 
     def close(self) -> None:
         """Close the consumers."""
         while self._readers:
             self._readers.popitem()[1].consumer.close()
+
+
+def refused(
+    connection: KafkaConnection, error: KafkaError, key: Partition, position: int
+) -> StreamError | None:
+    """The error of a consumer that stood at `position`; None where the client goes on by itself."""
+    stream, partition = key
+    if error.code() in _GONE:
+        return _not_there(connection, key, position)
+    if error.code() in _UNKNOWN:
+        return StreamNotFound(f"there is no partition {partition} of {stream!r}: {error.str()}")
+    if error.fatal() or not is_temporary(error):
+        return StreamError(f"reading {stream} partition {partition}: {describe(error)}")
+    return None
+
+
+def _not_there(connection: KafkaConnection, key: Partition, position: int) -> OffsetOutOfRange:
+    oldest, upcoming = _range_of(connection, key)
+    stream, partition = key
+    if position < oldest:
+        return OffsetsRemoved(
+            f"{stream} partition {partition} holds offsets {oldest} to before {upcoming}: those from {position} "
+            f"to before {oldest} are lost, its retention has deleted them"
+        )
+    return OffsetOutOfRange(
+        f"{stream} partition {partition} holds offsets {oldest} to before {upcoming}, and {position} was asked "
+        f"for: the topic was deleted and recreated, or lost records"
+    )
+
+
+def _range_of(connection: KafkaConnection, key: Partition) -> tuple[int, int]:
+    try:
+        return connection.held(key[0], [key[1]])[key[1]]
+    except KafkaException as error:
+        raise StreamUnreachable(f"reading the ends of {key[0]}: {describe(reason_of(error))}") from error

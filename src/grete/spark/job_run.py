@@ -9,8 +9,8 @@ from pathlib import Path
 from grete.clock import Clock, SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
-from grete.container.batches import BatchLoop, OnBatch
 from grete.container.control import Ended, Interruption
+from grete.container.epochs import OnBatch, run_epoch
 from grete.container.opened import opened
 from grete.container.specs import single_system
 from grete.failpoints import failpoint
@@ -34,7 +34,7 @@ def run_job(
     `on_at_work` is called when it begins to look for input. Spark is stopped when the process ends.
 
     Raises:
-        GreteError: see `opened`, `BatchLoop.run` and `Query.run`.
+        GreteError: see `opened`, `run_epoch` and `Query.run`.
     """
     clock = SystemClock() if clock is None else clock
     settings, name = Settings.of(assignment.config), single_system(assignment)
@@ -48,10 +48,8 @@ def run_job(
         else:
             context = build_context(_app_name(assignment), assignment.config)
             failpoint("container.session-started")
-            engine = SparkEngine(context, has_windows=settings.task.window_ms > 0)
-            loop = BatchLoop(started, engine, stop, clock, on_batch)
             on_at_work()
-            ended = loop.run(publisher)
+            ended = run_epoch(started, SparkEngine(context), stop, clock, on_batch, publisher)
         failpoint("container.drained")
         return ended
 

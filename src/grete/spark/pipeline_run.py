@@ -14,8 +14,8 @@ from grete.api import DataFramePipeline
 from grete.config.choices import LineageState
 from grete.config.key_tables.job import APP_CLASS
 from grete.config.settings import Settings
-from grete.container.batches import OnBatch
 from grete.container.control import Ended, Interruption
+from grete.container.epochs import OnBatch
 from grete.container.housekeeping import housekeeping
 from grete.container.offset_publisher import OffsetPublisher
 from grete.container.rewind import applied_startpoints

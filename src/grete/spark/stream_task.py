@@ -1,115 +1,164 @@
-"""StreamTasks on Spark: each share of a batch is a Spark task.
+"""StreamTasks on Spark: each share of an epoch is a Spark task that lives as long as the epoch.
 
-Spark gets no rows and plans nothing: the driver hands out ranges, and workers read their records. There is no
-streaming query between: a source of ranges took three Python processes and 2.5 s of a processor at each start, and
-offset files say nothing that checkpoints do not.
+Spark gets no rows and plans nothing: it finds each share a core and a Python worker, and starts it again where its
+executor was lost. Shares speak with the driver over a socket of their own (`container.share_server`): 20 reports a
+second at most, and the request to end, which reaches a share within a commit.
 """
 
 from __future__ import annotations
 
 import logging
+import queue
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext, TaskContext
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from grete.config.settings.spark import local_cores
-from grete.container.batches import Batch
-from grete.spark.failures import job_failed, jvm_ended
-from grete.tasks.ranges import TaskGroup
-from grete.tasks.results import TaskResult
-from grete.tasks.share import ShareRunner, Shares, claims_in
-from grete.tasks.spec import RunnerSpec
+from grete.container.control import Ended, Interruption
+from grete.container.epochs import Epoch
+from grete.container.share_server import Began, EndedWell, ShareServer
+from grete.errors import GreteError, JobError
+from grete.spark.failures import job_failed
+from grete.tasks.share_task import ShareTask
+from grete.tasks.shares import Committed
 
 _log = logging.getLogger("grete.container")
-_WARN_EVERY_S = 60.0
-_IDLE_S = 20.0
-"""Well below the minute after which Spark ends Python workers that are not used."""
+_LOOKS_EVERY_S = 0.05
+_END_S = 30.0
+_BEGIN_S = 60.0
+"""For every share to begin; executors may have to be started first."""
+_ROOM: dict[str, int] = {}
+"""How many shares run at once in an application whose cores were fewer than it said."""
 
 
 class SparkEngine:
-    """Runs shares as the tasks of Spark jobs. See `container.batches.Engine`. Used by one thread."""
+    """Runs shares as the tasks of one Spark job. See `container.epochs.Engine`. Used by one thread."""
 
-    def __init__(self, context: SparkContext, *, has_windows: bool, idle_s: float = _IDLE_S) -> None:
-        """`idle_s` is after how long without work its Python workers are given some."""
+    def __init__(self, context: SparkContext) -> None:
         self._context = context
-        self._is_local = local_cores(self._context.master) is not None
-        self.slots_at_most: int | None = self._context.defaultParallelism
-        self._has_windows = has_windows
-        self._idle_s = idle_s
-        self._used_s = time.monotonic()
-        self._holders: dict[int, str] = {}
-        self._warned_s = float("-inf")
+        room = _ROOM.get(str(context.applicationId), context.defaultParallelism)
+        self.slots_at_most: int | None = min(room, context.defaultParallelism)
 
-    def run(self, spec: RunnerSpec, batch: Batch, place: Path) -> list[TaskResult]:
-        """See Engine. Spark repeats a share that failed as often as `spark.task.maxFailures` says.
+    def run(self, epoch: Epoch, control: Interruption) -> Ended:
+        """See Engine. Spark begins a share again that failed as often as `spark.task.maxFailures` says.
 
         Raises:
             GreteError: a share failed, as its worker said.
-            JobError: Spark failed, or its JVM is gone.
+            JobError: Spark failed, its JVM is gone, or it has no room for all shares at once.
         """
-        count = len(batch.groups)
-        if not count:
-            return []
-        claims = claims_in(place) if self._is_local else None
-        shares = Shares(batch.groups, batch.tick, dict(self._holders), claims)
-        run = ShareRunner(spec, batch.plan, shares)
+        conf = self._context.getConf()
+        host, bind = conf.get("spark.driver.host") or "", conf.get("spark.driver.bindAddress") or ""
+        with ShareServer(epoch.start_of, host, bind or host) as server:
+            job = _Job(self._context, ShareTask(epoch.spec, server.address, server.key), epoch)
+            try:
+                return _Run(epoch, server, job, control).run()
+            except NoRoom as error:
+                _ROOM[str(self._context.applicationId)] = error.begun
+                _log.warning("%s", error)
+                return Ended.INTERRUPTED
+            finally:
+                server.end_all()
+                job.end()
 
-        def run_share(number: int, _: Iterable[int]) -> Iterator[Any]:
-            context = TaskContext.get()
-            assert context is not None, "Spark runs this on an executor"
-            yield run(number, is_repeated=context.attemptNumber() > 0)
 
-        done = self._run_job(count, run_share)
-        self._note_holders(spec, {slot: worker for slot, worker, _ in done}, batch.groups)
-        return [result for _, _, results in done for result in results]
+class NoRoom(JobError):
+    """Some shares do not begin while others run: Spark has fewer cores for them than it said."""
 
-    def keep_alive(self) -> None:
-        """Give Spark a use for its Python workers, of every executor, when they have had none for a while.
+    def __init__(self, begun: int, wanted: int) -> None:
+        self.begun = begun
+        super().__init__(
+            f"only {begun} of {wanted} shares have begun in {_BEGIN_S:.0f} s, since each takes a core for as long as "
+            f"it runs: going on with {begun}. Give the application more cores, or lower task.commit.groups"
+        )
 
-        It ends all of an executor's workers when none was used for a minute, and with them the instances of
-        StreamTasks, their open stores and their clients.
 
-        Raises:
-            JobError: Spark failed, or its JVM is gone.
-        """
-        process = getattr(self._context._gateway, "proc", None)
-        if process is not None and process.poll() is not None:
-            raise jvm_ended(process.returncode)
-        if time.monotonic() - self._used_s < self._idle_s:
-            return
-        count = 1 if self._is_local else self._context.defaultParallelism
-        self._run_job(count, _nothing)
+class _Job:
+    """The Spark job of an epoch, in a thread of its own."""
 
-    def _run_job(self, count: int, work: Callable[[int, Iterable[int]], Iterator[Any]]) -> list[Any]:
-        """A Spark job of so many tasks, each of which gets its number."""
+    def __init__(self, context: SparkContext, work: ShareTask, epoch: Epoch) -> None:
+        self._context = context
+        self._work = work
+        self._epoch = epoch
+        self.failure: GreteError | None = None
+        self._thread = threading.Thread(target=self._run, name="grete-epoch", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether Spark has not ended it."""
+        return self._thread.is_alive()
+
+    def end(self) -> None:
+        """Wait for its end, for a while; then no worker of it is left."""
+        self._thread.join(_END_S)
+        if self.is_running:
+            _log.warning("shares of the last epoch do not end, Spark kills them")
+            self._context.cancelAllJobs()
+            self._thread.join(_END_S)
+
+    def _run(self) -> None:
+        work, slots = self._work, self._epoch.slots
+
+        def run_share(_: int, given: Iterable[int]) -> Iterator[Any]:
+            return ((slot, work(slot)) for slot in given)
+
         try:
-            tasks = self._context.parallelize(range(count), count)
-            done: list[Any] = tasks.mapPartitionsWithIndex(work).collect()
+            self._context.setJobDescription(f"{self._epoch.name}, epoch {self._epoch.lineage[:8]}")
+            shares = self._context.parallelize(slots, len(slots))
+            shares.mapPartitionsWithIndex(run_share).collect()
         except (Py4JError, PySparkException, OSError) as error:
-            raise job_failed(self._context, error) from error
-        self._used_s = time.monotonic()
-        return done
-
-    def _note_holders(
-        self, spec: RunnerSpec, now: Mapping[int, str], groups: Mapping[int, TaskGroup]
-    ) -> None:
-        """Remember which worker has which share; warn when instances were left behind that may count for `window`."""
-        moved = [slot for slot, worker in now.items() if self._holders.get(slot, worker) != worker]
-        self._holders |= now
-        if moved and self._has_windows and time.monotonic() - self._warned_s >= _WARN_EVERY_S:
-            self._warned_s = time.monotonic()
-            tasks = [spec.tasks[index].name for slot in moved for index, _ in groups[slot]]
-            _log.warning(
-                "%d tasks (%s) go on as other instances, in another Python worker: what the class keeps in fields "
-                "is not there; what window() has to know belongs into a store",
-                *(len(tasks), ", ".join(tasks[:10])),
-            )
+            self.failure = job_failed(self._context, error)
+        except GreteError as error:
+            self.failure = error
 
 
-def _nothing(number: int, _: Iterable[int]) -> Iterator[int]:
-    return iter(())
+class _Run:
+    """An epoch on its way: events of its shares, until Spark's job has ended."""
+
+    def __init__(self, epoch: Epoch, server: ShareServer, job: _Job, control: Interruption) -> None:
+        self._epoch = epoch
+        self._server = server
+        self._job = job
+        self._control = control
+        self._begun: set[int] = set()
+        self._drained: set[int] = set()
+        self._is_ending = False
+        self._begin_until_s = time.monotonic() + _BEGIN_S
+
+    def run(self) -> Ended:
+        while self._job.is_running:
+            self._take_event(_LOOKS_EVERY_S)
+            self._check_begun()
+            if not self._is_ending and (self._control.is_set() or self._epoch.shuts_down):
+                self._is_ending = True
+                self._server.end_all()
+        while self._take_event(0):
+            pass
+        if self._job.failure is not None:
+            raise self._job.failure
+        if self._epoch.shuts_down:
+            return Ended.SHUTDOWN
+        return Ended.DRAINED if self._drained >= set(self._epoch.slots) else Ended.INTERRUPTED
+
+    def _check_begun(self) -> None:
+        begun, wanted = len(self._begun), len(self._epoch.slots)
+        if 0 < begun < wanted and time.monotonic() > self._begin_until_s and not self._is_ending:
+            raise NoRoom(begun, wanted)
+
+    def _take_event(self, wait_s: float) -> bool:
+        with suppress(queue.Empty):
+            event = self._server.events.get(timeout=wait_s) if wait_s else self._server.events.get_nowait()
+            match event:
+                case Committed():
+                    self._epoch.committed(event)
+                case Began(slot):
+                    self._begun.add(slot)
+                case EndedWell(slot, is_drained):
+                    self._drained |= {slot} if is_drained else set()
+            return True
+        return False

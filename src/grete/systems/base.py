@@ -20,6 +20,7 @@ from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.model.streams import Headers, StreamPolicy, StreamSpec
 from grete.systems.admin import SystemAdmin
 from grete.systems.commit_group import TransactionalStore
+from grete.systems.inputs import Inputs, LookedFor
 from grete.systems.partitioner import Partitioner, partition_of
 from grete.systems.transactions import Transactions
 
@@ -161,6 +162,13 @@ class System(SystemAdmin, TransactionalStore):
         Raises:
             OffsetOutOfRange: `start` is below the oldest offset or above the upcoming one.
         """
+
+    def inputs(self, clock: Clock) -> Inputs:
+        """A reader of what arrives, for one share, which closes it.
+
+        To be replaced by systems that can wake who waits.
+        """
+        return LookedFor(self, clock)
 
     @abstractmethod
     def changes(

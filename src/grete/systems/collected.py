@@ -139,6 +139,9 @@ class CollectedTransactions:
                 raise NotWritten(f"another worker has taken over: {error}") from error
             raise
 
+    def confirm(self) -> None:
+        """See Transactions: what is committed can be read."""
+
     def _fences(self) -> tuple[Fence, Fence]:
         assert self._right is not None, "the slot is open"
         return self._fence, self._right

@@ -102,3 +102,10 @@ class Transactions(Protocol):
             NotWritten: it never will be.
             OutcomeUnknown: it may be; the slot must be opened again before anything else.
         """
+
+    def confirm(self) -> None:
+        """Wait until readers see what was committed, which some brokers have to be asked for.
+
+        Raises:
+            OutcomeUnknown: they do not for long; the slot must be opened again before anything else.
+        """

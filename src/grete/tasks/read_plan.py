@@ -17,7 +17,9 @@ from grete.clock import Clock
 from grete.model.ids import SystemStreamPartition
 from grete.systems.admin import PartitionOffsets
 from grete.systems.admin import Range as Span
+from grete.systems.inputs import share_out
 from grete.tasks.ranges import SourceOffsets, TaskGroup, task_groups
+from grete.tasks.read_order import ReadOrder
 
 _log = logging.getLogger("grete.container")
 
@@ -98,8 +100,7 @@ class ReadPlan:
         self._clock = clock
         self._ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
         self._target: SourceOffsets | None = None
-        self._bootstrap_target: dict[str, int] | None = None
-        self._origins: dict[str, list[tuple[str, int]]] | None = None
+        self._order = ReadOrder(spec.ssps, spec.bootstrap, spec.later, system)
         self._unreachable: frozenset[str] = frozenset()
 
     def initial(self) -> SourceOffsets:
@@ -128,8 +129,8 @@ class ReadPlan:
         """
         target, before = self._target or self.end(), start.next_offsets
         available = {ssp: max(0, target.next_offsets.get(ssp, 0) - before[ssp]) for ssp in self._spec.ssps}
-        available = self._bootstrap_first(before, available)
-        available = self._origins_first(before, available)
+        waits = self._order.waits(before)
+        available = {ssp: 0 if ssp in waits else count for ssp, count in available.items()}
         taken = share_out(available, sum(available.values()) if rows is None else rows)
         ends = {ssp: before[ssp] + taken[ssp] for ssp in self._spec.ssps}
         return SourceOffsets(self._within_bytes(before, ends), max(start.tick, target.tick))
@@ -170,57 +171,6 @@ class ReadPlan:
             _log.info("%s can be read again", ssp)
         self._unreachable = now
 
-    def _bootstrap_first(self, start: Mapping[str, int], available: dict[str, int]) -> dict[str, int]:
-        """Only bootstrap streams, as long as one of them is behind the end it had when reading began."""
-        if not self._spec.bootstrap:
-            return available
-        first = {
-            text
-            for text, ssp in zip(self._spec.ssps, self._ssps, strict=True)
-            if str(ssp.system_stream) in self._spec.bootstrap
-        }
-        if self._bootstrap_target is None:
-            ends = self._all_ends() if first & self._unreachable else None
-            self._bootstrap_target = {
-                ssp: start[ssp] + available[ssp] if ends is None else ends[ssp] for ssp in first
-            }
-        behind = {ssp for ssp, end in self._bootstrap_target.items() if start[ssp] < end}
-        return (
-            {ssp: count if ssp in first else 0 for ssp, count in available.items()} if behind else available
-        )
-
-    def _origins_first(self, start: Mapping[str, int], available: dict[str, int]) -> dict[str, int]:
-        """Nothing of a partition that was added, until the records its keys left elsewhere before are read.
-
-        So each key's records stay in their order when a stream grows.
-        """
-        if self._origins is None:
-            self._origins = self._find_origins(start)
-        origins = self._origins
-
-        def must_wait(ssp: str) -> bool:
-            return any(
-                start.get(origin, end) < end or must_wait(origin) for origin, end in origins.get(ssp, ())
-            )
-
-        return {ssp: 0 if must_wait(ssp) else count for ssp, count in available.items()}
-
-    def _find_origins(self, start: Mapping[str, int]) -> dict[str, list[tuple[str, int]]]:
-        """Where the keys of each added partition that we read were before, and up to which offset there."""
-        held = self._held(all_of_it=bool(self._spec.later))
-        found: dict[str, list[tuple[str, int]]] = {}
-        for text, ssp in zip(self._spec.ssps, self._ssps, strict=True):
-            mine = held[text]
-            if mine is None:
-                continue
-            if mine.origin is not None:
-                before = SystemStreamPartition(ssp.system, ssp.stream, mine.origin.partition)
-                found[text] = [(str(before), int(mine.origin.upcoming))]
-            elif start[text] <= int(mine.upcoming if mine.oldest is None else mine.oldest):
-                ends = _ends(held)
-                found[text] = [(lower, ends[lower]) for lower in self._spec.later.get(text, ())]
-        return found
-
 
 def _sizes(system: StreamEnds, start: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
     """About how many bytes each SSP has between next offsets; without those that have no records there."""
@@ -234,17 +184,3 @@ def _sizes(system: StreamEnds, start: Mapping[str, int], ends: Mapping[str, int]
 
 def _ends(held: Mapping[str, PartitionOffsets | None]) -> dict[str, int]:
     return {ssp: int(offsets.upcoming) for ssp, offsets in held.items() if offsets is not None}
-
-
-def share_out(available: Mapping[str, int], rows: int) -> dict[str, int]:
-    """Give every SSP an equal share of `rows`; what one does not need goes to the others. Deterministic."""
-    taken = dict.fromkeys(available, 0)
-    waiting = sorted(
-        (ssp for ssp, count in available.items() if count > 0), key=lambda ssp: (available[ssp], ssp)
-    )
-    left = rows
-    for position, ssp in enumerate(waiting):
-        share = left // (len(waiting) - position)
-        taken[ssp] = min(available[ssp], share)
-        left -= taken[ssp]
-    return taken

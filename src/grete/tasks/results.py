@@ -38,10 +38,3 @@ class Processed:
     progress: TaskProgress
     outputs: Sequence[Output]
     changes: Sequence[StoreChange]
-
-
-@dataclass(frozen=True, slots=True)
-class TaskResult:
-    """A task's share of a batch as the driver gets it: committed."""
-
-    report: TaskReport

@@ -1,4 +1,4 @@
-"""Runs a StreamTask over its share of a batch, on the executor.
+"""Runs a StreamTask over what goes into one commit, on the executor.
 
 It brings the task's stores to the committed position and calls `process` for every record above the task's
 checkpoint. Nothing is visible to any reader until outputs, changelog records and checkpoint are committed together,
@@ -8,7 +8,7 @@ so an attempt that dies half-way leaves no trace, and a second attempt of the sa
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from operator import length_hint
 from typing import Any, NoReturn
@@ -25,19 +25,25 @@ from grete.systems.records import headers_of, records
 from grete.tasks.collector import dead_letter
 from grete.tasks.decoding import values_of
 from grete.tasks.faults import is_machines
-from grete.tasks.ranges import Range
 from grete.tasks.results import Output, Processed
 from grete.tasks.runtime import TaskWorker
 from grete.tasks.spec import RunnerSpec, TaskProgress, TaskReport
 
+_ROWS_AT_ONCE = 4_000
+"""So many records are Python objects at one time."""
 _KEY, _VALUE, _TIME_MS, _OFFSET = range(4)
 """Columns of `systems.records.SPARSE_SCHEMA`."""
 
 
 class TaskRun:
-    """One attempt at one task's share of a batch."""
+    """One attempt at a task's part of a commit: `process` for what arrives, `window` when it is due, `finish`."""
 
     def __init__(self, worker: TaskWorker, progress: TaskProgress, spec: RunnerSpec) -> None:
+        """Makes the task stand at `progress`.
+
+        Raises:
+            GreteError: its stores cannot be brought there, or `init` failed.
+        """
         self._worker = worker
         self._progress = progress
         self._spec = spec
@@ -45,30 +51,54 @@ class TaskRun:
         self._last: dict[int, int] = {}
         self._records = 0
         self._dead: list[tuple[bytes, int]] = []
+        self._task = worker.begin_batch(progress)
 
-    def process(self, ranges: Sequence[Range], *, tick: bool) -> Processed:
-        """Process the records of the ranges, then call `window` on a tick; nothing of it is visible to any reader.
+    @property
+    def wants_commit(self) -> bool:
+        """Whether the task has asked for a commit, or to be shut down."""
+        return self._worker.control.wants_commit
 
-        The checkpoint names the end of each range, though it may be a transaction's marker or a record that is gone:
-        an input that is read to its end would else seem to have one more, and retention to have taken it.
+    def process(self, ssp_index: int, rows: pa.RecordBatch | None, next_offset: int) -> int:
+        """Process records of an SSP, in order, up to the one after which the task wants a commit; returns how many.
+
+        Nothing of it is visible to any reader. The checkpoint will name the offset before `next_offset`, though that
+        may be a transaction's marker or a record that is gone: an input that is read to its end would else seem to
+        have one more, and retention to have taken it.
+
+        Raises:
+            ProcessingError: a record cannot be processed.
         """
-        worker = self._worker
-        task = worker.begin_batch(self._progress)
-        for part in ranges:
-            for rows in worker.read(part):
-                before, start_s = self._records, worker.metrics.now_s()
-                self._process(task, part.ssp, rows)
-                worker.metrics.processed(self._records - before, start_s)
-                worker.collector.settle()
-        if tick:
-            self._window(task)
+        metrics = self._worker.metrics
+        taken: int = 0 if rows is None else rows.num_rows
+        for first in range(0, taken, _ROWS_AT_ONCE):
+            assert rows is not None
+            piece = rows.slice(first, _ROWS_AT_ONCE)
+            before, start_s = self._records, metrics.now_s()
+            done = self._process(ssp_index, piece)
+            metrics.processed(self._records - before, start_s)
+            self._worker.collector.settle()
+            if done < piece.num_rows:
+                taken = first + done
+                next_offset = piece.column(_OFFSET)[done].as_py()
+                break
+        last = next_offset - 1
+        self._last[ssp_index] = max(last, self._progress.last_offsets.get(ssp_index, last))
+        return taken
+
+    def window(self) -> None:
+        """Call the task's `window`.
+
+        Raises:
+            ProcessingError: it failed.
+        """
+        self._window(self._task)
+
+    def finish(self) -> Processed:
+        """What the task made since this began."""
         failpoint("task.after-process")
-        for part in ranges:
-            last = part.end - 1
-            self._last[part.ssp] = max(last, self._progress.last_offsets.get(part.ssp, last))
-        outputs = [*worker.collector.take(), *self._dead_letters()]
-        worker.metrics.sent(sum(rows.num_rows for _, _, rows in outputs) - len(self._dead))
-        return Processed(self._report(), self._progress, outputs, list(worker.store_changes()))
+        outputs = [*self._worker.collector.take(), *self._dead_letters()]
+        self._worker.metrics.sent(sum(rows.num_rows for _, _, rows in outputs) - len(self._dead))
+        return Processed(self._report(), self._progress, outputs, list(self._worker.store_changes()))
 
     def _report(self) -> TaskReport:
         control = self._worker.control
@@ -94,17 +124,21 @@ class TaskRun:
             raise ProcessingError(f"window() of task {self._worker.task.name!r} failed: {error!r}") from error
         self._worker.metrics.windowed(start_s)
 
-    def _process(self, task: StreamTask, ssp_index: int, rows: pa.RecordBatch) -> None:
+    def _process(self, ssp_index: int, rows: pa.RecordBatch) -> int:
         """The loop all records go through; everything that does not change per record is done before it."""
+        total: int = rows.num_rows
         rows = self._above_checkpoint(ssp_index, rows)
         if rows.num_rows == 0:
-            return
-        if self._spec.dead_letter_stream is not None:
-            self._process_guarded(task, ssp_index, rows)
-            return
+            return total
+        guarded = self._spec.dead_letter_stream is not None
+        done = (self._process_guarded if guarded else self._process_all)(ssp_index, rows)
+        self._records += done
+        return total - (int(rows.num_rows) - done)
+
+    def _process_all(self, ssp_index: int, rows: pa.RecordBatch) -> int:
         ssp = self._spec.ssps[ssp_index]
         serdes = self._worker.serdes[ssp_index]
-        collector, control, process = self._worker.collector, self._worker.control, task.process
+        collector, control, process = self._worker.collector, self._worker.control, self._task.process
         offsets = iter(rows.column(_OFFSET).cast(pa.string()).to_pylist())
         keys, messages = (
             values_of(rows.column(_KEY), serdes.key),
@@ -117,21 +151,25 @@ class TaskRun:
             for envelope in map(tuple.__new__, repeat(IncomingMessageEnvelope), fields):
                 collector.timestamp_ms = envelope[4]
                 process(envelope, collector, control)
+                if control.wants_commit:
+                    break
         except Exception as error:  # noqa: BLE001 - the application's code; it is raised again, with its place
             # the iterator has given exactly the offsets up to the message in hand, also when a serde refused it
             failed = rows.num_rows - length_hint(offsets) - 1
             self._fail(ssp, rows.column(_OFFSET)[failed].as_py(), error)
-        self._records += rows.num_rows
+        return int(rows.num_rows) - length_hint(offsets)
 
-    def _process_guarded(self, task: StreamTask, ssp_index: int, rows: pa.RecordBatch) -> None:
-        """As `_process`, each message such that a failure undoes it alone."""
+    def _process_guarded(self, ssp_index: int, rows: pa.RecordBatch) -> int:
+        """As `_process_all`, each message such that a failure undoes it alone."""
         ssp = self._spec.ssps[ssp_index]
         serdes = self._worker.serdes[ssp_index]
         both = (serdes.key.from_bytes, serdes.message.from_bytes)
         columns = (rows.column(index).to_pylist() for index in (_OFFSET, _KEY, _VALUE, _TIME_MS))
-        for row in zip(*columns, _headers(rows), strict=False):
-            self._guarded(task, ssp, row, both)
-        self._records += rows.num_rows
+        for done, row in enumerate(zip(*columns, _headers(rows), strict=False), 1):
+            self._guarded(self._task, ssp, row, both)
+            if self._worker.control.wants_commit:
+                return done
+        return int(rows.num_rows)
 
     def _above_checkpoint(self, ssp_index: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Without the rows this task has processed already, as happens to broadcast SSPs and repeated batches."""

@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from grete.api import DataFramePipeline, StreamTask
 from grete.clock import Clock, SystemClock
 from grete.config.application_config import ApplicationConfig
@@ -28,11 +26,9 @@ from grete.model.ids import SystemStreamPartition, TaskName
 from grete.serdes import StreamSerdes, store_serdes, stream_serdes
 from grete.systems.base import Change, System
 from grete.systems.factory import open_system
-from grete.systems.records import records, sparse, unpack_changes, write
+from grete.systems.records import records, unpack_changes, write
 from grete.tasks.collector import Collector, StreamFacts
-from grete.tasks.commit.executor import ShareTransactions
 from grete.tasks.metrics import TaskMetrics
-from grete.tasks.ranges import Range
 from grete.tasks.results import StoreChange
 from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
 from grete.tasks.stores.file import ReadChanges, StoreFile
@@ -40,8 +36,6 @@ from grete.tasks.stores.paths import store_identity, store_path
 from grete.tasks.stores.store import TaskStore
 from grete.tasks.stores.warm_copy import take_over
 
-_ROWS_AT_ONCE = 4_000
-"""So many records are Python objects at one time."""
 _OPEN_TASKS_LIMIT = 256
 """Tasks kept open per worker; each costs a file handle per store."""
 
@@ -50,15 +44,17 @@ class TaskControl:
     """Implements `grete.TaskCoordinator`; the runner reads the wishes at the end of the batch."""
 
     def __init__(self) -> None:
+        self.wants_commit = False
         self.shutdown_task = False
         self.shutdown_all = False
 
     def commit(self) -> None:
-        """See TaskCoordinator: every batch commits at its end, so nothing is to do."""
+        """See TaskCoordinator."""
+        self.wants_commit = True
 
     def shutdown(self, *, all_tasks: bool = False) -> None:
         """See TaskCoordinator."""
-        self.shutdown_task = True
+        self.wants_commit = self.shutdown_task = True
         self.shutdown_all = self.shutdown_all or all_tasks
 
 
@@ -149,6 +145,7 @@ class TaskWorker:
             store.file.settle(progress.store_positions.get(name, 0), progress.token, changes, unpack_changes)
             store.begin_batch(continues=continues)
         failpoint("task.before-init")
+        self.control.wants_commit = False
         if self.instance is None or not continues:
             self.control = TaskControl()
             self.instance = load_task(self._spec)
@@ -175,14 +172,6 @@ class TaskWorker:
         self.collector.undo_message()
         for store in self.stores.values():
             store.undo_message()
-
-    def read(self, part: Range) -> Iterator[pa.RecordBatch]:
-        """The records of a range, in order, each with its offset."""
-        ssp = self._spec.ssps[part.ssp]
-        for first, found in self._system.read(ssp.stream, ssp.partition, part.start, part.end):
-            batch = sparse(first, found)
-            for row in range(0, batch.num_rows, _ROWS_AT_ONCE):
-                yield batch.slice(row, _ROWS_AT_ONCE)
 
     def partition_count(self, stream: str) -> int:
         """How many partitions a stream of the job's system has."""
@@ -224,17 +213,7 @@ class TaskWorkers:
         )
         self._facts = StreamFacts(self.system)
         self._open: OrderedDict[int, TaskWorker] = OrderedDict()
-        self._transactions: ShareTransactions | None = None
         self._limit = _OPEN_TASKS_LIMIT
-
-    @property
-    def commits(self) -> ShareTransactions:
-        """Commits shares of their tasks."""
-        if self._transactions is None:
-            self._transactions = ShareTransactions(
-                self.spec, self.spec.commit, self.system, self._clock, self.id
-            )
-        return self._transactions
 
     def worker(self, index: int) -> TaskWorker:
         """The task's worker, opened when necessary."""
@@ -268,8 +247,6 @@ class TaskWorkers:
         """Close every task."""
         while self._open:
             self._open.popitem()[1].close()
-        if self._transactions is not None:
-            self._transactions.close()
         self.system.close()
 
 

@@ -6,7 +6,7 @@ They travel inside Spark's own serialisation of our function and its answer; the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from grete.config.settings.poison import PoisonPolicy
 from grete.diagnostics.streams import DiagnosticsConfig
@@ -90,20 +90,14 @@ class TaskProgress:
     last_offsets: Mapping[int, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPlan:
-    """One batch. Tasks in `skip` were shut down.
-
-    Nothing of this batch is in the checkpoint log up to `log_end`, and `slot_workers` says which worker has committed
-    last through each slot.
-    """
-
-    lineage: str
-    batch_id: int
-    progress: Mapping[int, TaskProgress]
-    skip: frozenset[int] = frozenset()
-    log_end: int = -1
-    slot_workers: Mapping[int, str] = field(default_factory=dict)
+def advanced(progress: TaskProgress, report: TaskReport) -> TaskProgress:
+    """The committed state of a task after what it reports."""
+    return replace(
+        progress,
+        token=report.token,
+        store_positions={**progress.store_positions, **report.positions},
+        last_offsets={**progress.last_offsets, **report.last_offsets},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +122,4 @@ class TaskReport:
     worker: str = ""
     commit_s: float = 0.0
     metrics: Metrics = field(default_factory=dict)
+    batch_id: int = -1

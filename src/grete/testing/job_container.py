@@ -7,23 +7,23 @@ from pathlib import Path
 
 from grete.clock import Clock
 from grete.container.assignment import Assignment
-from grete.container.batches import Batch, Batches
 from grete.container.checkpoints import checkpoint_store
+from grete.container.control import Ended, Interruption
+from grete.container.epochs import Epoch
 from grete.container.metrics import ContainerMetrics
 from grete.container.start import prepare
 from grete.keyed_log.base import KeyedLog
-from grete.model.ids import SystemStreamPartition, TaskName
-from grete.systems.admin import PartitionOffsets, Range
+from grete.model.ids import TaskName
+from grete.systems.admin import OffsetAdmin, PartitionOffsets
 from grete.systems.base import System
 from grete.tasks.commit.base import BatchOutcome
-from grete.tasks.results import TaskResult
-from grete.tasks.runner import TaskRun
 from grete.tasks.runtime import TaskWorkers
-from grete.tasks.share import Share, run_share
-from grete.tasks.spec import RunnerSpec
+from grete.tasks.share_loop import ShareLoop
+
+_WAIT_S = 0.05
 
 
-class BlockedEnds:
+class BlockedEnds(OffsetAdmin):
     """Where streams end, as the job sees them: a blocked partition ends where it ended when it was blocked."""
 
     def __init__(self, system: System) -> None:
@@ -44,14 +44,6 @@ class BlockedEnds:
             for partition, offsets in self._system.reachable_offsets(stream).items()
         }
 
-    def sizes(self, ranges: Mapping[SystemStreamPartition, Range]) -> Mapping[SystemStreamPartition, int]:
-        """See SystemAdmin."""
-        return self._system.sizes(ranges)
-
-    def end_within(self, ssp: SystemStreamPartition, offsets: Range, size: int) -> int:
-        """See SystemAdmin."""
-        return self._system.end_within(ssp, offsets, size)
-
     def block(self, stream: str, partition: int | None) -> None:
         """Let the job see nothing that arrives from now on; None is every partition."""
         for number, offsets in self._system.offsets(stream).items():
@@ -68,52 +60,85 @@ class BlockedEnds:
 
 
 class LocalEngine:
-    """Runs shares as Spark tasks do, one after the other in this process. See `container.batches.Engine`."""
+    """Runs the shares of an epoch one after the other in this process. See `container.epochs.Engine`."""
 
-    slots_at_most: int | None = 1
+    slots_at_most: int | None = None
 
-    def __init__(self, clock: Clock, system: System | None = None) -> None:
-        """The tasks use `system`, which is closed with them; by default they open the container's."""
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._system = system
-        self._workers: TaskWorkers | None = None
 
-    def run(self, spec: RunnerSpec, batch: Batch, place: Path) -> list[TaskResult]:
+    def run(self, epoch: Epoch, control: Interruption) -> Ended:
         """See Engine."""
-        return [result for slot in batch.groups for result in self.run_slot(spec, batch, slot)]
+        shares = LocalShares(epoch, self._clock)
+        try:
+            while not control.is_set():
+                if shares.step(_WAIT_S / len(epoch.slots)):
+                    if epoch.shuts_down:
+                        return Ended.SHUTDOWN
+                elif shares.are_drained:
+                    return Ended.DRAINED
+        except BaseException:
+            shares.kill()
+            raise
+        finally:
+            shares.close()
+        return Ended.INTERRUPTED
 
-    def run_slot(self, spec: RunnerSpec, batch: Batch, slot: int) -> list[TaskResult]:
-        """Run one share."""
-        return run_share(self._opened(spec), batch.plan, Share(slot, batch.groups[slot], batch.tick))
 
-    def process(self, spec: RunnerSpec, batch: Batch) -> None:
-        """Run the tasks of a batch and commit nothing, as when the process dies in between."""
-        workers = self._opened(spec)
-        for index, ranges in (one for group in batch.groups.values() for one in group):
-            TaskRun(workers.worker(index), batch.plan.progress[index], spec).process(ranges, tick=batch.tick)
-            workers.drop(index)
+class LocalShares:
+    """The shares of an epoch, in this process."""
 
-    def _opened(self, spec: RunnerSpec) -> TaskWorkers:
-        if self._workers is None or self._workers.spec.incarnation != spec.incarnation:
-            self.close()
-            self._workers = TaskWorkers(spec, self._system, self._clock)
-        return self._workers
+    def __init__(
+        self,
+        epoch: Epoch,
+        clock: Clock,
+        *,
+        system: System | None = None,
+        ends: OffsetAdmin | None = None,
+        commit_s: float | None = None,
+        records_at_most: int | None = None,
+    ) -> None:
+        """The tasks use `system`, which is closed with them; by default they open the container's. See ShareLoop."""
+        self._epoch = epoch
+        self._workers = TaskWorkers(epoch.spec, system, clock)
+        self.loops = [
+            ShareLoop(
+                self._workers,
+                epoch.start_of(slot),
+                clock,
+                commit_s=commit_s,
+                records_at_most=records_at_most,
+                ends=ends,
+            )
+            for slot in epoch.slots
+        ]
 
-    def keep_alive(self) -> None:
-        """See Engine: this process lives as long as the container."""
+    @property
+    def are_drained(self) -> bool:
+        """Whether all is committed that was there at the start, if the container is to end there."""
+        return all(loop.is_drained for loop in self.loops)
+
+    def step(self, wait_s: float = 0.0) -> list[BatchOutcome]:
+        """Let each share commit what has arrived, and wait for it so long."""
+        made = [committed for loop in self.loops if (committed := loop.step(wait_s)) is not None]
+        return [self._epoch.committed(one) for one in made]
+
+    def process(self) -> bool:
+        """Let each share process what has arrived, and commit nothing."""
+        found = any([loop.process() for loop in self.loops])
+        self.kill()
+        return found
 
     def close(self) -> None:
         """Let the tasks close."""
-        workers, self._workers = self._workers, None
-        if workers is not None:
-            workers.close()
+        for loop in self.loops:
+            loop.close()
+        self._workers.close()
 
     def kill(self) -> None:
         """Give everything up as a killed process does: no task is closed."""
-        if self._workers is not None:
-            for index in range(len(self._workers.spec.tasks)):
-                self._workers.drop(index)
-        self.close()
+        for loop in self.loops:
+            loop.drop()
 
 
 class ContainerUnderTest:
@@ -132,8 +157,8 @@ class ContainerUnderTest:
         self.assignment = assignment
         self._store = checkpoint_store(assignment, clock, home, coordinator_log)
         started = prepare(assignment, system, self._store, clock, home)
-        self._batches = Batches(started, clock, ends=ends, slots_at_most=1)
-        self._engine = LocalEngine(clock)
+        epoch = Epoch(started, clock, slots_at_most=1)
+        self._shares = LocalShares(epoch, clock, ends=ends, commit_s=0.0)
         self._shut_down: set[int] = set()
         self.metrics = ContainerMetrics(assignment.container_id, clock)
         self.all_shut_down = False
@@ -153,27 +178,17 @@ class ContainerUnderTest:
         if self.all_shut_down:
             return None
         if not commit:
-            return self._run_uncommitted()
-        ran = self._batches.run_next(self._engine)
-        if ran is None:
-            return None
-        _, outcome = ran
-        self._batches.tidy()
-        self.metrics.add(outcome)
-        self._shut_down |= outcome.shutdown_tasks
-        self.all_shut_down = outcome.shutdown_all
-        return outcome
-
-    def _run_uncommitted(self) -> BatchOutcome | None:
-        batch = self._batches.next()
-        if batch is None:
-            return None
-        self._engine.process(self._batches.spec, batch)
-        return BatchOutcome()
+            return BatchOutcome() if self._shares.process() else None
+        for outcome in self._shares.step():
+            self.metrics.add(outcome)
+            self._shut_down |= outcome.shutdown_tasks
+            self.all_shut_down = outcome.shutdown_all
+            return outcome
+        return None
 
     def close(self) -> None:
         """Let the tasks close."""
-        self._engine.close()
+        self._shares.close()
         self._close_store()
 
     def _close_store(self) -> None:
@@ -182,5 +197,6 @@ class ContainerUnderTest:
 
     def kill(self) -> None:
         """Give everything up as a killed process does: no task is closed."""
-        self._engine.kill()
+        self._shares.kill()
+        self._shares.close()
         self._close_store()

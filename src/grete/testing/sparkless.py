@@ -4,7 +4,7 @@
     python -m grete.testing.sparkless --job NAME [--until-drained]
 
 Coordinator, launcher, processes, heartbeats, job model, fences, tasks, stores, commits and standby containers are the
-real ones, and so is the loop of batches. Shares of a batch are run one after another here, not by Spark.
+real ones, and so is the loop of shares, which run one after another here, not in Spark's tasks.
 DataFrame pipelines cannot run so.
 """
 
@@ -17,15 +17,14 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 
 from grete.assembly import RunOptions, run_job
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
-from grete.container.batches import BatchLoop
 from grete.container.control import Control, Ended
+from grete.container.epochs import run_epoch
 from grete.container.main_loop import ContainerMainLoop, OnBatch, enter
 from grete.container.opened import opened
 from grete.container.standby import follow
@@ -61,10 +60,9 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
 
 def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch) -> Ended:
     clock = SystemClock()
-    with opened(assignment, home, clock) as (started, publisher), closing(LocalEngine(clock)) as engine:
-        loop = BatchLoop(started, engine, control, clock, on_batch)
+    with opened(assignment, home, clock) as (started, publisher):
         control.on_at_work()
-        return loop.run(publisher)
+        return run_epoch(started, LocalEngine(clock), control, clock, on_batch, publisher)
 
 
 def main(arguments: Sequence[str]) -> int:

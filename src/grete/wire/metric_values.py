@@ -47,3 +47,24 @@ class ReportedMetrics(Struct, frozen=True):
 
     container: dict[str, dict[str, MetricValue]]
     tasks: dict[str, dict[str, dict[str, MetricValue]]]
+
+
+def added(before: Metrics, after: Metrics) -> Metrics:
+    """Additions that followed each other, as one."""
+    return {
+        group: {**before.get(group, {}), **_added_to(before.get(group, {}), after.get(group, {}))}
+        for group in {**before, **after}
+    }
+
+
+def _added_to(before: Mapping[str, MetricValue], after: Mapping[str, MetricValue]) -> dict[str, MetricValue]:
+    return {name: _sum(before[name], value) if name in before else value for name, value in after.items()}
+
+
+def _sum(before: MetricValue, after: MetricValue) -> MetricValue:
+    match before, after:
+        case Count(), Count():
+            return after if after.is_set else Count(before.value + after.value, before.is_set)
+        case Durations(), Durations():
+            return Durations(before.count + after.count, before.total + after.total)
+    return after

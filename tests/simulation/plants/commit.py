@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from grete.container.batches import Batch, Batches
 from grete.errors import InDoubt, LogError
 from grete.systems.admin import OffsetAdmin
 from grete.systems.collected import CollectedTransactions
 from grete.systems.commit_group import CommitGroup
+from grete.systems.inputs import Arrived
 from grete.systems.local import segment_rows, system
 from grete.systems.local.system import LocalSystem
-from grete.tasks.commit.base import BatchOutcome
-from grete.tasks.results import TaskResult
 from grete.tasks.runner import TaskRun
+from grete.tasks.share_input import ShareInput
 from grete.testing.simulator.plants import Plant, Replaced
 from grete.testing.simulator.stores import ProcessSystem
 
@@ -70,15 +69,16 @@ def _swallow(replaced: Replaced) -> None:
     replaced(segment_rows, "check_first", lambda segment, end: None)
 
 
-def _planned_again(replaced: Replaced) -> None:
-    commit = Batches.commit
+def _read_again(replaced: Replaced) -> None:
+    poll = ShareInput.poll
 
-    def stays(self: Batches, batch: Batch, results: list[TaskResult]) -> BatchOutcome:
-        outcome = commit(self, batch, results)
-        self._position = batch.start
-        return outcome
+    def stays(self: ShareInput, records: int, wait_s: float) -> list[Arrived]:
+        before = dict(self.next_offsets)
+        arrived = poll(self, records, wait_s)
+        self._positions.update(before)
+        return arrived
 
-    replaced(Batches, "commit", stays)
+    replaced(ShareInput, "poll", stays)
     replaced(TaskRun, "_above_checkpoint", lambda self, ssp_index, rows: rows)
 
 
@@ -116,7 +116,7 @@ PLANTS = {
     "commit-error-swallowed": Plant(
         "a batch that could not be committed counts as done", _swallow, ("refused", "disk-full")
     ),
-    "batch-planned-again": Plant("a batch that is committed is planned and processed again", _planned_again),
+    "batch-read-again": Plant("what is committed is read and processed again", _read_again),
     "starts-one-too-late": Plant("the offset after a checkpoint is one too high", _skip_one),
     "starts-one-too-early": Plant("a container starts at its checkpoint instead of after it", _repeat_one),
 }

@@ -7,7 +7,7 @@ from typing import Any
 from grete.checkpoint.applied_startpoints import Applied
 from grete.container import rewind
 from grete.metadata import startpoint_hand_over as hand_over
-from grete.tasks.read_plan import ReadPlan
+from grete.tasks.read_order import ReadOrder
 from grete.testing.simulator.plants import Plant, Replaced
 
 
@@ -37,7 +37,7 @@ _ENTRY = rewind.applied_entry
 
 
 def _new_partitions_first(replaced: Replaced) -> None:
-    replaced(ReadPlan, "_origins_first", lambda self, start, available: available)
+    replaced(ReadOrder, "_behind_origins", lambda self, positions: set())
 
 
 PLANTS = {

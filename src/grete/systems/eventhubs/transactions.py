@@ -114,3 +114,7 @@ class HubTransactions:
     def commit(self, deadline_s: float) -> None:
         """See Transactions."""
         self._other.commit(deadline_s)
+
+    def confirm(self) -> None:
+        """See Transactions."""
+        self._other.confirm()

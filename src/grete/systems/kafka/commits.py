@@ -123,6 +123,7 @@ class KafkaCommits:
             writer.abort(deadline_s)
             raise
         writer.commit(deadline_s)
+        writer.confirm()
         return ends
 
     def _check_fences(self, fences: Sequence[Fence], deadline: Deadline) -> None:

@@ -41,6 +41,7 @@ from grete.systems.kafka.append import Appender
 from grete.systems.kafka.commits import KafkaCommits
 from grete.systems.kafka.fence import FenceReader
 from grete.systems.kafka.group import FenceWatch, KafkaGroupOffsets
+from grete.systems.kafka.inputs import KafkaInputs
 from grete.systems.kafka.stream_settings import StreamSettings
 from grete.systems.kafka.transaction import OVERHEAD_BYTES, GroupTransactions
 from grete.systems.partitioner import Partitioner, kafka_partitioner
@@ -213,6 +214,10 @@ class KafkaSystem(System):
         until = int(self.offsets(stream)[partition].upcoming) if end is None else end
         with self._lock:
             yield from batches(self._ranges.read(stream, partition, start, until))
+
+    def inputs(self, clock: Clock) -> KafkaInputs:
+        """See System."""
+        return KafkaInputs(self._connection, self.reachable_offsets, clock)
 
     def changes(
         self, stream: str, partition: int, start: int, end: int, *, copied_ms: int = 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from grete.checkpoint.store import CheckpointStore, copies
 from grete.checkpoint.task_commit import TaskCommit, commit_entries
@@ -12,8 +12,7 @@ from grete.keyed_log.base import Entry
 from grete.model.fence import Fence
 from grete.model.ids import TaskName
 from grete.systems.commit_group import CommitGroup, SegmentWrite, TransactionalStore
-from grete.tasks.results import TaskResult
-from grete.tasks.spec import BatchPlan, RunnerSpec, TaskProgress, TaskReport
+from grete.tasks.spec import RunnerSpec, TaskProgress, TaskReport, advanced
 from grete.wire.metric_values import Metrics
 
 
@@ -64,8 +63,9 @@ class CommitTarget:
 
 @dataclass(slots=True)
 class BatchOutcome:
-    """The outcome of a batch, for progress and shutdown. `commit_s` is how long its transactions took."""
+    """The outcome of some commits, for progress and shutdown. `commit_s` is how long their transactions took."""
 
+    commits: int = 1
     records: int = 0
     commit_s: float = 0.0
     dead_letters: int = 0
@@ -74,13 +74,8 @@ class BatchOutcome:
     metrics: dict[TaskName, Metrics] = field(default_factory=dict)
 
 
-class BatchCommits:
-    """The committed state of a container's tasks. Called by one thread, one batch at a time.
-
-    `plan` names what each task may build on and which tasks are done already; workers run and commit the tasks;
-    `commit` takes in what they report. Kept apart from Spark so that the simulator can stop the world between any two
-    of these steps.
-    """
+class CommittedTasks:
+    """The committed state of a container's tasks, as their shares report it. Called by one thread at a time."""
 
     def __init__(
         self,
@@ -94,10 +89,9 @@ class BatchCommits:
         self._target = target
         self._lineage = lineage
         self._commits = dict(commits)
-        self._shut_down: set[int] = set()
-        self._log_end = spec.commit.log_end
-        self._slot_workers: dict[int, str] = {}
-        self._progress = {
+        self.shut_down: set[int] = set()
+        """The tasks that have asked to take no further part."""
+        self.progress = {
             task.index: TaskProgress(
                 token=self._token_of(task.name, store_positions[task.index]),
                 store_positions=store_positions[task.index],
@@ -127,53 +121,30 @@ class BatchCommits:
         """The number after the last batch of any task: a start goes on counting, though its lineage is a new one."""
         return 1 + max((commit.batch_id for commit in self._commits.values()), default=-1)
 
-    def plan(self, batch_id: int) -> BatchPlan:
-        """The state that the tasks of this batch start from; a task that was shut down takes no part."""
-        return BatchPlan(
-            self._lineage,
-            batch_id,
-            self._progress,
-            frozenset(self._shut_down),
-            log_end=self._log_end,
-            slot_workers=dict(self._slot_workers),
-        )
-
-    def commit(self, results: Sequence[TaskResult], batch_id: int) -> BatchOutcome:
-        """Make what the tasks of the batch have committed the state that the next batch builds on, and copy it.
+    def take(self, reports: Sequence[TaskReport], batch_id: int) -> BatchOutcome:
+        """Take note of what tasks of a share have committed, up to this number, and copy their checkpoints.
 
         Raises:
             LogError: the copy was not made; what is remembered here has not moved.
         """
         outcome = BatchOutcome()
-        if not results:
+        if not reports:
             return outcome
-        results = sorted(results, key=lambda result: result.report.task)
-        progress = {one.report.task: self._advance(one.report) for one in results}
+        reports = sorted(reports, key=lambda report: report.task)
+        progress = {one.task: advanced(self.progress[one.task], one) for one in reports}
         commits = {
             self.spec.tasks[index].name: self._task_commit(index, after, batch_id)
             for index, after in progress.items()
         }
         self._target.copy(commits)
-        reports = [result.report for result in results]
-        outcome.commit_s = commit_seconds(reports)
-        self._log_end = max(self._log_end, *(report.committed_at for report in reports))
-        self._slot_workers |= {report.slot: report.worker for report in reports}
-        self._progress.update(progress)
+        self.progress.update(progress)
         self._commits.update(commits)
-        for result in results:
-            _add(outcome, result.report)
-            outcome.metrics[self.spec.tasks[result.report.task].name] = result.report.metrics
-        self._shut_down |= outcome.shutdown_tasks
+        outcome.commit_s = max(report.commit_s for report in reports)
+        for report in reports:
+            _add(outcome, report)
+            outcome.metrics[self.spec.tasks[report.task].name] = report.metrics
+        self.shut_down |= outcome.shutdown_tasks
         return outcome
-
-    def _advance(self, report: TaskReport) -> TaskProgress:
-        before = self._progress[report.task]
-        return replace(
-            before,
-            token=report.token,
-            store_positions={**before.store_positions, **report.positions},
-            last_offsets={**before.last_offsets, **report.last_offsets},
-        )
 
     def _task_commit(self, index: int, progress: TaskProgress, batch_id: int) -> TaskCommit:
         offsets = {self.spec.ssps[i]: str(offset) for i, offset in progress.last_offsets.items()}
@@ -192,12 +163,3 @@ def _add(outcome: BatchOutcome, report: TaskReport) -> None:
     outcome.shutdown_all = outcome.shutdown_all or report.shutdown_all
     if report.shutdown_task:
         outcome.shutdown_tasks.add(report.task)
-
-
-def commit_seconds(reports: Iterable[TaskReport]) -> float:
-    """How long executors took to commit a batch: a worker's commits follow each other, several workers' do not."""
-    of_slots = {(report.worker, report.slot): report.commit_s for report in reports}
-    by_worker: dict[str, float] = {}
-    for (worker, _), commit_s in of_slots.items():
-        by_worker[worker] = by_worker.get(worker, 0.0) + commit_s
-    return max(by_worker.values(), default=0.0)

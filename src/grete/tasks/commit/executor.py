@@ -1,25 +1,26 @@
-"""Commits the share of a batch that one Spark partition processed, in one transaction of the worker that ran it.
+"""Commits what the tasks of a slot made, in one transaction of the process that ran them.
 
-The share has a *slot*, its Spark partition's number, and with it a transactional id of the container. A worker that
-opens the id ends the transaction of the one that had it, then reads the scope's epoch, then the end of the checkpoint
-log:
+A slot has a transactional id of the container. A process that opens the id ends the transaction of the one that had
+it, then reads the scope's epoch, then the end of the checkpoint log:
 
 - a higher epoch means that another container has taken over, and nothing is written;
-- a companion record of this batch means that an earlier attempt has committed it, so its report is made of that;
-- one of another lineage means that a worker of an earlier run of this container, which was given up with its brokers
-  away, has committed what this run is about to process again: the container has to reread its checkpoints.
+- a commit of a task of this container with another lineage means that a worker of an earlier run, which was given up
+  with its brokers away, has committed what this run is about to process again: the container reads its checkpoints
+  again;
+- commits of the slot's tasks with this lineage are those of an earlier attempt at the share, which Spark took for
+  lost: a share that begins goes on from them. For one that has begun they mean that a later attempt has taken over.
 
-All this stays true as long as no request of ours is refused, since no worker has opened the id in between. So an
-attempt that Spark gave up, ran twice, or took for lost can neither commit a batch a second time nor after its
+All this stays true as long as no request of ours is refused, since no process has opened the id in between. So an
+attempt that Spark gave up, ran twice, or took for lost can neither commit a record a second time nor after its
 successor.
-An id is kept from batch to batch by the worker that used it last, as the driver knows from the reports.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -30,9 +31,9 @@ from grete.failpoints import failpoint
 from grete.keyed_log.base import Record
 from grete.model.ids import TaskName
 from grete.systems.base import System
-from grete.systems.transactions import NotWritten, OutcomeUnknown, RecordTooLarge, Transactions
-from grete.tasks.results import Processed, TaskResult
-from grete.tasks.spec import BatchPlan, CommitSpec, RunnerSpec, TaskProgress, TaskReport
+from grete.systems.transactions import NotWritten, OutcomeUnknown, RecordTooLarge
+from grete.tasks.results import Processed
+from grete.tasks.spec import RunnerSpec, TaskProgress, TaskReport
 
 _log = logging.getLogger("grete.container")
 _PATIENCE_S = 120.0
@@ -40,246 +41,271 @@ _PATIENCE_S = 120.0
 _PAUSES_S = (0.05, 2.0)
 
 
-@dataclass(slots=True)
-class _Slot:
-    """A transactional id that this worker uses, and the last batch that it committed through it."""
-
-    transactions: Transactions
-    committed: tuple[str, int] = ("", -1)
+Place = tuple[str, int]
+"""A stream and a partition."""
 
 
-@dataclass(slots=True)
-class _Share:
-    """A share on its way: what its tasks have made so far."""
-
-    plan: BatchPlan
-    slot: int
-    made: list[Processed] = field(default_factory=list)
+class _Unexpected(Exception):
+    """A changelog does not end where it was expected; nothing is committed."""
 
 
-class ShareTransactions:
-    """Commits a share in one transaction of the slot: `begin`, `add` for each task, `finish`. Used by one thread.
-
-    Keeps the slots that one Python worker has used. A share that fails begins again; of one that was not finished
-    nothing is ever visible. All its tasks have to be open until then.
-    """
+class SlotCommits:
+    """The commits of one slot in one epoch. Used by one thread."""
 
     def __init__(
-        self, spec: RunnerSpec, commit: CommitSpec, system: System, clock: Clock, worker: str
+        self,
+        spec: RunnerSpec,
+        system: System,
+        clock: Clock,
+        worker: str,
+        *,
+        slot: int,
+        lineage: str,
+        log_end: int,
     ) -> None:
+        """Commits of the slot's tasks are known up to `log_end` of the checkpoint log."""
         self._spec = spec
-        self._commit = commit
+        self._commit = spec.commit
         self._system = system
         self._clock = clock
         self._worker = worker
-        self._streams = [
-            commit.checkpoint_log,
-            *commit.outputs,
+        self._slot = slot
+        self._lineage = lineage
+        self._log_end = log_end
+        streams = [
+            spec.commit.checkpoint_log,
+            *spec.commit.outputs,
             *(one.changelog_stream for one in spec.stores),
         ]
-        self._slots: dict[int, _Slot] = {}
-        self._share = _Share(BatchPlan("", -1, {}), -1)
+        self._transactions = system.transactions(spec.commit.fence, slot, streams)
+        self._has_gaps = system.capabilities.has_gaps
+        self._next: dict[Place, int] = {}
+        """Where the next record of a changelog will be, if nothing else happens to it."""
 
-    def begin(
-        self, plan: BatchPlan, slot: int, tasks: Collection[int], *, is_repeated: bool
-    ) -> list[TaskResult]:
-        """Results of the share's tasks that an earlier attempt has committed; called before they run.
+    def resume(self, tasks: Collection[int]) -> list[TaskReport]:
+        """Take the slot; returns the last commit of each task that earlier attempts at this share have made.
 
         Raises:
             Fenced: another container has taken over.
-            LogError: the store did not answer.
+            CheckpointsMoved: another run of this container has committed.
+            LogError: the brokers did not answer.
         """
-        self._share = _Share(plan, slot)
-        held = self._held(slot)
-        is_ours = plan.slot_workers.get(slot) == self._worker and held.committed != (
-            plan.lineage,
-            plan.batch_id,
-        )
-        if not is_ours:
-            held.transactions.drop()
-        if not is_repeated:
-            return []
         deadline = Deadline(self._clock, _PATIENCE_S, pauses_s=_PAUSES_S)
         while True:
             try:
-                found = self._open(held, plan, deadline)
-                return [
-                    TaskResult(self._signed(report, slot)) for task, report in found.items() if task in tasks
-                ]
+                found = self._open(tasks, deadline)
+                self._log_end = max([self._log_end, *(report.committed_at for report in found.values())])
+                return list(found.values())
             except NotWritten as refusal:
                 self._pause(refusal, deadline)
 
-    def add(self, made: Processed) -> None:
-        """Take one task's results. Changes of its stores are pending in their files by `finish`."""
-        self._share.made.append(made)
-
-    def finish(self) -> list[TaskResult]:
-        """Commit what the tasks made, unless an earlier attempt has; durable on return.
+    def commit(self, batch_id: int, made: Sequence[Processed]) -> list[TaskReport]:
+        """Commit what tasks made; durable on return. Changes of stores are pending in their files before.
 
         Raises:
             Fenced: another container has taken over; nothing was written.
+            CheckpointsMoved: another attempt at this share has; nothing was written.
             InDoubt: the outcome is unknown; the next attempt finds out.
-            ProcessingError: a record is larger than its stream takes; nothing was written.
-            LogCorrupted: another program writes to a changelog of ours; nothing was written.
+            ProcessingError: a record is larger than its topic takes; nothing was written.
             LogError: nothing was written.
         """
-        plan, slot, results = self._share.plan, self._share.slot, self._share.made
-        if not results:
-            return []
-        held = self._held(slot)
-        streams = [stream for result in results for stream, _, _ in result.outputs]
-        streams += [change.stream for result in results for change in result.changes]
-        held.transactions.fits(sorted(set(streams)))
-        for result in results:
-            self._check_sizes(held.transactions, result)
-        started_s = self._clock.monotonic_s()
-        reports = self._finish(held, plan, slot, results)
-        commit_s = self._clock.monotonic_s() - started_s
-        held.committed = (plan.lineage, plan.batch_id)
-        self._share = _Share(plan, slot)  # results are as large as the share
+        streams = [stream for result in made for stream, _, _ in result.outputs]
+        streams += [change.stream for result in made for change in result.changes]
+        self._transactions.fits(sorted(set(streams)))
+        for result in made:
+            self._check_sizes(result)
+        started_s = time.perf_counter()
+        reports = self._commit_or_find(batch_id, made)
+        commit_s = time.perf_counter() - started_s
+        self._log_end = max([self._log_end, *(report.committed_at for report in reports)])
         failpoint("executor.reported")
-        return [TaskResult(replace(report, commit_s=commit_s)) for report in reports]
+        return [replace(report, commit_s=commit_s) for report in reports]
 
-    def _finish(
-        self, held: _Slot, plan: BatchPlan, slot: int, results: Sequence[Processed]
-    ) -> list[TaskReport]:
+    def _commit_or_find(self, batch_id: int, made: Sequence[Processed]) -> list[TaskReport]:
         deadline = Deadline(self._clock, _PATIENCE_S, pauses_s=_PAUSES_S)
         doubt: OutcomeUnknown | None = None
-        done: list[TaskReport] = []
         while True:
             try:
-                if not held.transactions.is_open:
-                    found = self._open(held, plan, deadline)
-                    doubt = None
-                    done += [found[one.report.task] for one in results if one.report.task in found]
-                    results = [one for one in results if one.report.task not in found]
-                written = self._write(held, plan, results, deadline.at_s) if results else []
-                return [self._signed(report, slot) for report in [*done, *written]]
+                if not self._transactions.is_open and (found := self._found(made, deadline)):
+                    return found
+                doubt = None
+                return self._write(batch_id, made, deadline.at_s)
             except OutcomeUnknown as unknown:
                 doubt = unknown
-                _log.warning("a share of the batch may be committed, looking whether it is: %s", unknown)
-                held.transactions.drop()
+                _log.warning("a commit may have been made, looking whether it was: %s", unknown)
+                self._transactions.drop()
                 if deadline.is_over:
-                    raise self._in_doubt(plan, doubt) from unknown
+                    raise self._in_doubt(batch_id, doubt) from unknown
             except NotWritten as refusal:
-                held.transactions.drop()
+                self._transactions.drop()
                 if doubt is not None and deadline.is_over:
-                    raise self._in_doubt(plan, doubt) from refusal
+                    raise self._in_doubt(batch_id, doubt) from refusal
                 self._pause(refusal, deadline)
 
-    def _in_doubt(self, plan: BatchPlan, cause: OutcomeUnknown) -> InDoubt:
-        return InDoubt(f"{self._commit.fence.scope} batch {plan.batch_id}", str(cause))
+    def _in_doubt(self, batch_id: int, cause: OutcomeUnknown) -> InDoubt:
+        return InDoubt(f"{self._commit.fence.scope} batch {batch_id}", str(cause))
 
-    def _signed(self, report: TaskReport, slot: int) -> TaskReport:
-        return replace(report, slot=slot, worker=self._worker)
+    def _signed(self, report: TaskReport) -> TaskReport:
+        return replace(report, slot=self._slot, worker=self._worker)
 
     @staticmethod
     def _pause(refusal: NotWritten, deadline: Deadline) -> None:
         if refusal.is_final or deadline.is_over:
             kind = LogError if refusal.is_final else LogUnreachable
-            raise kind(f"nothing of this share of the batch was committed: {refusal}") from refusal
-        _log.warning("a share of the batch is not committed yet, trying again: %s", refusal)
+            raise kind(f"nothing of this share was committed: {refusal}") from refusal
+        _log.warning("a share is not committed yet, trying again: %s", refusal)
         deadline.pause()
-
-    def _held(self, slot: int) -> _Slot:
-        if slot not in self._slots:
-            self._slots[slot] = _Slot(self._system.transactions(self._commit.fence, slot, self._streams))
-        return self._slots[slot]
 
     # --- looking ---
 
-    def _open(self, held: _Slot, plan: BatchPlan, deadline: Deadline) -> dict[int, TaskReport]:
-        """Take the id over, and see what of the batch is committed by now. Of other slots' tasks, too.
+    def _open(self, tasks: Collection[int], deadline: Deadline) -> dict[int, TaskReport]:
+        """Take the id over, and see what was committed of the tasks since."""
+        self._transactions.open(deadline.at_s)
+        records = self._system.settled_records(self._commit.checkpoint_log, self._log_end)
+        return {task: found for task, found in self._committed(records).items() if task in tasks}
 
-        An id that no worker of this run has had may be another run's still: what that has committed since the
-        checkpoints were read is looked for from there.
+    def _found(self, made: Sequence[Processed], deadline: Deadline) -> list[TaskReport]:
+        """The reports of these results if they are committed, nothing if they are not: they are together or never."""
+        own = {result.report.task: result.report for result in made}
+        found = self._open(own, deadline)
+        known = {result.report.task: result.progress.token for result in made}
+        found = {task: report for task, report in found.items() if report.token != known[task]}
+        moved = [task for task, report in found.items() if report.token != own[task].token]
+        if moved:
+            raise CheckpointsMoved(
+                f"another attempt at slot {self._slot} of {self._commit.fence.scope} has committed "
+                f"{self._spec.tasks[moved[0]].name} and goes on; nothing was written"
+            )
+        return [
+            replace(
+                own[task],
+                positions=report.positions,
+                committed_at=report.committed_at,
+                batch_id=report.batch_id,
+            )
+            for task, report in found.items()
+        ]
 
-        Raises:
-            CheckpointsMoved: another run has committed for a task of this container.
-        """
-        held.transactions.open(deadline.at_s)
-        is_known = self._share.slot in plan.slot_workers
-        after = plan.log_end if is_known else self._commit.log_end
-        return self._committed(plan, self._system.settled_records(self._commit.checkpoint_log, after))
-
-    def _committed(self, plan: BatchPlan, records: Iterable[Record]) -> dict[int, TaskReport]:
+    def _committed(self, records: Iterable[Record]) -> dict[int, TaskReport]:
         indexes = {task.name: task.index for task in self._spec.tasks}
         found: dict[int, TaskReport] = {}
         for record in records:
             task, commit = _companion(record)
             if commit is None or task not in indexes or not commit.lineage:
                 continue
-            if commit.lineage != plan.lineage:
+            if commit.lineage != self._lineage:
                 raise CheckpointsMoved(
                     f"another run of {self._commit.fence.scope} has committed {task} at offset {record.offset} of "
                     f"{self._commit.checkpoint_log} since this one read its checkpoints; nothing was written, and "
                     f"the container reads them again"
                 )
-            if commit.batch_id >= plan.batch_id:
-                found[indexes[task]] = self._report(indexes[task], commit, record.offset)
+            found[indexes[task]] = self._report(indexes[task], commit, record.offset)
         return found
 
     def _report(self, index: int, commit: TaskCommit, offset: int) -> TaskReport:
         indexes = {ssp: number for number, ssp in enumerate(self._spec.ssps)}
-        return TaskReport(
+        report = TaskReport(
             task=index,
             token=commit.token,
             records=0,
             last_offsets={indexes[ssp]: int(last) for ssp, last in commit.offsets.items() if ssp in indexes},
             positions=commit.store_positions,
             committed_at=offset,
+            batch_id=commit.batch_id,
         )
+        return self._signed(report)
 
     # --- writing ---
 
-    def _check_sizes(self, transactions: Transactions, result: Processed) -> None:
+    def _check_sizes(self, result: Processed) -> None:
         name = self._spec.tasks[result.report.task].name
         batches = [*result.outputs, *((one.stream, one.partition, one.records) for one in result.changes)]
         for stream, at, records in batches:
             try:
-                transactions.check_sizes(stream, at, records)
+                self._transactions.check_sizes(stream, at, records)
             except RecordTooLarge as error:
                 raise ProcessingError(
                     f"task {name!r}: {error}. Its key begins with {_head(records, error.row)!r}. Nothing of "
-                    f"this share of the batch was committed"
+                    f"this transaction was committed"
                 ) from error
 
-    def _write(
-        self, held: _Slot, plan: BatchPlan, results: Sequence[Processed], deadline_s: float
+    def _write(self, batch_id: int, made: Sequence[Processed], deadline_s: float) -> list[TaskReport]:
+        expected = self._expected_ends(made)
+        try:
+            return self._write_expecting(expected, batch_id, made, deadline_s)
+        except _Unexpected:
+            _log.debug("another offset than expected, so positions are asked for")
+            return self._write_expecting(None, batch_id, made, deadline_s)
+
+    def _expected_ends(self, made: Sequence[Processed]) -> Mapping[Place, int] | None:
+        """Where changelogs will end; None if it has to be asked for, which takes a request more.
+
+        Nobody else writes to them: after our last transaction there is its marker, and then what comes next.
+        """
+        ends: dict[Place, int] = {}
+        for result in made:
+            for change in result.changes:
+                place = (change.stream, change.partition)
+                if place not in self._next:
+                    return None
+                ends[place] = self._next[place] + change.records.num_rows
+        return ends
+
+    def _write_expecting(
+        self,
+        expected: Mapping[Place, int] | None,
+        batch_id: int,
+        made: Sequence[Processed],
+        deadline_s: float,
     ) -> list[TaskReport]:
-        transactions = held.transactions
+        transactions = self._transactions
         failpoint("executor.before-produce")
+        changelogs, self._next = self._next, {}  # what is aborted takes an offset, too
         transactions.begin()
         try:
-            for result in results:
-                self._send(transactions, result)
-            ends = dict(transactions.settle(deadline_s))
+            for result in made:
+                self._send(result)
+            ends = dict(transactions.settle(deadline_s)) if expected is None else expected
             failpoint("executor.flushed")
-            reports = [self._positioned(result, ends) for result in results]
+            reports = [self._signed(self._positioned(result, ends)) for result in made]
             commits = {
-                self._name(report): self._task_commit(plan, report, result.progress)
-                for report, result in zip(reports, results, strict=True)
+                self._spec.tasks[report.task].name: self._task_commit(batch_id, report, result.progress)
+                for report, result in zip(reports, made, strict=True)
             }
             entries = commit_entries(commits, grouper=self._commit.grouper)
             transactions.send_entries(self._commit.checkpoint_log, entries, self._clock.wall_ms())
-            last = transactions.settle(deadline_s)[self._commit.checkpoint_log, 0] - 1
+            found = transactions.settle(deadline_s)
+            if any(found.get(place) != end for place, end in (expected or {}).items()):
+                raise _Unexpected
+            last = found[self._commit.checkpoint_log, 0] - 1
             failpoint("executor.before-commit")
         except BaseException:
             transactions.abort(deadline_s)
             raise
         transactions.commit(deadline_s)
         failpoint("executor.committed")
-        return [replace(report, committed_at=last) for report in reports]
+        if self._has_gaps:
+            written = {(change.stream, change.partition) for result in made for change in result.changes}
+            self._next = changelogs | {place: found[place] + 1 for place in written}
+        return [replace(report, committed_at=last, batch_id=batch_id) for report in reports]
 
-    def _name(self, report: TaskReport) -> TaskName:
-        return self._spec.tasks[report.task].name
+    def confirm(self) -> None:
+        """Wait until readers see what was committed; at most once a second while there is more to commit.
 
-    def _send(self, transactions: Transactions, result: Processed) -> None:
+        Raises:
+            InDoubt: they do not for long.
+        """
+        try:
+            self._transactions.confirm()
+        except OutcomeUnknown as unknown:
+            raise self._in_doubt(-1, unknown) from unknown
+
+    def _send(self, result: Processed) -> None:
         for stream, partition, records in result.outputs:
-            transactions.send_batch(stream, partition, records)
+            self._transactions.send_batch(stream, partition, records)
         for change in result.changes:
             after = result.progress.store_positions.get(change.store, 0)
-            transactions.send_batch(
+            self._transactions.send_batch(
                 change.stream, change.partition, change.records, after=after, packed=change.data
             )
 
@@ -291,20 +317,19 @@ class ShareTransactions:
             change.keep(result.report.token, positions[change.store])
         return replace(result.report, positions=positions)
 
-    def _task_commit(self, plan: BatchPlan, report: TaskReport, progress: TaskProgress) -> TaskCommit:
+    def _task_commit(self, batch_id: int, report: TaskReport, progress: TaskProgress) -> TaskCommit:
         offsets = {**progress.last_offsets, **report.last_offsets}
         return TaskCommit(
             offsets={self._spec.ssps[index]: str(offset) for index, offset in offsets.items()},
-            lineage=plan.lineage,
-            batch_id=plan.batch_id,
+            lineage=self._lineage,
+            batch_id=batch_id,
             token=report.token,
             store_positions=report.positions,
         )
 
     def close(self) -> None:
-        """Let every id go."""
-        for held in self._slots.values():
-            held.transactions.drop()
+        """Let the id go."""
+        self._transactions.drop()
 
 
 def _companion(record: Record) -> tuple[TaskName | None, TaskCommit | None]:

@@ -1,0 +1,150 @@
+"""The container's end of its shares' connections: it gives each its beginning, takes reports, and asks all to end."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import logging
+import queue
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+from grete.errors import WireError
+from grete.tasks.share_channel import Answer, Hello, Report, new_nonce, proof, receive, send
+from grete.tasks.shares import Committed, ShareStart
+
+_log = logging.getLogger("grete.container")
+_HELLO_S = 10.0
+_HELLO_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A share has begun."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndedWell:
+    """A share has ended without an error."""
+
+    slot: int
+    is_drained: bool
+
+
+Event = Began | Committed | EndedWell
+
+
+class ShareServer:
+    """Listens for the shares of one epoch. Its events are in `events`, in each share's order.
+
+    `start_of` says what a slot begins with. It is called from threads, and not before the slot's last attempt has
+    been heard to its end.
+    """
+
+    def __init__(self, start_of: Callable[[int], ShareStart], host: str, bind: str) -> None:
+        """`host` is what executors call this machine, `bind` where it listens.
+
+        Raises:
+            OSError: it cannot listen there.
+        """
+        self.key = secrets.token_bytes(32)
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._start_of = start_of
+        self._lock = threading.Lock()
+        self._is_ending = False
+        self._shares: dict[int, socket.socket] = {}
+        self._listener = socket.create_server((bind, 0))
+        self.address: tuple[str, int] = (host, self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, name="grete-shares", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="grete-share", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                slot = self._greet(connection)
+                if slot is not None:
+                    self._hear(connection, slot)
+            except (OSError, WireError) as error:
+                _log.debug("a share's connection ended: %s", error)
+
+    def _greet(self, connection: socket.socket) -> int | None:
+        """The slot of a share that has the key, told its beginning; None for any other, and at the end."""
+        connection.settimeout(_HELLO_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        nonce = new_nonce()
+        connection.sendall(nonce)
+        hello = receive(connection, Hello, largest=_HELLO_BYTES)
+        if hello is None or not hmac.compare_digest(hello.proof, proof(self.key, nonce, hello.slot)):
+            _log.warning("a connection to the container's shares without their key was refused")
+            return None
+        with self._lock:
+            if self._is_ending:
+                send(connection, Answer(None))
+                return None
+            earlier = self._shares.get(hello.slot)
+            self._shares[hello.slot] = connection
+        if (
+            earlier is not None
+        ):  # an attempt that Spark took for lost; it ends at its next commit at the latest
+            _ask_to_end(earlier)
+        connection.settimeout(None)
+        send(connection, Answer(self._start_of(hello.slot)))
+        self.events.put(Began(hello.slot))
+        return hello.slot
+
+    def _hear(self, connection: socket.socket, slot: int) -> None:
+        try:
+            while (report := receive(connection, Report)) is not None:
+                if report.committed is not None:
+                    self.events.put(report.committed)
+                if report.finished is not None:
+                    self.events.put(EndedWell(slot, report.finished.is_drained))
+        finally:
+            with self._lock:
+                if self._shares.get(slot) is connection:
+                    del self._shares[slot]
+
+    def end_all(self) -> None:
+        """Ask every share to end at its next commit. One that comes later is not let in."""
+        with self._lock:
+            self._is_ending = True
+            for connection in self._shares.values():
+                _ask_to_end(connection)
+
+    def __enter__(self) -> ShareServer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close; shares that are left notice it."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # closing alone leaves the thread in accept()
+        self._listener.close()
+        with self._lock:
+            self._is_ending = True
+            for connection in self._shares.values():
+                try:
+                    connection.shutdown(socket.SHUT_RDWR)
+                except OSError as broken:
+                    _log.debug("a share is gone: %s", broken)
+
+
+def _ask_to_end(connection: socket.socket) -> None:
+    try:
+        connection.sendall(b"e")
+    except OSError as error:
+        _log.debug("a share is gone: %s", error)

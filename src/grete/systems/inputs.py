@@ -1,0 +1,173 @@
+"""The input of a share as it arrives: records of several stream partitions, polled by the process that works on them.
+
+`System.read` reads ranges whose ends are known. A share that lives long asks for what is there instead, and waits for
+it where the system can wake it: asking brokers where partitions end took 2 ms of a processor each time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from grete.clock import Clock
+from grete.model.ids import SystemStreamPartition
+from grete.systems.admin import OffsetAdmin, PartitionOffsets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from grete.systems.base import System
+
+_log = logging.getLogger("grete.container")
+_PAUSE_S = (0.005, 0.05)
+"""Between looks for input when there is none: a record waits 5 ms when others came before, 50 ms at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The offsets of a partition that are wanted: from `start` to before `end`, None is whatever comes."""
+
+    start: int
+    end: int | None = None
+
+
+Wanted = Mapping[SystemStreamPartition, Span]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Records of a partition in order, of `systems.records.SPARSE_SCHEMA`.
+
+    The next one has `next_offset` or a later one. There may be none, where only what no reader sees has been passed.
+    """
+
+    ssp: SystemStreamPartition
+    records: pa.RecordBatch | None
+    next_offset: int
+
+
+class Absent:
+    """Says once that a partition is waited for, and once that it can be read again."""
+
+    def __init__(self) -> None:
+        self._absent: frozenset[SystemStreamPartition] = frozenset()
+
+    def note(self, absent: Iterable[SystemStreamPartition]) -> None:
+        """These are the partitions that no broker answers for now."""
+        now = frozenset(absent)
+        for ssp in sorted(now - self._absent):
+            _log.warning("waiting for %s: no broker answers for it, do the brokers that hold it run?", ssp)
+        for ssp in sorted(self._absent - now):
+            _log.info("%s can be read again", ssp)
+        self._absent = now
+
+
+class Inputs(ABC):
+    """What a share reads. Used by one thread."""
+
+    @abstractmethod
+    def poll(self, wanted: Wanted, records: int, wait_s: float) -> list[Arrived]:
+        """About so many records at most, of those partitions only; waits at most so long while there are none.
+
+        A caller goes on in each partition at the `next_offset` that it got last, or elsewhere. Partitions whose
+        brokers are away are passed over.
+
+        Raises:
+            OffsetsRemoved, OffsetOutOfRange: a wanted offset is not there.
+            StreamNotFound: no such partition.
+            StreamUnreachable: no broker answers.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release connections."""
+
+
+class LookedFor(Inputs):
+    """Asks a system where partitions end, and reads up to there."""
+
+    def __init__(self, system: System, clock: Clock, ends: OffsetAdmin | None = None) -> None:
+        """`ends` is where partitions end, when that is not what the system says."""
+        self._system = system
+        self._ends = system if ends is None else ends
+        self._clock = clock
+        self._pause_s = _PAUSE_S[0]
+        self._turn = 0
+        self._absent = Absent()
+
+    def poll(self, wanted: Wanted, records: int, wait_s: float) -> list[Arrived]:
+        """See Inputs."""
+        until_s = self._clock.monotonic_s() + wait_s
+        while True:
+            if found := self._look(wanted, records):
+                self._pause_s = _PAUSE_S[0]
+                return found
+            left_s = until_s - self._clock.monotonic_s()
+            if left_s <= 0:
+                return []
+            self._clock.wait(threading.Event(), min(left_s, self._pause_s))
+            self._pause_s = min(1.5 * self._pause_s, _PAUSE_S[1])
+
+    def _look(self, wanted: Wanted, records: int) -> list[Arrived]:
+        spans = self._available(wanted)
+        if not spans:
+            return []
+        taken = share_out({ssp: end - start for ssp, start, end in spans}, records)
+        self._turn += 1
+        at = self._turn % len(spans)  # the first turn goes round: records may be fewer than partitions
+        found: list[Arrived] = []
+        for ssp, start, _ in [*spans[at:], *spans[:at]]:
+            found += self._read(ssp, start, start + taken[ssp])
+        return found
+
+    def _available(self, wanted: Wanted) -> list[tuple[SystemStreamPartition, int, int]]:
+        held: dict[str, Mapping[int, PartitionOffsets | None]] = {}
+        found, absent = [], []
+        for ssp, span in wanted.items():
+            if ssp.stream not in held:
+                held[ssp.stream] = self._ends.reachable_offsets(ssp.stream)
+            offsets = held[ssp.stream][ssp.partition]
+            if offsets is None:
+                absent.append(ssp)
+                continue
+            end = int(offsets.upcoming)
+            end = end if span.end is None else min(end, span.end)
+            if span.start < end:
+                found.append((ssp, span.start, end))
+        self._absent.note(absent)
+        return found
+
+    def _read(self, ssp: SystemStreamPartition, start: int, end: int) -> Iterator[Arrived]:
+        from grete.systems.records import sparse
+
+        position = start
+        for first, batch in self._system.read(ssp.stream, ssp.partition, start, end) if start < end else ():
+            rows = sparse(first, batch)
+            if rows.num_rows:
+                position = rows.column(3)[rows.num_rows - 1].as_py() + 1
+                yield Arrived(ssp, rows, position)
+        if position < end:
+            yield Arrived(ssp, None, end)
+
+    def close(self) -> None:
+        """See Inputs: the system is the caller's."""
+
+
+K = TypeVar("K", bound=Any)
+
+
+def share_out(available: Mapping[K, int], records: int) -> dict[K, int]:
+    """Give each an equal share of `records`; what one does not need goes to the others. Deterministic."""
+    taken = dict.fromkeys(available, 0)
+    waiting = sorted(
+        (one for one, count in available.items() if count > 0), key=lambda one: (available[one], one)
+    )
+    left = records
+    for position, one in enumerate(waiting):
+        taken[one] = min(available[one], left // (len(waiting) - position))
+        left -= taken[one]
+    return taken

@@ -1,0 +1,153 @@
+"""The connection between a share and its container: reports to it, and the request to end from it.
+
+A socket of the driver, to which shares of this epoch prove that they have its key. One frame is a length and a JSON
+document. A share whose driver is gone ends; what fences it off is its transactional id, not this connection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import socket
+import struct
+import threading
+from typing import Any, TypeVar
+
+import msgspec
+
+from grete.errors import JobError, WireError
+from grete.tasks.shares import Committed, ShareStart
+
+_LENGTH = struct.Struct(">I")
+_LARGEST = 256 << 20
+_NONCE_BYTES = 32
+_CONNECT_S = 10.0
+T = TypeVar("T")
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """A share's first frame: which slot it has, and that it has the key."""
+
+    slot: int
+    worker: str
+    proof: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The container's only frame: with what the share begins; None when the epoch is ending."""
+
+    start: ShareStart | None
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A share's last frame."""
+
+    is_drained: bool
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A share's frame while it works."""
+
+    committed: Committed | None = None
+    finished: Finished | None = None
+
+
+def proof(key: bytes, nonce: bytes, slot: int) -> str:
+    """What shows that a share has the key."""
+    return hmac.new(key, nonce + str(slot).encode(), hashlib.sha256).hexdigest()
+
+
+def new_nonce() -> bytes:
+    """Bytes that were never used before."""
+    return secrets.token_bytes(_NONCE_BYTES)
+
+
+def send(connection: socket.socket, value: object) -> None:
+    """Send a frame. Raises OSError."""
+    data = msgspec.json.encode(value)
+    connection.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def receive(connection: socket.socket, kind: type[T], *, largest: int = _LARGEST) -> T | None:
+    """The next frame; None at the end.
+
+    Raises:
+        OSError: the connection broke.
+        WireError: it is not what was expected.
+    """
+    head = _exactly(connection, _LENGTH.size)
+    if head is None:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    if length > largest:
+        raise WireError(f"a frame of {length} bytes, at most {largest} were expected")
+    body = _exactly(connection, length)
+    if body is None:
+        return None
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise WireError(f"no {kind.__name__}: {error}") from error
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < count:
+        piece = connection.recv(min(count - len(data), 1 << 20))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)
+
+
+class ShareChannel:
+    """A share's end. One thread reports; `is_ending` may be asked by any."""
+
+    def __init__(self, address: tuple[str, int], key: bytes, slot: int, worker: str) -> None:
+        """Raises JobError: the driver is not there, or does not know this share."""
+        self._ending = threading.Event()
+        try:
+            self._connection = socket.create_connection(address, _CONNECT_S)
+            self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            nonce = _exactly(self._connection, _NONCE_BYTES) or b""
+            send(self._connection, Hello(slot, worker, proof(key, nonce, slot)))
+            answer = receive(self._connection, Answer)
+        except (OSError, WireError) as error:
+            raise JobError(f"slot {slot}: the container at {address[0]}:{address[1]}: {error}") from error
+        if answer is None:
+            raise JobError(f"slot {slot}: the container at {address[0]}:{address[1]} does not know it")
+        self.start = answer.start
+        self._connection.settimeout(None)
+        threading.Thread(target=self._listen, name=f"grete-share-{slot}", daemon=True).start()
+
+    def is_ending(self) -> bool:
+        """Whether the share shall end at its next commit: it was asked to, or the driver is gone."""
+        return self._ending.is_set()
+
+    def _listen(self) -> None:
+        """Whatever comes, and the end of the connection, is the request to end."""
+        try:
+            self._connection.recv(1)
+        except OSError:
+            pass
+        finally:
+            self._ending.set()
+
+    def report(self, committed: Committed) -> None:
+        """Say what was committed. A driver that is gone is not told."""
+        self._send(Report(committed=committed))
+
+    def finish(self, *, is_drained: bool) -> None:
+        """Say that the share has ended without an error."""
+        self._send(Report(finished=Finished(is_drained)))
+
+    def _send(self, value: Any) -> None:
+        try:
+            send(self._connection, value)
+        except OSError:
+            self._ending.set()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()

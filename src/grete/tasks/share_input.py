@@ -1,0 +1,90 @@
+"""The input of one share: where it stands in each partition, which of them may move, and what has come."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from grete.model.ids import SystemStreamPartition
+from grete.systems.inputs import Arrived, Inputs, Span
+from grete.tasks.read_order import ReadOrder, StreamOffsets
+
+
+class ShareInput:
+    """Reads a share's partitions in the order that is to be kept. Used by one thread."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        system: StreamOffsets,
+        starting: Mapping[str, int],
+        *,
+        bootstrap: Sequence[str] = (),
+        later: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """`starting` has the next offset to read of each SSP, by its text."""
+        self._inputs = inputs
+        self._system = system
+        self._ssps = {text: SystemStreamPartition.parse(text) for text in starting}
+        self._positions = dict(starting)
+        self._order = ReadOrder(starting, bootstrap, later or {}, system)
+        self._ends: dict[str, int] | None = None
+        self._left: list[Arrived] = []
+
+    @property
+    def next_offsets(self) -> Mapping[str, int]:
+        """The next offset of each SSP, by its text, after what was given."""
+        return self._positions
+
+    @property
+    def is_at_the_end(self) -> bool:
+        """Whether all that `stop_at_the_end` counted was given."""
+        return self._ends is not None and all(self._positions[ssp] >= end for ssp, end in self._ends.items())
+
+    def stop_at_the_end(self) -> None:
+        """Nothing is given from now on that is not there now.
+
+        Raises:
+            StreamUnreachable: where a partition ends is not known, because no broker answers.
+        """
+        held = {stream: self._system.offsets(stream) for stream in {s.stream for s in self._ssps.values()}}
+        self._ends = {text: int(held[ssp.stream][ssp.partition].upcoming) for text, ssp in self._ssps.items()}
+
+    def leave_out(self, ssps: Collection[SystemStreamPartition]) -> None:
+        """Give nothing of these any more: no task of the share wants them."""
+        for ssp in ssps:
+            self._positions.pop(str(ssp), None)
+            self._ssps.pop(str(ssp), None)
+            if self._ends is not None:
+                self._ends.pop(str(ssp), None)
+
+    def poll(self, records: int, wait_s: float) -> list[Arrived]:
+        """About so many records at most; waits so long at most while there are none.
+
+        Raises:
+            GreteError: see `Inputs.poll` and `ReadOrder.waits`.
+        """
+        arrived, self._left = self._left, []
+        arrived = arrived or self._inputs.poll(self._wanted(), records, wait_s)
+        for one in arrived:
+            self._positions[str(one.ssp)] = one.next_offset
+        return arrived
+
+    def put_back(self, unread: Sequence[Arrived]) -> None:
+        """Give these records of the last poll again with the next one; none of them was processed."""
+        for one in unread:
+            assert one.records is not None, "only records are put back"
+            self._positions[str(one.ssp)] = int(one.records.column(3)[0].as_py())
+        self._left = list(unread)
+
+    def _wanted(self) -> dict[SystemStreamPartition, Span]:
+        waits = self._order.waits(self._positions)
+        ends = self._ends
+        return {
+            ssp: Span(self._positions[text], None if ends is None else ends[text])
+            for text, ssp in self._ssps.items()
+            if text not in waits and (ends is None or self._positions[text] < ends[text])
+        }
+
+    def close(self) -> None:
+        """Release connections."""
+        self._inputs.close()

@@ -1,0 +1,57 @@
+"""How much goes into one commit, how often there is one, and when windows are due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grete.clock import Clock
+from grete.config.settings import Settings
+from grete.tasks.spec import RunnerSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one share. `commit_s` is the least time between the beginnings of two commits; 0 `bytes` is no limit."""
+
+    records: int
+    bytes: int
+    commit_s: float
+    window_ms: int
+
+    @classmethod
+    def of(cls, spec: RunnerSpec, commit_s: float | None, records: int | None) -> Limits:
+        """As the configuration has them; what is given goes before it."""
+        task = Settings.of(spec.config).task
+        interval_s = task.commit_interval_ms / 1000 if commit_s is None else commit_s
+        at_most = records or task.max_records_per_batch
+        return cls(at_most, task.max_bytes_per_batch, interval_s, max(0, task.window_ms))
+
+    def are_reached(self, records: int, size: int) -> bool:
+        """Whether so many records of `size` bytes together are enough for a commit."""
+        return records >= self.records or 0 < self.bytes <= size
+
+
+class Windows:
+    """When `StreamTask.window` is due: at whole multiples of the interval on the wall clock, in all tasks at once."""
+
+    def __init__(self, clock: Clock, interval_ms: int) -> None:
+        """0 is never."""
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._taken = self._number()
+
+    def _number(self) -> int:
+        return self._clock.wall_ms() // self._interval_ms if self._interval_ms > 0 else 0
+
+    def until_s(self) -> float:
+        """How long until it is due."""
+        if self._interval_ms <= 0:
+            return float("inf")
+        return max(0, (self._taken + 1) * self._interval_ms - self._clock.wall_ms()) / 1000
+
+    def take(self) -> bool:
+        """Whether it is due; once for any number of intervals."""
+        number = self._number()
+        is_due = number != self._taken
+        self._taken = number
+        return is_due

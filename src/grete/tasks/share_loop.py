@@ -1,0 +1,317 @@
+"""The loop of a share: polls its partitions, runs its tasks, and commits, for as long as its epoch lasts.
+
+A share is the tasks of one slot. Outputs, changelog records and checkpoints of a transaction are committed together
+where they were made (`tasks.commit.executor`), and checkpoints alone say where to go on. Nothing ends an epoch but a
+change, so instances, stores and clients live as long as that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from grete.clock import Clock
+from grete.model.ids import SystemStreamPartition
+from grete.systems.admin import OffsetAdmin
+from grete.systems.inputs import Arrived, LookedFor
+from grete.tasks.commit.executor import SlotCommits
+from grete.tasks.runner import TaskRun
+from grete.tasks.runtime import TaskWorkers
+from grete.tasks.share_input import ShareInput
+from grete.tasks.share_limits import Limits, Windows
+from grete.tasks.shares import Committed, ShareStart
+from grete.tasks.spec import RunnerSpec, TaskReport, advanced
+
+_ROWS_AT_ONCE = 10_000
+_BACKLOG_S = 0.2
+"""While there is more input than one poll gives, a transaction goes on so long: a commit takes about 10 ms, and
+an operator's request waits for its end."""
+_PASSED_S = 1.0
+"""After this time checkpoints note that only what no reader sees, as marks of transactions, was passed."""
+_SLICE_S = 0.05
+_CONFIRM_S = 1.0
+"""So often it is looked whether commits can be read, as long as others follow: on Kafka it takes 3 ms."""
+
+
+class ShareLoop:
+    """Runs the tasks of one share. Used by one thread."""
+
+    def __init__(
+        self,
+        workers: TaskWorkers,
+        start: ShareStart,
+        clock: Clock,
+        *,
+        commit_s: float | None = None,
+        records_at_most: int | None = None,
+        is_ending: Callable[[], bool] = lambda: False,
+        ends: OffsetAdmin | None = None,
+    ) -> None:
+        """Takes the slot, and what earlier attempts at this share have committed.
+
+        `commit_s` and `records_at_most` are for callers who pace it themselves. A transaction ends soon when
+        `is_ending`. `ends` is where the inputs end, when that is not what the system says.
+
+        Raises:
+            Fenced: another container has taken over.
+            CheckpointsMoved, LogError: see `SlotCommits.resume`.
+        """
+        self._workers = workers
+        self._clock = clock
+        self._is_ending = is_ending
+        self._slot = start.slot
+        self._tasks = [task for task in start.tasks if task not in start.shut_down]
+        self._progress = {task: start.progress[task] for task in start.tasks}
+        self._batch = start.next_batch
+        self._limits = Limits.of(workers.spec, commit_s, records_at_most)
+        workers.make_room(len(self._tasks))
+        self._commits = SlotCommits(
+            workers.spec,
+            workers.system,
+            clock,
+            workers.id,
+            slot=start.slot,
+            lineage=start.lineage,
+            log_end=start.log_end,
+        )
+        self._resume(start.tasks)
+        self._input = self._open_input(start, ends)
+        self._readers = self._readers_of(workers.spec)
+        self._runs: Mapping[int, TaskRun] = {}
+        self._passed: dict[int, int] = {}
+        self._passed_at_s = self._committed_at_s = self._confirmed_at_s = float("-inf")
+        self._windows = Windows(clock, self._limits.window_ms)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all is committed that was there when the share began, if it is to end there."""
+        return self._input.is_at_the_end and self.is_settled
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether checkpoints name all that was passed."""
+        return not self._passed
+
+    @property
+    def next_offsets(self) -> Mapping[str, int]:
+        """The next offset to read of each SSP, by its text."""
+        return self._input.next_offsets
+
+    # --- beginning ---
+
+    def _resume(self, tasks: Sequence[int]) -> None:
+        found = self._commits.resume(tasks)
+        self._take(found)
+        self._batch = 1 + max([self._batch - 1, *(report.batch_id for report in found)])
+
+    def _open_input(self, start: ShareStart, ends: OffsetAdmin | None) -> ShareInput:
+        spec, system = self._workers.spec, self._workers.system
+        inputs = system.inputs(self._clock) if ends is None else LookedFor(system, self._clock, ends)
+        starting = {ssp: self._position(ssp, offset) for ssp, offset in start.starting.items()}
+        made = ShareInput(inputs, ends or system, starting, bootstrap=start.bootstrap, later=start.later)
+        made.leave_out(_unread(spec, start.tasks, self._tasks))
+        if start.until_drained:
+            made.stop_at_the_end()
+        return made
+
+    def _position(self, ssp: str, starting: int) -> int:
+        """The next offset that a task wants: an earlier attempt may have gone on from where they started."""
+        spec = self._workers.spec
+        index = spec.ssps.index(SystemStreamPartition.parse(ssp))
+        wants = [
+            self._progress[task].last_offsets.get(index, starting - 1) + 1
+            for task in self._tasks
+            if index in spec.tasks[task].ssps
+        ]
+        return max(starting, min(wants, default=starting))
+
+    def _readers_of(self, spec: RunnerSpec) -> dict[SystemStreamPartition, tuple[int, list[int]]]:
+        found: dict[SystemStreamPartition, tuple[int, list[int]]] = {}
+        for task in self._tasks:
+            for index in spec.tasks[task].ssps:
+                found.setdefault(spec.ssps[index], (index, []))[1].append(task)
+        return found
+
+    # --- going on ---
+
+    def step(self, wait_s: float = 0.0) -> Committed | None:
+        """Process what has arrived, and commit it; None when nothing has come for `wait_s`. Durable on return.
+
+        Raises:
+            ProcessingError: a record cannot be processed; nothing of the transaction was committed.
+            Fenced: another container has taken over.
+            CheckpointsMoved, InDoubt, LogError: see `SlotCommits.commit`; the share has to begin again.
+            GreteError: see `ShareInput.poll`.
+        """
+        if self.process(wait_s):
+            return self.commit()
+        self._confirm()
+        return None
+
+    def process(self, wait_s: float = 0.0) -> list[int]:
+        """The first half of `step`: process what has arrived, and return which tasks have something to commit.
+
+        Raises:
+            GreteError: see `step`.
+        """
+        with self._dropped_in_errors():
+            self._runs = self._gather(wait_s)
+        return sorted(self._runs)
+
+    def commit(self) -> Committed:
+        """The second half of `step`: commit what was processed. Durable on return.
+
+        Raises:
+            GreteError: see `step`.
+        """
+        with self._dropped_in_errors():
+            made = self._commit(self._runs)
+        if self._clock.monotonic_s() >= self._confirmed_at_s + _CONFIRM_S:
+            self._confirm()
+        return made
+
+    def _confirm(self) -> None:
+        self._confirmed_at_s = self._clock.monotonic_s()
+        self._commits.confirm()
+
+    @contextmanager
+    def _dropped_in_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.drop()
+            raise
+
+    def drop(self) -> None:
+        """Give the tasks up as they are: they are not committed."""
+        self._runs = {}
+        for task in self._tasks:
+            self._workers.drop(task)
+
+    def close(self) -> None:
+        """Let the slot go, and release connections of the input."""
+        self._commits.close()
+        self._input.close()
+
+    def _gather(self, wait_s: float) -> dict[int, TaskRun]:
+        """The tasks that processed something, up to a commit."""
+        gathered = _Gathered()
+        now_s = self._clock.monotonic_s()
+        began_s, due_s = now_s, max(now_s, self._committed_at_s + self._limits.commit_s)
+        wait_s = min(wait_s, self._windows.until_s())
+        while True:
+            wanted = min(_ROWS_AT_ONCE, self._limits.records - gathered.records)
+            arrived = self._input.poll(wanted, min(wait_s, _SLICE_S) if gathered.runs else wait_s)
+            count = sum(one.records.num_rows for one in arrived if one.records is not None)
+            is_cut = self._process(arrived, gathered)
+            is_cut |= self._call_windows(gathered)
+            is_full = self._limits.are_reached(gathered.records, gathered.bytes)
+            if is_cut or is_full or not gathered.runs or self._is_ending():
+                break
+            now_s = self._clock.monotonic_s()
+            if count >= wanted and now_s < began_s + _BACKLOG_S:
+                wait_s = 0.0
+            elif now_s < due_s:
+                wait_s = min(due_s - now_s, self._windows.until_s())
+            else:
+                break
+        self._note_passed(gathered)
+        return gathered.runs
+
+    def _process(self, arrived: Sequence[Arrived], gathered: _Gathered) -> bool:
+        """Give each task its records; whether one of them wants a commit now, before what is left."""
+        for place, one in enumerate(arrived):
+            if one.records is None:
+                self._pass(one)
+                continue
+            rows, (index, tasks) = one.records, self._readers[one.ssp]
+            self._passed.pop(index, None)
+            runs = [self._run(task, gathered) for task in tasks]
+            done = min([run.process(index, rows, one.next_offset) for run in runs], default=rows.num_rows)
+            gathered.records += done
+            gathered.bytes += rows.nbytes
+            if any(run.wants_commit for run in runs):
+                left = [Arrived(one.ssp, rows.slice(done), one.next_offset)] if done < rows.num_rows else []
+                self._input.put_back([*left, *self._without_passed(arrived[place + 1 :])])
+                return True
+        return False
+
+    def _without_passed(self, arrived: Sequence[Arrived]) -> list[Arrived]:
+        for one in arrived:
+            if one.records is None:
+                self._pass(one)
+        return [one for one in arrived if one.records is not None]
+
+    def _run(self, task: int, gathered: _Gathered) -> TaskRun:
+        run = gathered.runs.get(task)
+        if run is None:
+            worker = self._workers.worker(task)
+            run = gathered.runs[task] = TaskRun(worker, self._progress[task], self._workers.spec)
+        return run
+
+    def _pass(self, one: Arrived) -> None:
+        if not self._passed:
+            self._passed_at_s = self._clock.monotonic_s()
+        self._passed[self._readers[one.ssp][0]] = one.next_offset
+
+    def _note_passed(self, gathered: _Gathered) -> None:
+        """Let checkpoints say what was passed: with the others, or after a while by themselves."""
+        if not self._passed:
+            return
+        is_due = self._clock.monotonic_s() >= self._passed_at_s + _PASSED_S or self._input.is_at_the_end
+        for index, next_offset in list(self._passed.items()):
+            tasks = self._readers[self._workers.spec.ssps[index]][1]
+            if is_due or all(task in gathered.runs for task in tasks):
+                for task in tasks:
+                    self._run(task, gathered).process(index, None, next_offset)
+                del self._passed[index]
+
+    def _call_windows(self, gathered: _Gathered) -> bool:
+        """Call each task's `window` when its time has come; whether one of them wants a commit now."""
+        if not self._windows.take():
+            return False
+        for task in self._tasks:
+            self._run(task, gathered).window()
+        return any(run.wants_commit for run in gathered.runs.values())
+
+    # --- committing ---
+
+    def _commit(self, runs: Mapping[int, TaskRun]) -> Committed:
+        made = [run.finish() for _, run in sorted(runs.items())]
+        reports = self._commits.commit(self._batch, made)
+        for report in reports:
+            self._workers.succeeded(report.task, report.token)
+        self._take(reports)
+        self._shut_down({report.task for report in reports if report.shutdown_task})
+        committed = Committed(self._slot, self._batch, reports, dict(self._input.next_offsets))
+        self._batch += 1
+        self._committed_at_s = self._clock.monotonic_s()
+        return committed
+
+    def _take(self, reports: Sequence[TaskReport]) -> None:
+        for report in reports:
+            self._progress[report.task] = advanced(self._progress[report.task], report)
+
+    def _shut_down(self, tasks: set[int]) -> None:
+        if not tasks:
+            return
+        before = list(self._tasks)
+        self._tasks = [task for task in before if task not in tasks]
+        self._input.leave_out(_unread(self._workers.spec, before, self._tasks))
+        self._readers = self._readers_of(self._workers.spec)
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What goes into the next commit."""
+
+    runs: dict[int, TaskRun] = field(default_factory=dict)
+    records: int = 0
+    bytes: int = 0
+
+
+def _unread(spec: RunnerSpec, before: Sequence[int], now: Sequence[int]) -> set[SystemStreamPartition]:
+    """What the tasks read before and do not read now."""
+    read = {index for task in now for index in spec.tasks[task].ssps}
+    return {spec.ssps[index] for task in before for index in spec.tasks[task].ssps if index not in read}

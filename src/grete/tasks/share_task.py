@@ -1,0 +1,112 @@
+"""A share in the Python worker of a Spark task, from its beginning to the end of its epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+
+from grete.clock import Clock, SystemClock
+from grete.model.ending import failure_of, note
+from grete.tasks.runtime import TaskWorkers
+from grete.tasks.share_channel import ShareChannel
+from grete.tasks.share_loop import ShareLoop
+from grete.tasks.shares import Committed, merged
+from grete.tasks.spec import RunnerSpec
+from grete.tasks.worker_logs import attach_logs, flush_logs, hurry_logs
+
+_WAIT_S = 0.05
+"""A share looks so often whether it shall end while nothing comes."""
+_REPORT_S = 0.05
+_workers: TaskWorkers | None = None
+
+
+def _workers_for(spec: RunnerSpec) -> TaskWorkers:
+    """This process's tasks; those of another container are given up first."""
+    global _workers  # one Python worker serves one container at a time; a module is its only memory
+    if _workers is None or _workers.spec.incarnation != spec.incarnation:
+        if _workers is not None:
+            _workers.close()
+        attach_logs(spec)
+        _workers = TaskWorkers(spec)
+    return _workers
+
+
+@contextmanager
+def at_work(spec: RunnerSpec) -> Iterator[TaskWorkers]:
+    """This process's tasks; what they logged is on its way afterwards, and if they failed it is there."""
+    try:
+        yield _workers_for(spec)
+    except BaseException as error:
+        note(error, failure_of(error))  # the driver gets its text
+        flush_logs()
+        raise
+    hurry_logs()
+
+
+@dataclass(frozen=True, slots=True)
+class ShareTask:
+    """The work of a Spark task: the share of its slot, for as long as the epoch of `address` and `key` goes on."""
+
+    spec: RunnerSpec
+    address: tuple[str, int]
+    key: bytes = field(repr=False)
+
+    def __call__(self, slot: int) -> bool:
+        """Work until asked to end, or drained; returns whether it was drained.
+
+        Raises:
+            GreteError: see `ShareLoop`.
+        """
+        clock = SystemClock()
+        with (
+            at_work(self.spec) as workers,
+            closing(ShareChannel(self.address, self.key, slot, workers.id)) as channel,
+        ):
+            if channel.start is None:
+                return False
+            with closing(ShareLoop(workers, channel.start, clock, is_ending=channel.is_ending)) as loop:
+                return _work(loop, channel, clock)
+
+
+def _work(loop: ShareLoop, channel: ShareChannel, clock: Clock) -> bool:
+    reporter = Reporter(channel, clock)
+    while not channel.is_ending():
+        committed = loop.step(_WAIT_S)
+        if committed is not None:
+            reporter.add(committed)
+        elif loop.is_drained:
+            break
+        reporter.report_if_due()
+    reporter.report()
+    channel.finish(is_drained=loop.is_drained)
+    return loop.is_drained
+
+
+class Reporter:
+    """Gathers what a share commits, and reports it twenty times a second at most."""
+
+    def __init__(self, channel: ShareChannel, clock: Clock) -> None:
+        self._channel = channel
+        self._clock = clock
+        self._gathered: Committed | None = None
+        self._due_s = float("-inf")
+
+    def add(self, committed: Committed) -> None:
+        """Take a commit; what its tasks wish for is reported at once."""
+        before = self._gathered
+        self._gathered = committed if before is None else merged(before, committed)
+        if any(report.shutdown_task or report.shutdown_all for report in committed.reports):
+            self.report()
+
+    def report_if_due(self) -> None:
+        """Report what there is, when the last time was long enough ago."""
+        if self._clock.monotonic_s() >= self._due_s:
+            self.report()
+
+    def report(self) -> None:
+        """Report what there is."""
+        gathered, self._gathered = self._gathered, None
+        if gathered is not None:
+            self._channel.report(gathered)
+            self._due_s = self._clock.monotonic_s() + _REPORT_S

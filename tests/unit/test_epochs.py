@@ -1,0 +1,198 @@
+"""The epochs of a container of one task, without Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import grete
+from grete.container.assignment import AssignedTask, Assignment
+from grete.container.control import Ended
+from grete.container.epochs import run_epoch
+from grete.container.run_lock import is_run_in, running_in
+from grete.container.start import prepare
+from grete.errors import ProcessingError
+from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
+from grete.model.streams import StreamSpec
+from grete.systems.local.system import LocalSystem, Message
+from grete.tasks.commit.base import BatchOutcome
+from grete.testing.clock import ManualClock
+from grete.testing.job_container import LocalEngine
+
+CONFIG = {
+    "task.class": f"{__name__}:Through",
+    "task.inputs": "local.in",
+    "task.outputs": "local.out",
+    "systems.local.samza.offset.default": "oldest",
+}
+RECORDS = 10
+
+
+class Through(grete.StreamTask):
+    """Sends on what it gets; ends its container on `end`, commits on `commit`, and fails on `test.bad`."""
+
+    def init(self, context: grete.TaskContext) -> None:
+        self.bad = context.config.get("test.bad")
+
+    def process(
+        self,
+        envelope: grete.IncomingMessageEnvelope,
+        collector: grete.MessageCollector,
+        coordinator: grete.TaskCoordinator,
+    ) -> None:
+        if envelope.message == b"end":
+            coordinator.shutdown(all_tasks=True)
+        if envelope.message == b"commit":
+            coordinator.commit()
+        if envelope.message.decode() == self.bad:
+            raise RuntimeError("bad")
+        collector.send("local.out", envelope.message)
+
+
+class Running:
+    """A container of one task over `local.in`."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.clock = ManualClock()
+        self.system = LocalSystem(home / "local", self.clock)
+        self.control = threading.Event()
+        self.on_batch: Callable[[], None] = lambda: None
+        self.outcomes: list[tuple[int, BatchOutcome]] = []
+        for stream in ("in", "out"):
+            self.system.ensure_stream(StreamSpec(stream, 1))
+
+    def send(self, *values: bytes) -> None:
+        self.system.append("in", [Message(None, value, 1, 0) for value in values])
+
+    def run(self, *, until_drained: bool = False, **config: str) -> Ended:
+        task = AssignedTask(TaskName("Partition 0"), (SystemStreamPartition("local", "in", 0),), 0)
+        settings = {**CONFIG, **{key.replace("_", "."): value for key, value in config.items()}}
+        assignment = Assignment(
+            JobId("job"), ContainerId("0"), 1, settings, (task,), until_drained=until_drained
+        )
+        started = prepare(assignment, self.system, None, self.clock, self.home)
+
+        def on_batch(number: int, outcome: BatchOutcome) -> None:
+            self.outcomes.append((number, outcome))
+            self.on_batch()
+
+        return run_epoch(started, LocalEngine(self.clock), self.control, self.clock, on_batch, None)
+
+    def outputs(self) -> list[bytes]:
+        return [value for _, found in self.system.read("out", 0, 0) for value in found.column(1).to_pylist()]
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    made = Running(tmp_path)
+    with closing(made.system):
+        yield made
+
+
+def test_it_runs_until_what_is_there_is_consumed_and_counts_on_in_the_next_start(running: Running) -> None:
+    running.send(*[b"x"] * RECORDS)
+    assert running.run(until_drained=True, task_max_records_per_batch="4") is Ended.DRAINED
+    assert [(number, outcome.records) for number, outcome in running.outcomes] == [(0, 4), (1, 4), (2, 2)]
+    running.send(b"y")
+    assert running.run(until_drained=True) is Ended.DRAINED
+    assert [number for number, _ in running.outcomes] == [0, 1, 2, 3]
+    assert running.outputs() == [b"x"] * RECORDS + [b"y"]
+
+
+def test_what_comes_later_is_not_read_when_it_is_to_end(running: Running) -> None:
+    running.send(b"x")
+    running.on_batch = lambda: running.send(b"later")
+    assert running.run(until_drained=True) is Ended.DRAINED
+    assert running.outputs() == [b"x"]
+
+
+def test_an_interruption_ends_it_after_a_commit(running: Running) -> None:
+    running.send(*[b"x"] * RECORDS)
+    running.on_batch = running.control.set
+    assert running.run(task_max_records_per_batch="4") is Ended.INTERRUPTED
+    assert running.outputs() == [b"x"] * 4
+    assert running.run() is Ended.INTERRUPTED
+    assert len(running.outcomes) == 1, "it was asked before anything was read"
+
+
+def test_a_task_may_end_its_container_and_is_given_nothing_after_that(running: Running) -> None:
+    running.send(b"x", b"end", b"y")
+    assert running.run() is Ended.SHUTDOWN
+    assert running.outputs() == [b"x", b"end"]
+    running.run(until_drained=True)
+    assert running.outputs() == [b"x", b"end", b"y"]
+
+
+def test_a_commit_that_a_task_asks_for_is_made_before_its_next_message(running: Running) -> None:
+    running.send(b"1", b"commit", b"2", b"commit", b"3")
+    assert running.run(until_drained=True) is Ended.DRAINED
+    assert [outcome.records for _, outcome in running.outcomes] == [2, 2, 1]
+    assert running.outputs() == [b"1", b"commit", b"2", b"commit", b"3"]
+
+
+def test_commits_have_their_interval(running: Running) -> None:
+    running.send(b"x")
+    began: list[float] = []
+
+    def again() -> None:
+        began.append(running.clock.monotonic_s())
+        running.send(b"x")
+        if len(began) == 3:
+            running.control.set()
+
+    running.on_batch = again
+    running.run(task_commit_ms="3000")
+    assert began[0] == pytest.approx(0.0), "the first one waits for nothing"
+    assert [late - early for early, late in pairwise(began)] == pytest.approx([3.0, 3.0], abs=0.1)
+
+
+def test_windows_come_at_their_time_though_nothing_else_does(running: Running) -> None:
+    times: list[int] = []
+
+    def note() -> None:
+        times.append(running.clock.wall_ms())
+        if len(times) == 5:
+            running.control.set()
+
+    running.on_batch = note
+    running.run(task_window_ms="400")
+    assert all(time_ms % 400 <= 20 for time_ms in times)
+    assert [late - early for early, late in pairwise(times)] == pytest.approx([400] * 4, abs=20)
+
+
+def test_work_that_failed_begins_again_from_what_is_committed(running: Running) -> None:
+    running.send(*[b"x"] * 4, b"bad", b"y")
+    with pytest.raises(ProcessingError):
+        running.run(until_drained=True, task_max_records_per_batch="4", test_bad="bad")
+    assert running.outputs() == [b"x"] * 4
+    assert running.run(until_drained=True) is Ended.DRAINED
+    assert running.outputs() == [b"x"] * 4 + [b"bad", b"y"]
+
+
+def test_a_folder_says_whether_a_living_process_works_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "jobs" / "job-1" / "container-0"
+    assert not is_run_in(folder)
+    with running_in(folder):
+        (folder / "batches").mkdir()
+        with running_in(folder):
+            assert is_run_in(folder)
+            assert (folder / "batches").exists(), "of a living process"
+    assert not is_run_in(folder)
+    held = f"from pathlib import Path; from grete.container.run_lock import *; r = running_in(Path({str(folder)!r}))"
+    command = [sys.executable, "-c", f"{held}; r.__enter__(); print('held', flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        assert is_run_in(folder)
+        process.kill()
+    assert not is_run_in(folder)
+    with running_in(folder):
+        assert not (folder / "batches").exists(), "what a killed one has left"

@@ -1,0 +1,104 @@
+"""The connection between a container and its shares: who is let in, what is told, and how shares end."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from grete.container.share_server import Began, EndedWell, ShareServer
+from grete.errors import JobError
+from grete.tasks.share_channel import ShareChannel
+from grete.tasks.shares import Committed, ShareStart
+from grete.tasks.spec import TaskProgress, TaskReport
+from grete.testing.waiting import eventually
+
+START = ShareStart(
+    lineage="l",
+    slot=3,
+    tasks=(7, 8),
+    progress={7: TaskProgress("token", {"counts": 5}, {0: 41}), 8: TaskProgress()},
+    starting={"kafka.in.0": 42},
+    next_batch=6,
+    log_end=99,
+    shut_down=frozenset({8}),
+    until_drained=True,
+    bootstrap=("kafka.first",),
+    later={"kafka.in.1": ["kafka.in.0"]},
+)
+
+
+@pytest.fixture
+def server() -> Iterator[ShareServer]:
+    with ShareServer(lambda slot: START, "127.0.0.1", "127.0.0.1") as made:
+        yield made
+
+
+def channel(server: ShareServer, *, key: bytes | None = None) -> ShareChannel:
+    return ShareChannel(server.address, server.key if key is None else key, 3, "worker")
+
+
+def test_a_share_is_told_what_it_begins_with(server: ShareServer) -> None:
+    with closing(channel(server)) as share:
+        assert share.start == START
+    assert server.events.get(timeout=10) == Began(3)
+
+
+def test_reports_come_in_their_order_and_as_they_were_sent(server: ShareServer) -> None:
+    report = TaskReport(
+        7, "token", 10, {0: 51}, positions={"counts": 15}, committed_at=120, slot=3, worker="w"
+    )
+    made = [Committed(3, number, [report], {"kafka.in.0": 52 + number}, commits=2) for number in range(3)]
+    with closing(channel(server)) as share:
+        for one in made:
+            share.report(one)
+        share.finish(is_drained=True)
+        events = [server.events.get(timeout=10) for _ in range(5)]
+    assert events == [Began(3), *made, EndedWell(3, True)]
+
+
+def test_a_share_that_is_asked_to_end_knows_it(server: ShareServer) -> None:
+    with closing(channel(server)) as share:
+        assert not share.is_ending()
+        server.end_all()
+        eventually(share.is_ending, "the request to end")
+
+
+def test_a_share_whose_container_is_gone_ends() -> None:
+    with ShareServer(lambda slot: START, "127.0.0.1", "127.0.0.1") as server:
+        share = channel(server)
+    with closing(share):
+        eventually(share.is_ending, "the end")
+        share.report(Committed(3, 1, [], {}))
+
+
+def test_a_share_that_comes_after_the_end_is_not_let_in(server: ShareServer) -> None:
+    server.end_all()
+    with closing(channel(server)) as late:
+        assert late.start is None
+
+
+def test_a_second_attempt_at_a_share_ends_the_first(server: ShareServer) -> None:
+    with closing(channel(server)) as lost, closing(channel(server)) as second:
+        eventually(lost.is_ending, "the first attempt's end")
+        assert not second.is_ending()
+
+
+def test_without_the_key_nothing_is_told(server: ShareServer) -> None:
+    with pytest.raises(JobError, match=r"slot 3: the container at 127.0.0.1:.* does not know it"):
+        channel(server, key=b"another")
+    assert server.events.empty()
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HTTP/1.1\r\n\r\n", struct.pack(">I", 2**31), struct.pack(">I", 4) + b"{}{}"]
+)
+def test_a_stranger_disturbs_nobody(server: ShareServer, sent: bytes) -> None:
+    with socket.create_connection(server.address, 10) as stranger:
+        stranger.sendall(sent)
+        with closing(channel(server)) as share:
+            assert share.start == START
+    assert server.events.get(timeout=10) == Began(3)
