@@ -13,7 +13,7 @@ Both are named in configuration as `module:Class` or `module.Class`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -160,6 +160,26 @@ class MetricsRegistry(Protocol):
         """The timer of this name. Raises as `counter`."""
 
 
+class Scheduler(Protocol):
+    """A task's timers (Samza's CallbackScheduler): each calls `StreamTask.on_timer` once, when its time has come.
+
+    They are not durable, as in Samza: a task that goes on as another instance, after a restart or a failure, has to
+    schedule its timers again, in `init`, from what it keeps in a store.
+    """
+
+    def schedule(self, key: Hashable, at_ms: int) -> None:
+        """Let `on_timer` be called with `key` at `at_ms`, in milliseconds since 1970, or soon when that has passed.
+
+        A timer of the same key is replaced.
+
+        Raises:
+            IllegalStateError: the task has no `on_timer`.
+        """
+
+    def delete(self, key: Hashable) -> None:
+        """Let the timer of the key be; one that is not there is fine."""
+
+
 class TaskContext(Protocol):
     """A task's own context. Valid from `init` to `close`."""
 
@@ -183,6 +203,10 @@ class TaskContext(Protocol):
     @property
     def metrics(self) -> MetricsRegistry:
         """The task's metrics."""
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The task's timers."""
 
     def store(self, name: str) -> KeyValueStore:
         """The task's own store `name`, declared by `stores.<name>.*`.
@@ -216,6 +240,14 @@ class StreamTask(ABC):
 
     def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:  # noqa: B027
         """Called every `task.window.ms` at a batch boundary, also when there was no message."""
+
+    def on_timer(  # noqa: B027
+        self, key: Any, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        """Called when a timer of the task is due, between messages; what it sends has the time of now.
+
+        A task with this method is initialised when its container starts, else with its first message.
+        """
 
     def close(self) -> None:  # noqa: B027 - optional hook
         """Called when the instance is given up. Not called after a crash."""

@@ -78,9 +78,11 @@ def test_calls_are_counted_under_samzas_names() -> None:
         assert own == {
             "process-calls": 3,
             "window-calls": 1,
+            "timer-calls": 0,
             "send-calls": 3,
             "process-ns": 0.0,  # the test's clock stands still
             "window-ns": 0.0,
+            "timer-ns": 0.0,
             "commit-calls": 2,
             "commit-ns": own["commit-ns"],
             "last-commit-ns": own["last-commit-ns"],

@@ -29,7 +29,7 @@ _log = logging.getLogger("grete.container")
 _WINDOW_S = 300.0
 """Averages of timers are of the last five minutes, as those of Samza's SlidingTimeWindowReservoir."""
 _STEP_S = 5.0
-_OF_ITS_TASKS = ("process-calls", "window-calls", "process-ns", "window-ns")
+_OF_ITS_TASKS = ("process-calls", "window-calls", "timer-calls", "process-ns", "window-ns", "timer-ns")
 _LARGEST_REPORT = 512 * 1024
 """Half of what the coordinator takes in one request."""
 

@@ -32,6 +32,8 @@ METHODS: tuple[tuple[str, str], ...] = (
     ("getTaskModel().getTaskName(), getSystemStreamPartitions()", "context.task_name, .system_stream_partitions"),
     ("context.getJobContext().getConfig()", "context.config"),
     ("getTaskMetricsRegistry().newCounter(group, name)", "context.metrics.counter(name, group=group); gauge, timer"),
+    ("getCallbackScheduler().scheduleCallback(key, timestamp, callback)", "context.scheduler.schedule(key, at_ms)"),
+    ("ScheduledCallback.onCallback(key, collector, coordinator)", "on_timer(self, key, collector, coordinator)"),
     ("fields of the class that count between two calls", "a store: a task may go on as another instance"),
     ("KeyValueStore get, put, delete, getAll, range, all", "get, put, delete, get_all, range, all"),
     ("KeyValueStore.putAll, deleteAll, flush", "put and delete in a loop; a batch's commit is the flush"),

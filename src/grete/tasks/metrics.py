@@ -125,11 +125,12 @@ class TaskMetrics:
         self._size = 0
         own = {
             name: self.counter(name, group=TASK_GROUP)
-            for name in ("process-calls", "window-calls", "send-calls")
+            for name in ("process-calls", "window-calls", "timer-calls", "send-calls")
         }
-        self._processes, self._windows, self._sends = own.values()
+        self._processes, self._windows, self._timers, self._sends = own.values()
         self._process_ns = self.timer("process-ns", group=TASK_GROUP)
         self._window_ns = self.timer("window-ns", group=TASK_GROUP)
+        self._timer_ns = self.timer("timer-ns", group=TASK_GROUP)
 
     def counter(self, name: str, *, group: str = _DEFAULT_GROUP) -> TaskCounter:
         """See grete.MetricsRegistry."""
@@ -179,6 +180,11 @@ class TaskMetrics:
         """`window` ran, since `start_s`."""
         self._windows.inc()
         self._window_ns.add(1, self._ns_since(start_s))
+
+    def called_timer(self, start_s: float) -> None:
+        """`on_timer` ran, since `start_s`."""
+        self._timers.inc()
+        self._timer_ns.add(1, self._ns_since(start_s))
 
     def sent(self, records: int) -> None:
         """So many messages were sent."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import repeat
 from operator import length_hint
 from typing import Any, NoReturn
@@ -91,7 +92,22 @@ class TaskRun:
         Raises:
             ProcessingError: it failed.
         """
-        self._window(self._task)
+        start_s = self._worker.metrics.now_s()
+        self._call("window", lambda: self._task.window(self._worker.collector, self._worker.control))
+        self._worker.metrics.windowed(start_s)
+
+    def call_timers(self, now_ms: int) -> None:
+        """Call the task's `on_timer` for each key that is due.
+
+        Raises:
+            ProcessingError: it failed.
+        """
+        collector, control = self._worker.collector, self._worker.control
+        collector.timestamp_ms = now_ms
+        for key in self._worker.timers.due(now_ms):
+            start_s = self._worker.metrics.now_s()
+            self._call("on_timer", partial(self._task.on_timer, key, collector, control))
+            self._worker.metrics.called_timer(start_s)
 
     def finish(self) -> Processed:
         """What the task made since this began."""
@@ -113,16 +129,15 @@ class TaskRun:
             metrics=self._worker.metrics.take(),
         )
 
-    def _window(self, task: StreamTask) -> None:
-        start_s = self._worker.metrics.now_s()
+    def _call(self, name: str, call: Callable[[], None]) -> None:
+        """A call of the application's code beside its messages."""
         try:
-            task.window(self._worker.collector, self._worker.control)
+            call()
         except Exception as error:
             self._note(error)
             if is_machines(error):
                 raise
-            raise ProcessingError(f"window() of task {self._worker.task.name!r} failed: {error!r}") from error
-        self._worker.metrics.windowed(start_s)
+            raise ProcessingError(f"{name}() of task {self._worker.task.name!r} failed: {error!r}") from error
 
     def _process(self, ssp_index: int, rows: pa.RecordBatch) -> int:
         """The loop all records go through; everything that does not change per record is done before it."""

@@ -11,6 +11,7 @@ import sys
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from grete.tasks.stores.file import ReadChanges, StoreFile
 from grete.tasks.stores.paths import store_identity, store_path
 from grete.tasks.stores.store import TaskStore
 from grete.tasks.stores.warm_copy import take_over
+from grete.tasks.timers import Timers
 
 _OPEN_TASKS_LIMIT = 256
 """Tasks kept open per worker; each costs a file handle per store."""
@@ -62,12 +64,20 @@ class Context:
     """Implements `grete.TaskContext`."""
 
     def __init__(
-        self, spec: RunnerSpec, task: TaskSpec, stores: dict[str, TaskStore], metrics: TaskMetrics
+        self,
+        spec: RunnerSpec,
+        task: TaskSpec,
+        stores: dict[str, TaskStore],
+        metrics: TaskMetrics,
+        timers: Timers,
     ) -> None:
         self._spec = spec
         self._task = task
         self._stores = stores
-        self._metrics = metrics
+        self.metrics = metrics
+        """See TaskContext."""
+        self.scheduler = timers
+        """See TaskContext."""
 
     @property
     def task_name(self) -> TaskName:
@@ -83,11 +93,6 @@ class Context:
     def config(self) -> ApplicationConfig:
         """See TaskContext."""
         return ApplicationConfig(self._spec.config)
-
-    @property
-    def metrics(self) -> TaskMetrics:
-        """See TaskContext."""
-        return self._metrics
 
     def store(self, name: str) -> TaskStore:
         """See TaskContext."""
@@ -122,6 +127,7 @@ class TaskWorker:
         }
         self.stores = {store.name: self._open_store(store) for store in spec.stores}
         self.instance: StreamTask | None = None
+        self.timers = Timers(is_heard=False)
 
     def _open_store(self, store: StoreSpec) -> TaskStore:
         path, identity = self._place(self._spec.store_directory, store)
@@ -149,7 +155,8 @@ class TaskWorker:
         if self.instance is None or not continues:
             self.control = TaskControl()
             self.instance = load_task(self._spec)
-            self.instance.init(Context(self._spec, self.task, self.stores, self.metrics))
+            self.timers = Timers(is_heard=has_timers(type(self.instance)))
+            self.instance.init(Context(self._spec, self.task, self.stores, self.metrics, self.timers))
             failpoint("task.after-init")
         self.token = ""  # until this attempt has ended well, nothing in memory can be trusted
         return self.instance
@@ -225,6 +232,19 @@ class TaskWorkers:
         self._open[index] = worker
         return worker
 
+    @cached_property
+    def has_timers(self) -> bool:
+        """Whether the application's class wants to be called for timers."""
+        return has_timers(load_class(self.spec.task_class, TASK_CLASS.name))
+
+    def is_open(self, index: int) -> bool:
+        """Whether the task has an instance here."""
+        return index in self._open and self._open[index].instance is not None
+
+    def next_timer_ms(self, index: int) -> int | None:
+        """When the next timer of an open task is due; None when it has none."""
+        return self._open[index].timers.next_ms
+
     def make_room(self, tasks: int) -> None:
         """So many tasks are to be open at the same time, since they are committed together."""
         self._limit = max(_OPEN_TASKS_LIMIT, tasks)
@@ -261,6 +281,11 @@ def load_task(spec: RunnerSpec) -> StreamTask:
     if not isinstance(made, StreamTask):
         raise ConfigError(f"task.class: {spec.task_class!r} is not a grete.StreamTask")
     return made
+
+
+def has_timers(kind: type[StreamTask]) -> bool:
+    """Whether the class has an `on_timer` of its own."""
+    return getattr(kind, "on_timer", None) is not StreamTask.on_timer
 
 
 def load_class(path: str, key: str) -> Any:

@@ -19,9 +19,10 @@ from grete.tasks.commit.executor import SlotCommits
 from grete.tasks.runner import TaskRun
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_input import ShareInput
-from grete.tasks.share_limits import Limits, Windows
+from grete.tasks.share_limits import Limits
 from grete.tasks.shares import Committed, ShareStart
 from grete.tasks.spec import RunnerSpec, TaskReport, advanced
+from grete.tasks.timers import DueCalls
 
 _ROWS_AT_ONCE = 10_000
 _BACKLOG_S = 0.2
@@ -81,7 +82,7 @@ class ShareLoop:
         self._runs: Mapping[int, TaskRun] = {}
         self._passed: dict[int, int] = {}
         self._passed_at_s = self._committed_at_s = self._confirmed_at_s = float("-inf")
-        self._windows = Windows(clock, self._limits.window_ms)
+        self._due = DueCalls(workers, clock, self._limits.window_ms)
 
     @property
     def is_drained(self) -> bool:
@@ -199,13 +200,14 @@ class ShareLoop:
         gathered = _Gathered()
         now_s = self._clock.monotonic_s()
         began_s, due_s = now_s, max(now_s, self._committed_at_s + self._limits.commit_s)
-        wait_s = min(wait_s, self._windows.until_s())
+        wait_s = min(wait_s, self._due.until_s(self._tasks))
         while True:
             wanted = min(_ROWS_AT_ONCE, self._limits.records - gathered.records)
             arrived = self._input.poll(wanted, min(wait_s, _SLICE_S) if gathered.runs else wait_s)
             count = sum(one.records.num_rows for one in arrived if one.records is not None)
             is_cut = self._process(arrived, gathered)
-            is_cut |= self._call_windows(gathered)
+            self._due.make(self._tasks, lambda task: self._run(task, gathered))
+            is_cut |= any(run.wants_commit for run in gathered.runs.values())
             is_full = self._limits.are_reached(gathered.records, gathered.bytes)
             if is_cut or is_full or not gathered.runs or self._is_ending():
                 break
@@ -213,7 +215,7 @@ class ShareLoop:
             if count >= wanted and now_s < began_s + _BACKLOG_S:
                 wait_s = 0.0
             elif now_s < due_s:
-                wait_s = min(due_s - now_s, self._windows.until_s())
+                wait_s = min(due_s - now_s, self._due.until_s(self._tasks))
             else:
                 break
         self._note_passed(gathered)
@@ -266,14 +268,6 @@ class ShareLoop:
                 for task in tasks:
                     self._run(task, gathered).process(index, None, next_offset)
                 del self._passed[index]
-
-    def _call_windows(self, gathered: _Gathered) -> bool:
-        """Call each task's `window` when its time has come; whether one of them wants a commit now."""
-        if not self._windows.take():
-            return False
-        for task in self._tasks:
-            self._run(task, gathered).window()
-        return any(run.wants_commit for run in gathered.runs.values())
 
     # --- committing ---
 
