@@ -249,6 +249,13 @@ class StreamTask(ABC):
         A task with this method is initialised when its container starts, else with its first message.
         """
 
+    def on_end_of_stream(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:  # noqa: B027
+        """Called once when all inputs of the task have ended (Samza's EndOfStreamListenerTask).
+
+        Inputs end where they ended when a job was asked to drain, or started with `--until-drained`. What the call
+        sends and puts is committed before the job ends; a job that is run so once more is called once more.
+        """
+
     def close(self) -> None:  # noqa: B027 - optional hook
         """Called when the instance is given up. Not called after a crash."""
 

@@ -34,6 +34,7 @@ METHODS: tuple[tuple[str, str], ...] = (
     ("getTaskMetricsRegistry().newCounter(group, name)", "context.metrics.counter(name, group=group); gauge, timer"),
     ("getCallbackScheduler().scheduleCallback(key, timestamp, callback)", "context.scheduler.schedule(key, at_ms)"),
     ("ScheduledCallback.onCallback(key, collector, coordinator)", "on_timer(self, key, collector, coordinator)"),
+    ("EndOfStreamListenerTask.onEndOfStream(collector, coordinator)", "on_end_of_stream(self, collector, ...)"),
     ("fields of the class that count between two calls", "a store: a task may go on as another instance"),
     ("KeyValueStore get, put, delete, getAll, range, all", "get, put, delete, get_all, range, all"),
     ("KeyValueStore.putAll, deleteAll, flush", "put and delete in a loop; a batch's commit is the flush"),

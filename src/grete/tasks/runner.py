@@ -96,6 +96,15 @@ class TaskRun:
         self._call("window", lambda: self._task.window(self._worker.collector, self._worker.control))
         self._worker.metrics.windowed(start_s)
 
+    def end_of_stream(self) -> None:
+        """Call the task's `on_end_of_stream`.
+
+        Raises:
+            ProcessingError: it failed.
+        """
+        collector, control = self._worker.collector, self._worker.control
+        self._call("on_end_of_stream", lambda: self._task.on_end_of_stream(collector, control))
+
     def call_timers(self, now_ms: int) -> None:
         """Call the task's `on_timer` for each key that is due.
 

@@ -155,7 +155,7 @@ class TaskWorker:
         if self.instance is None or not continues:
             self.control = TaskControl()
             self.instance = load_task(self._spec)
-            self.timers = Timers(is_heard=has_timers(type(self.instance)))
+            self.timers = Timers(is_heard=has_own(type(self.instance), "on_timer"))
             self.instance.init(Context(self._spec, self.task, self.stores, self.metrics, self.timers))
             failpoint("task.after-init")
         self.token = ""  # until this attempt has ended well, nothing in memory can be trusted
@@ -235,7 +235,12 @@ class TaskWorkers:
     @cached_property
     def has_timers(self) -> bool:
         """Whether the application's class wants to be called for timers."""
-        return has_timers(load_class(self.spec.task_class, TASK_CLASS.name))
+        return has_own(load_class(self.spec.task_class, TASK_CLASS.name), "on_timer")
+
+    @cached_property
+    def hears_ends(self) -> bool:
+        """Whether the application's class wants to be called at the end of its inputs."""
+        return has_own(load_class(self.spec.task_class, TASK_CLASS.name), "on_end_of_stream")
 
     def is_open(self, index: int) -> bool:
         """Whether the task has an instance here."""
@@ -283,9 +288,9 @@ def load_task(spec: RunnerSpec) -> StreamTask:
     return made
 
 
-def has_timers(kind: type[StreamTask]) -> bool:
-    """Whether the class has an `on_timer` of its own."""
-    return getattr(kind, "on_timer", None) is not StreamTask.on_timer
+def has_own(kind: type[StreamTask], method: str) -> bool:
+    """Whether the class has a method of its own, and not StreamTask's that does nothing."""
+    return getattr(kind, method, None) is not getattr(StreamTask, method)
 
 
 def load_class(path: str, key: str) -> Any:

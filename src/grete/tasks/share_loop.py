@@ -87,7 +87,7 @@ class ShareLoop:
     @property
     def is_drained(self) -> bool:
         """Whether all is committed that was there when the share began, if it is to end there."""
-        return self._input.is_at_the_end and self.is_settled
+        return self._input.is_at_the_end and self.is_settled and self._due.has_ended
 
     @property
     def is_settled(self) -> bool:
@@ -187,6 +187,7 @@ class ShareLoop:
     def drop(self) -> None:
         """Give the tasks up as they are: they are not committed."""
         self._runs = {}
+        self._due.drop()
         for task in self._tasks:
             self._workers.drop(task)
 
@@ -206,7 +207,11 @@ class ShareLoop:
             arrived = self._input.poll(wanted, min(wait_s, _SLICE_S) if gathered.runs else wait_s)
             count = sum(one.records.num_rows for one in arrived if one.records is not None)
             is_cut = self._process(arrived, gathered)
-            self._due.make(self._tasks, lambda task: self._run(task, gathered))
+            self._due.make(
+                self._tasks,
+                lambda task: self._run(task, gathered),
+                is_at_the_end=self._input.is_at_the_end,
+            )
             is_cut |= any(run.wants_commit for run in gathered.runs.values())
             is_full = self._limits.are_reached(gathered.records, gathered.bytes)
             if is_cut or is_full or not gathered.runs or self._is_ending():

@@ -1,4 +1,4 @@
-"""What time makes due in the tasks of a share: `window`, and `on_timer` for what a task has scheduled."""
+"""Calls of tasks beside their messages: `window`, `on_timer` for what a task has scheduled, `on_end_of_stream`."""
 
 from __future__ import annotations
 
@@ -68,13 +68,23 @@ class Timers:
 
 
 class DueCalls:
-    """Makes the calls in the tasks of a share. Used by one thread."""
+    """Makes the calls that are due in the tasks of a share. Used by one thread."""
 
     def __init__(self, workers: TaskWorkers, clock: Clock, window_ms: int) -> None:
         """`window_ms` of 0 or less is no `window`."""
         self._workers = workers
         self._clock = clock
         self._windows = Windows(clock, window_ms)
+        self._has_ended = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether tasks that want to be called at the end of their inputs were."""
+        return self._has_ended or not self._workers.hears_ends
+
+    def drop(self) -> None:
+        """What tasks did last was not committed: they are called again at the end of their inputs."""
+        self._has_ended = False
 
     def until_s(self, tasks: Iterable[int]) -> float:
         """How long nothing is due, by the clock that people read."""
@@ -88,13 +98,19 @@ class DueCalls:
             if next_ms is not None:
                 yield next_ms
 
-    def make(self, tasks: Iterable[int], run_of: Callable[[int], TaskRun]) -> None:
+    def make(
+        self, tasks: Iterable[int], run_of: Callable[[int], TaskRun], *, is_at_the_end: bool = False
+    ) -> None:
         """Make the calls that are due; a task that takes part is asked for with `run_of`."""
         if self._workers.has_timers:
             self._call_timers(tasks, run_of)
         if self._windows.take():
             for task in tasks:
                 run_of(task).window()
+        if is_at_the_end and not self.has_ended:
+            self._has_ended = True
+            for task in tasks:
+                run_of(task).end_of_stream()
 
     def _call_timers(self, tasks: Iterable[int], run_of: Callable[[int], TaskRun]) -> None:
         """Those that are due; a task that is not open is opened, since it may schedule some in `init`."""

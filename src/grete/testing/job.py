@@ -97,8 +97,11 @@ class JobUnderTest(JobWorld):
 
     # --- life ---
 
-    def start(self) -> JobUnderTest:
-        """Submit the job and open its containers. From now on messages are new, whatever the offset default says."""
+    def start(self, *, until_drained: bool = False) -> JobUnderTest:
+        """Submit the job and open its containers. From now on messages are new, whatever the offset default says.
+
+        With `until_drained` the inputs end where they end now.
+        """
         if self._containers:
             raise IllegalStateError("the job is started already; restart() starts it again")
         self._epoch += 1
@@ -120,7 +123,9 @@ class JobUnderTest(JobWorld):
                 self.directory,
                 coordinator_log=self._log,
             )
-            for assignment in assignments_of(self._model, self._epoch, self._pending_starts())
+            for assignment in assignments_of(
+                self._model, self._epoch, self._pending_starts(), until_drained=until_drained
+            )
         ]
         return self
 
@@ -238,6 +243,16 @@ class JobUnderTest(JobWorld):
             if batches > _MOST_BATCHES:
                 raise IllegalStateError(f"after {_MOST_BATCHES} batches there is still something to do")
         return Ran(batches, records, dead)
+
+    def drain(self) -> Ran:
+        """Stop, start again until all is consumed that is there now, and run; tasks see the end of their inputs.
+
+        Raises:
+            ProcessingError, IllegalStateError: see `run`.
+        """
+        self._running()
+        self.stop()
+        return self.start(until_drained=True).run()
 
     def run_batch(self, *, commit: bool = True) -> Ran | None:
         """Run one batch of each container that has something to do; None when none has.

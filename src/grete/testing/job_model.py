@@ -74,6 +74,8 @@ def assignments_of(
     epoch: int,
     pending: Mapping[TaskName, PendingStart],
     mode: TaskMode = TaskMode.ACTIVE,
+    *,
+    until_drained: bool = False,
 ) -> Iterator[Assignment]:
     """The assignment of each container of the model; containers with tasks of another mode are left out."""
     for container in model.containers.values():
@@ -94,5 +96,6 @@ def assignments_of(
                 container_id=container.id,
                 epoch=epoch,
                 config=model.config,
+                until_drained=until_drained,
                 tasks=tuple(sorted(tasks, key=lambda task: task.name)),
             )
