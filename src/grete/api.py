@@ -260,6 +260,25 @@ class StreamTask(ABC):
         """Called when the instance is given up. Not called after a crash."""
 
 
+class AsyncStreamTask(StreamTask):
+    """A StreamTask whose `process` is `async def`; `task.max.concurrency` messages of a task are in progress at once.
+
+    With 1, the default, a task's messages are processed one after the other, in order; with more they begin in order
+    within an SSP, and may end in any. A commit waits for all that have begun, each at most
+    `task.callback.timeout.ms`; a message that fails ends the attempt of all. Everything runs in one thread: a call
+    that blocks keeps the tasks beside it waiting, between two awaits nothing else of the task runs, and nothing runs
+    while no message or call is in progress.
+
+    `init`, `window`, `on_timer`, `on_end_of_stream` and `close` may be `async def` as well.
+    """
+
+    @abstractmethod
+    async def process(  # type: ignore[override] # awaited where StreamTask's is called
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        """Called for every message. With `task.poison.policy=dead-letter` one after the other, as in a StreamTask."""
+
+
 class Serde(ABC):
     """Bytes to objects and back, for keys or messages (S2-123). Instances are shared by tasks; keep no state."""
 

@@ -45,7 +45,7 @@ class TaskRun:
         Raises:
             GreteError: its stores cannot be brought there, or `init` failed.
         """
-        self._worker = worker
+        self.worker = worker
         self._progress = progress
         self._spec = spec
         self._token = uuid.uuid4().hex
@@ -57,7 +57,7 @@ class TaskRun:
     @property
     def wants_commit(self) -> bool:
         """Whether the task has asked for a commit, or to be shut down."""
-        return self._worker.control.wants_commit
+        return self.worker.control.wants_commit
 
     def process(self, ssp_index: int, rows: pa.RecordBatch | None, next_offset: int) -> int:
         """Process records of an SSP, in order, up to the one after which the task wants a commit; returns how many.
@@ -69,7 +69,7 @@ class TaskRun:
         Raises:
             ProcessingError: a record cannot be processed.
         """
-        metrics = self._worker.metrics
+        metrics = self.worker.metrics
         taken: int = 0 if rows is None else rows.num_rows
         for first in range(0, taken, _ROWS_AT_ONCE):
             assert rows is not None
@@ -77,7 +77,7 @@ class TaskRun:
             before, start_s = self._records, metrics.now_s()
             done = self._process(ssp_index, piece)
             metrics.processed(self._records - before, start_s)
-            self._worker.collector.settle()
+            self.worker.collector.settle()
             if done < piece.num_rows:
                 taken = first + done
                 next_offset = piece.column(_OFFSET)[done].as_py()
@@ -86,15 +86,43 @@ class TaskRun:
         self._last[ssp_index] = max(last, self._progress.last_offsets.get(ssp_index, last))
         return taken
 
+    def envelopes(self, ssp_index: int, rows: pa.RecordBatch) -> Iterator[IncomingMessageEnvelope]:
+        """The messages of the records above the checkpoint, each read when it is asked for.
+
+        Raises:
+            ProcessingError: one cannot be read.
+        """
+        ssp, serdes = self._spec.ssps[ssp_index], self.worker.serdes[ssp_index]
+        rows = self._above_checkpoint(ssp_index, rows)
+        columns = (rows.column(index).to_pylist() for index in (_OFFSET, _KEY, _VALUE, _TIME_MS))
+        for offset, key, value, time_ms, headers in zip(*columns, _headers(rows), strict=False):
+            try:
+                read = (ssp, str(offset), serdes.key.from_bytes(key), serdes.message.from_bytes(value))
+            except Exception as error:  # noqa: BLE001 - a serde of the application's; raised again, with its place
+                self.fail(ssp, offset, error)
+            yield IncomingMessageEnvelope(*read, time_ms, headers)
+
+    def passed(self, ssp_index: int, rows: pa.RecordBatch, begun: int, next_offset: int) -> int:
+        """So many of `envelopes` are in progress or done; returns how many of the records these and those before are.
+
+        As `process` for what is processed elsewhere.
+        """
+        wanted: int = self._above_checkpoint(ssp_index, rows).num_rows
+        done = int(rows.num_rows) - wanted + begun
+        self._records += begun
+        last = (next_offset if begun == wanted else rows.column(_OFFSET)[done].as_py()) - 1
+        self._last[ssp_index] = max(last, self._progress.last_offsets.get(ssp_index, last))
+        return done
+
     def window(self) -> None:
         """Call the task's `window`.
 
         Raises:
             ProcessingError: it failed.
         """
-        start_s = self._worker.metrics.now_s()
-        self._call("window", lambda: self._task.window(self._worker.collector, self._worker.control))
-        self._worker.metrics.windowed(start_s)
+        start_s = self.worker.metrics.now_s()
+        self._call("window", lambda: self._task.window(self.worker.collector, self.worker.control))
+        self.worker.metrics.windowed(start_s)
 
     def end_of_stream(self) -> None:
         """Call the task's `on_end_of_stream`.
@@ -102,7 +130,7 @@ class TaskRun:
         Raises:
             ProcessingError: it failed.
         """
-        collector, control = self._worker.collector, self._worker.control
+        collector, control = self.worker.collector, self.worker.control
         self._call("on_end_of_stream", lambda: self._task.on_end_of_stream(collector, control))
 
     def call_timers(self, now_ms: int) -> None:
@@ -111,42 +139,42 @@ class TaskRun:
         Raises:
             ProcessingError: it failed.
         """
-        collector, control = self._worker.collector, self._worker.control
+        collector, control = self.worker.collector, self.worker.control
         collector.timestamp_ms = now_ms
-        for key in self._worker.timers.due(now_ms):
-            start_s = self._worker.metrics.now_s()
+        for key in self.worker.timers.due(now_ms):
+            start_s = self.worker.metrics.now_s()
             self._call("on_timer", partial(self._task.on_timer, key, collector, control))
-            self._worker.metrics.called_timer(start_s)
+            self.worker.metrics.called_timer(start_s)
 
     def finish(self) -> Processed:
         """What the task made since this began."""
         failpoint("task.after-process")
-        outputs = [*self._worker.collector.take(), *self._dead_letters()]
-        self._worker.metrics.sent(sum(rows.num_rows for _, _, rows in outputs) - len(self._dead))
-        return Processed(self._report(), self._progress, outputs, list(self._worker.store_changes()))
+        outputs = [*self.worker.collector.take(), *self._dead_letters()]
+        self.worker.metrics.sent(sum(rows.num_rows for _, _, rows in outputs) - len(self._dead))
+        return Processed(self._report(), self._progress, outputs, list(self.worker.store_changes()))
 
     def _report(self) -> TaskReport:
-        control = self._worker.control
+        control = self.worker.control
         return TaskReport(
-            task=self._worker.task.index,
+            task=self.worker.task.index,
             token=self._token,
             records=self._records,
             last_offsets=self._last,
             dead_letters=len(self._dead),
             shutdown_task=control.shutdown_task,
             shutdown_all=control.shutdown_all,
-            metrics=self._worker.metrics.take(),
+            metrics=self.worker.metrics.take(),
         )
 
-    def _call(self, name: str, call: Callable[[], None]) -> None:
+    def _call(self, name: str, call: Callable[[], object]) -> None:
         """A call of the application's code beside its messages."""
         try:
-            call()
+            self.worker.events.finish_call(call())
         except Exception as error:
             self._note(error)
             if is_machines(error):
                 raise
-            raise ProcessingError(f"{name}() of task {self._worker.task.name!r} failed: {error!r}") from error
+            raise ProcessingError(f"{name}() of task {self.worker.task.name!r} failed: {error!r}") from error
 
     def _process(self, ssp_index: int, rows: pa.RecordBatch) -> int:
         """The loop all records go through; everything that does not change per record is done before it."""
@@ -161,8 +189,8 @@ class TaskRun:
 
     def _process_all(self, ssp_index: int, rows: pa.RecordBatch) -> int:
         ssp = self._spec.ssps[ssp_index]
-        serdes = self._worker.serdes[ssp_index]
-        collector, control, process = self._worker.collector, self._worker.control, self._task.process
+        serdes = self.worker.serdes[ssp_index]
+        collector, control, process = self.worker.collector, self.worker.control, self._task.process
         offsets = iter(rows.column(_OFFSET).cast(pa.string()).to_pylist())
         keys, messages = (
             values_of(rows.column(_KEY), serdes.key),
@@ -180,18 +208,18 @@ class TaskRun:
         except Exception as error:  # noqa: BLE001 - the application's code; it is raised again, with its place
             # the iterator has given exactly the offsets up to the message in hand, also when a serde refused it
             failed = rows.num_rows - length_hint(offsets) - 1
-            self._fail(ssp, rows.column(_OFFSET)[failed].as_py(), error)
+            self.fail(ssp, rows.column(_OFFSET)[failed].as_py(), error)
         return int(rows.num_rows) - length_hint(offsets)
 
     def _process_guarded(self, ssp_index: int, rows: pa.RecordBatch) -> int:
         """As `_process_all`, each message such that a failure undoes it alone."""
         ssp = self._spec.ssps[ssp_index]
-        serdes = self._worker.serdes[ssp_index]
+        serdes = self.worker.serdes[ssp_index]
         both = (serdes.key.from_bytes, serdes.message.from_bytes)
         columns = (rows.column(index).to_pylist() for index in (_OFFSET, _KEY, _VALUE, _TIME_MS))
         for done, row in enumerate(zip(*columns, _headers(rows), strict=False), 1):
             self._guarded(self._task, ssp, row, both)
-            if self._worker.control.wants_commit:
+            if self.worker.control.wants_commit:
                 return done
         return int(rows.num_rows)
 
@@ -204,15 +232,15 @@ class TaskRun:
 
     def _note(self, error: Exception, ssp: SystemStreamPartition | None = None, offset: int = -1) -> None:
         where = {} if ssp is None else {"ssp": str(ssp), "offset": str(offset)}
-        note(error, failure_of(error, task=self._worker.task.name, **where))
+        note(error, failure_of(error, task=self.worker.task.name, **where))
 
-    def _fail(self, ssp: SystemStreamPartition, offset: int, error: Exception) -> NoReturn:
+    def fail(self, ssp: SystemStreamPartition, offset: int, error: Exception) -> NoReturn:
         """End the attempt at this message; the error names it, whosever doing it is."""
         self._note(error, ssp, offset)
         if is_machines(error):
             raise error
         raise ProcessingError(
-            f"task {self._worker.task.name!r} could not process {ssp} offset {offset}: {error!r}; "
+            f"task {self.worker.task.name!r} could not process {ssp} offset {offset}: {error!r}; "
             f"nothing of it was committed (task.poison.policy=dead-letter would set the message aside)"
         ) from error
 
@@ -224,7 +252,7 @@ class TaskRun:
         serdes: tuple[Callable[[bytes | None], Any], Callable[[bytes | None], Any]],
     ) -> None:
         """Process one message such that a failure undoes it alone and keeps it in the dead-letter stream."""
-        worker = self._worker
+        worker = self.worker
         offset, key, value, time_ms, headers = row
         worker.begin_message()
         worker.collector.timestamp_ms = time_ms
@@ -233,12 +261,12 @@ class TaskRun:
             read = (ssp, str(offset), serdes[0](key), serdes[1](value))
             envelope = IncomingMessageEnvelope(*read, time_ms, headers)
             is_read = True
-            task.process(envelope, worker.collector, worker.control)
+            worker.events.finish_call(task.process(envelope, worker.collector, worker.control))
         except Exception as error:  # noqa: BLE001 - whatever the application's code raises is the poison
             serializing = worker.collector.is_serializing
             is_poison = self._spec.poison.covers(error, deserializing=not is_read, serializing=serializing)
             if is_machines(error) or not is_poison:
-                self._fail(ssp, offset, error)
+                self.fail(ssp, offset, error)
             worker.undo_message()
             letter = dead_letter(worker.task.name, ssp, offset, key, value, repr(error), headers)
             self._dead.append((letter, time_ms))
@@ -247,7 +275,7 @@ class TaskRun:
         if not self._dead:
             return
         stream = str(self._spec.dead_letter_stream)
-        partition = self._worker.task.index % self._worker.partition_count(stream)
+        partition = self.worker.task.index % self.worker.partition_count(stream)
         letters, times = zip(*self._dead, strict=True)
         yield stream, partition, records([None] * len(letters), letters, times)
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from grete.api import DataFramePipeline, StreamTask
+from grete.api import AsyncStreamTask, DataFramePipeline, StreamTask
 from grete.clock import Clock, SystemClock
 from grete.config.application_config import ApplicationConfig
 from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
@@ -29,6 +29,7 @@ from grete.systems.base import Change, System
 from grete.systems.factory import open_system
 from grete.systems.records import records, unpack_changes, write
 from grete.tasks.collector import Collector, StreamFacts
+from grete.tasks.concurrent import Events
 from grete.tasks.metrics import TaskMetrics
 from grete.tasks.results import StoreChange
 from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
@@ -109,9 +110,16 @@ class TaskWorker:
     """One task's instance with its stores."""
 
     def __init__(
-        self, spec: RunnerSpec, task: TaskSpec, system: System, facts: StreamFacts, clock: Clock
+        self,
+        spec: RunnerSpec,
+        task: TaskSpec,
+        system: System,
+        facts: StreamFacts,
+        clock: Clock,
+        events: Events,
     ) -> None:
         self.task = task
+        self.events = events
         self._system = system
         self._facts = facts
         self._clock = clock
@@ -156,7 +164,8 @@ class TaskWorker:
             self.control = TaskControl()
             self.instance = load_task(self._spec)
             self.timers = Timers(is_heard=has_own(type(self.instance), "on_timer"))
-            self.instance.init(Context(self._spec, self.task, self.stores, self.metrics, self.timers))
+            context = Context(self._spec, self.task, self.stores, self.metrics, self.timers)
+            self.events.finish_call(self.instance.init(context))  # type: ignore[func-returns-value] # may be async
             failpoint("task.after-init")
         self.token = ""  # until this attempt has ended well, nothing in memory can be trusted
         return self.instance
@@ -199,7 +208,7 @@ class TaskWorker:
         instance, self.instance = self.instance, None
         try:
             if instance is not None:
-                instance.close()
+                self.events.finish_call(instance.close())  # type: ignore[func-returns-value] # may be async
         finally:
             for store in self.stores.values():
                 store.file.close()
@@ -218,6 +227,7 @@ class TaskWorkers:
         self.system = system or open_system(
             Settings.of(spec.config), spec.default_system, Path(spec.home), self._clock
         )
+        self.events = Events()
         self._facts = StreamFacts(self.system)
         self._open: OrderedDict[int, TaskWorker] = OrderedDict()
         self._limit = _OPEN_TASKS_LIMIT
@@ -228,9 +238,18 @@ class TaskWorkers:
         if worker is None:
             while len(self._open) >= self._limit:
                 self._open.popitem(last=False)[1].close()
-            worker = TaskWorker(self.spec, self.spec.tasks[index], self.system, self._facts, self._clock)
+            worker = TaskWorker(
+                self.spec, self.spec.tasks[index], self.system, self._facts, self._clock, self.events
+            )
         self._open[index] = worker
         return worker
+
+    @cached_property
+    def is_async(self) -> bool:
+        """Whether the application's tasks have several messages in progress, none of which is set aside alone."""
+        loaded = load_class(self.spec.task_class, TASK_CLASS.name)
+        is_async = isinstance(loaded, type) and issubclass(loaded, AsyncStreamTask)
+        return is_async and self.spec.dead_letter_stream is None
 
     @cached_property
     def has_timers(self) -> bool:
@@ -272,6 +291,7 @@ class TaskWorkers:
         """Close every task."""
         while self._open:
             self._open.popitem()[1].close()
+        self.events.close()
         self.system.close()
 
 

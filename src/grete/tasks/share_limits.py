@@ -11,12 +11,17 @@ from grete.tasks.spec import RunnerSpec
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one share. `commit_s` is the least time between the beginnings of two commits; 0 `bytes` is no limit."""
+    """Of one share. `commit_s` is the least time between the beginnings of two commits; 0 `bytes` is no limit.
+
+    `in_progress` messages of an AsyncStreamTask at once, each for `message_s`, None is any time.
+    """
 
     records: int
     bytes: int
     commit_s: float
     window_ms: int
+    in_progress: int
+    message_s: float | None
 
     @classmethod
     def of(cls, spec: RunnerSpec, commit_s: float | None, records: int | None) -> Limits:
@@ -24,7 +29,15 @@ class Limits:
         task = Settings.of(spec.config).task
         interval_s = task.commit_interval_ms / 1000 if commit_s is None else commit_s
         at_most = records or task.max_records_per_batch
-        return cls(at_most, task.max_bytes_per_batch, interval_s, max(0, task.window_ms))
+        timeout_ms = task.callback_timeout_ms
+        return cls(
+            at_most,
+            task.max_bytes_per_batch,
+            interval_s,
+            max(0, task.window_ms),
+            task.max_concurrency,
+            timeout_ms / 1000 if timeout_ms > 0 else None,
+        )
 
     def are_reached(self, records: int, size: int) -> bool:
         """Whether so many records of `size` bytes together are enough for a commit."""

@@ -16,6 +16,7 @@ from grete.model.ids import SystemStreamPartition
 from grete.systems.admin import OffsetAdmin
 from grete.systems.inputs import Arrived, LookedFor
 from grete.tasks.commit.executor import SlotCommits
+from grete.tasks.concurrent import Piece, process_side_by_side
 from grete.tasks.runner import TaskRun
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_input import ShareInput
@@ -228,6 +229,8 @@ class ShareLoop:
 
     def _process(self, arrived: Sequence[Arrived], gathered: _Gathered) -> bool:
         """Give each task its records; whether one of them wants a commit now, before what is left."""
+        if self._workers.is_async:
+            return self._process_side_by_side(arrived, gathered)
         for place, one in enumerate(arrived):
             if one.records is None:
                 self._pass(one)
@@ -243,6 +246,18 @@ class ShareLoop:
                 self._input.put_back([*left, *self._without_passed(arrived[place + 1 :])])
                 return True
         return False
+
+    def _process_side_by_side(self, arrived: Sequence[Arrived], gathered: _Gathered) -> bool:
+        pieces = []
+        for one in self._without_passed(arrived):
+            index, tasks = self._readers[one.ssp]
+            self._passed.pop(index, None)
+            pieces += [Piece(self._run(task, gathered), index, one) for task in tasks]
+            assert one.records is not None, "the others were passed"
+            gathered.records += one.records.num_rows
+            gathered.bytes += one.records.nbytes
+        self._input.put_back(process_side_by_side(self._workers.events, self._limits, pieces))
+        return any(piece.run.wants_commit for piece in pieces)
 
     def _without_passed(self, arrived: Sequence[Arrived]) -> list[Arrived]:
         for one in arrived:

@@ -250,17 +250,15 @@ MAX_CONCURRENCY = Key(
     COUNT,
     "1",
     _QUERY,
-    "Messages of a task in progress at once.",
-    no_effect="tasks run in parallel, a task's messages in order",
+    "How many messages of an AsyncStreamTask are in progress at once. With more than 1 they may end in any order.",
 )
 CALLBACK_TIMEOUT = Key(
     "task.callback.timeout.ms",
     MILLISECONDS,
     "-1",
     _QUERY,
-    "Samza's timeout of an asynchronous task.",
+    "How long an AsyncStreamTask may take for a message; -1 is any time.",
     unit="ms",
-    no_effect="`process` returns when it is done",
 )
 OPTS = Key("task.opts", TEXT, None, _CONTAINER, "Samza's JVM options.", no_effect="use `spark.*`")
 

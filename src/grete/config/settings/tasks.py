@@ -40,6 +40,9 @@ class TaskSettings(Section):
     max_bytes_per_batch = Setting(keys.MAX_BYTES)
     """0 is no limit."""
     trigger_interval_ms = Setting(keys.TRIGGER_INTERVAL)
+    max_concurrency = Setting(keys.MAX_CONCURRENCY)
+    callback_timeout_ms = Setting(keys.CALLBACK_TIMEOUT)
+    """-1 is any time."""
     window_ms = Setting(keys.WINDOW)
     """-1 is never."""
 
