@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -29,7 +30,7 @@ from grete.keyed_log.base import Entry, Fence
 from grete.model.ids import ContainerId, JobId, SystemStream, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
 from grete.systems.kafka.system import KafkaSystem
-from grete.systems.outputs import create_outputs
+from grete.systems.outputs import OutputSystems, create_outputs
 from grete.systems.records import records
 from grete.testing.job_container import LocalShares
 from grete.testing.kafka_broker import KafkaCluster
@@ -186,7 +187,9 @@ def _tasks(bootstrap: str, more: Mapping[str, str]) -> Figures:
     )
     assignment = Assignment(job, ContainerId("0"), 1, config, tuple(inputs))
     with tempfile.TemporaryDirectory() as home:
-        create_outputs(Settings.of(config), "kafka", system, {SystemStream("kafka", name): 2})
+        settings = Settings.of(config)
+        with closing(OutputSystems(settings, "kafka", system, Path(home), clock)) as outputs:
+            create_outputs(settings, outputs, {SystemStream("kafka", name): 2})
         epoch = Epoch(prepare(assignment, system, None, clock, Path(home)), clock)
         shares = LocalShares(epoch, clock, commit_s=0.0, records_at_most=BATCH // len(epoch.slots))
         spans_s = []

@@ -57,6 +57,9 @@ class MessageCollector(Protocol):
         message go through the serdes configured for the stream; `timestamp_ms` defaults to the input's. `headers`
         are written as they are, texts as UTF-8; those of an input go on with `headers=envelope.headers`.
 
+        A stream of another system than the inputs', which `task.outputs` has to name, gets the message before the
+        batch commits, and again when that fails.
+
         Raises:
             StreamNotFound: the stream does not exist and is not declared in `task.outputs`.
         """

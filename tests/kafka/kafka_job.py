@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
 from grete.systems.factory import open_system
 from grete.systems.kafka.system import KafkaSystem
-from grete.systems.outputs import create_outputs
+from grete.systems.outputs import OutputSystems, create_outputs
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_loop import ShareLoop
@@ -158,7 +159,9 @@ class Container:
     def __init__(self, job: Job, assignment: Assignment) -> None:
         self.system = job.open()
         inputs = {task.ssps[0].system_stream: len(assignment.tasks) for task in assignment.tasks}
-        create_outputs(Settings.of(assignment.config), "kafka", self.system, inputs)
+        settings = Settings.of(assignment.config)
+        with closing(OutputSystems(settings, "kafka", self.system, job.home, SystemClock())) as outputs:
+            create_outputs(settings, outputs, inputs)
         started = prepare(assignment, self.system, None, SystemClock(), job.home)
         self.epoch = Epoch(started, SystemClock())
         self._shares: dict[tuple[str, int], ShareLoop] = {}

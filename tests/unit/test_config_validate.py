@@ -212,10 +212,8 @@ def test_a_consumer_group_without_an_input_on_kafka_is_refused() -> None:
     [
         ({"task.inputs": "kafka.in,other.in"}, "task.inputs names the systems kafka, other"),
         ({"task.broadcast.inputs": "other.b#0"}, "task.inputs names the systems kafka, other"),
-        (
-            {"task.outputs": "kafka.out,other.out"},
-            "task.outputs names other.out: the job writes to 'kafka' only",
-        ),
+        ({"task.outputs": "kafka.out,other.out"}, ""),
+        ({"task.outputs": "missing.out"}, "systems.missing.samza.factory"),
         ({"task.poison.dead-letter.stream": "other.dead"}, "task.poison.dead-letter.stream names other.dead"),
         ({"task.checkpoint.system": "other"}, "task.checkpoint.system is on system 'other'"),
         ({"stores.s.changelog": "other.s"}, "stores.s.changelog is on system 'other'"),

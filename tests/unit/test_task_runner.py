@@ -148,7 +148,14 @@ class Executor:
         """Make it visible, as a share does."""
         with share_task.at_work(self.spec) as workers:
             commits = SlotCommits(
-                self.spec, self.system, SystemClock(), workers.id, slot=0, lineage="l", log_end=self.log_end
+                self.spec,
+                self.system,
+                SystemClock(),
+                workers.id,
+                slot=0,
+                lineage="l",
+                log_end=self.log_end,
+                elsewhere=workers.outputs.append,
             )
             commits.resume([])
             reports = commits.commit(0, made)

@@ -16,6 +16,7 @@ from grete.keyed_log.base import KeyedLog
 from grete.model.ids import SystemStream
 from grete.model.streams import StreamPolicy
 from grete.systems.base import System
+from grete.systems.outputs import written_together
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ def policies(assignment: Assignment) -> list[StreamPolicy]:
         for store in settings.store_names
     ]
     read = {ssp.stream for ssp in assignment.ssps}
-    written = {stream.stream for stream in settings.task.written_streams}
+    written = {stream.stream for stream in written_together(settings, name)}
     others = [
         StreamPolicy(
             stream,

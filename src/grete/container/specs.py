@@ -14,6 +14,7 @@ from grete.diagnostics.streams import container_name, diagnostics_config
 from grete.errors import ConfigError
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.systems.base import System
+from grete.systems.outputs import written_together
 from grete.tasks.read_plan import SourceOptions
 from grete.tasks.spec import CommitSpec, RunnerSpec, StoreSpec, TaskSpec
 
@@ -85,7 +86,8 @@ def _commit_spec(assignment: Assignment, log_end: int) -> CommitSpec:
     name = checkpoint_log_name(assignment.job)
     settings = Settings.of(assignment.config)
     system = settings.system(single_system(assignment))
-    outputs = tuple(system.name_of(stream) or stream.stream for stream in settings.task.written_streams)
+    written = written_together(settings, system.name)
+    outputs = tuple(system.name_of(stream) or stream.stream for stream in written)
     return CommitSpec(
         assignment.fence,
         name,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from grete.metadata.access import open_coordinator_stream
 from grete.metadata.history import History
 from grete.model.ids import TaskName
 from grete.systems.base import System
-from grete.systems.outputs import check_outputs
+from grete.systems.outputs import OutputSystems, check_outputs
 from grete.tasks.commit.base import CommitTarget, CommittedTasks
 from grete.tasks.runtime import check_application
 
@@ -121,7 +122,8 @@ def steps(
         settings,
         {name: system},
     )
-    check_outputs(settings, name, system)
+    with closing(OutputSystems(settings, name, system, home, clock)) as outputs:
+        check_outputs(settings, outputs)
     failpoint("container.outputs-checked")
     return Started(assignment, system, home, target, commits, starting, log_end)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from grete.model.job import ContainerModel, JobModel, TaskMode
 from grete.model.streams import StreamSpec
 from grete.systems.base import System
 from grete.systems.factory import open_system
-from grete.systems.outputs import create_outputs
+from grete.systems.outputs import OutputSystems, create_outputs
 
 _log = logging.getLogger(__name__)
 
@@ -181,7 +181,9 @@ class Planner:
         for store in settings.store_names:
             name = settings.store(store).changelog_stream(self._job)
             system.ensure_stream(StreamSpec(name, partitions, compacted=True))
-        create_outputs(settings, settings.task.commit_system, system, worked_out.inputs)
+        own = settings.task.commit_system
+        with closing(OutputSystems(settings, own, system, self._home, self._clock)) as outputs:
+            create_outputs(settings, outputs, worked_out.inputs)
         failpoint("coordinator.streams-created")
 
     def commit_system(self, settings: Settings) -> System:

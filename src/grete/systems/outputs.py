@@ -1,23 +1,95 @@
 """The streams that a job writes: made by its coordinator, which has all inputs; containers only look for them.
 
 A partition count is for ever, and a container has its own inputs alone: two of them would disagree.
+
+Outputs of the job's own system are in the transaction of their checkpoints. Those of another one are appended there
+before this transaction is committed, so they may be there twice, and are never missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from grete.clock import Clock
 from grete.config.settings import Settings
+from grete.config.settings.systems import ELSEWHERE
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
 from grete.model.streams import StreamSpec
-from grete.systems.base import System
+from grete.systems.base import Message, System
+from grete.systems.factory import open_system
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class OutputSystems:
+    """The system `name` of a job, and others that its tasks write to, each opened when it is first asked for."""
+
+    def __init__(self, settings: Settings, name: str, own: System, home: Path, clock: Clock) -> None:
+        self._settings = settings
+        self._name = name
+        self._own = own
+        self._home = home
+        self._clock = clock
+        self._others: dict[str, System] = {}
+
+    def of(self, name: str) -> tuple[System, str]:
+        """A stream's system and its name there, by what `SystemSettings.name_of` calls it."""
+        system, sign, stream = name.partition(ELSEWHERE)
+        if not sign:
+            return self._own, name
+        if system not in self._others:
+            self._others[system] = open_system(self._settings, system, self._home, self._clock)
+        return self._others[system], stream
+
+    def written(self, stream: SystemStream) -> tuple[System, str]:
+        """As `of`, for a stream that the configuration names."""
+        return self.of(self._settings.system(self._name).name_of(stream) or stream.stream)
+
+    def append(self, outputs: Sequence[tuple[str, int, pa.RecordBatch]]) -> None:
+        """Append records to streams of other systems, durable on return.
+
+        Raises:
+            StreamError: one was refused; others may be there.
+        """
+        from grete.systems.records import rows_of
+
+        messages: dict[str, list[Message]] = {}
+        for name, partition, records in outputs:
+            messages.setdefault(name, []).extend(
+                Message(key, value, time_ms, partition, headers)
+                for _, key, value, time_ms, headers in rows_of(0, records)
+            )
+        for name, sent in messages.items():
+            system, stream = self.of(name)
+            system.append(stream, sent)
+
+    def close(self) -> None:
+        """Close those that were opened here."""
+        while self._others:
+            self._others.popitem()[1].close()
+
+
+def is_elsewhere(name: str) -> bool:
+    """Whether what `SystemSettings.name_of` calls so is of another system."""
+    return ELSEWHERE in name
+
+
+def written_together(settings: Settings, name: str) -> list[SystemStream]:
+    """The declared outputs, and dead letters, that commit with the checkpoints of the system `name`."""
+    system = settings.system(name)
+    return [
+        stream for stream in settings.task.written_streams if not is_elsewhere(system.name_of(stream) or "")
+    ]
 
 
 def create_outputs(
-    settings: Settings, name: str, system: System, partitions: Mapping[SystemStream, int]
+    settings: Settings, outputs: OutputSystems, partitions: Mapping[SystemStream, int]
 ) -> None:
-    """Create the declared outputs that the system `name` lacks.
+    """Create the declared outputs that are not there.
 
     They get as many partitions as they say themselves, else as the largest of the job's inputs has.
 
@@ -26,28 +98,25 @@ def create_outputs(
     """
     largest = max(partitions.values(), default=1)
     for stream in settings.task.written_streams:
-        known_as = _known_as(settings, name, stream)
+        system, name = outputs.written(stream)
         try:
-            system.partition_count(known_as)
+            system.partition_count(name)
         except StreamNotFound:
-            system.create_stream(StreamSpec(known_as, settings.stream(stream).partitions or largest))
+            system.create_stream(StreamSpec(name, settings.stream(stream).partitions or largest))
 
 
-def check_outputs(settings: Settings, name: str, system: System) -> None:
+def check_outputs(settings: Settings, outputs: OutputSystems) -> None:
     """Look for the declared outputs.
 
     Raises:
         StreamNotFound: one is not there.
     """
     for stream in settings.task.written_streams:
+        system, name = outputs.written(stream)
         try:
-            system.partition_count(_known_as(settings, name, stream))
+            system.partition_count(name)
         except StreamNotFound as error:
             raise StreamNotFound(
                 f"the output {stream} is not there any more: the job's coordinator makes outputs when it starts. Run "
                 f"the job again, or create it: grete stream create {stream} --partitions N"
             ) from error
-
-
-def _known_as(settings: Settings, name: str, stream: SystemStream) -> str:
-    return settings.system(name).name_of(stream) or stream.stream

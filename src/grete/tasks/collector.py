@@ -14,7 +14,7 @@ from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.model.streams import Headers
 from grete.serdes import stream_serdes
-from grete.systems.base import System
+from grete.systems.outputs import OutputSystems
 from grete.systems.partitioner import Partitioner
 from grete.systems.records import join, records
 from grete.tasks.faults import FILE_ERRORS, file_error
@@ -76,8 +76,8 @@ def _header(name: str, value: bytes | str | None) -> tuple[str, bytes | None]:
 class StreamFacts:
     """Facts of streams for collectors, read once in a worker: partitions are only ever added."""
 
-    def __init__(self, system: System) -> None:
-        self._system = system
+    def __init__(self, outputs: OutputSystems) -> None:
+        self._outputs = outputs
         self._known: dict[str, tuple[int, int]] = {}
 
     def partitions(self, stream: str) -> int:
@@ -91,13 +91,13 @@ class StreamFacts:
     def _of(self, stream: str) -> tuple[int, int]:
         found = self._known.get(stream)
         if found is None:
-            count = self._system.partition_count(stream)
-            found = self._known[stream] = (count, self._system.largest_record(stream))
+            system, name = self._outputs.of(stream)
+            found = self._known[stream] = (system.partition_count(name), system.largest_record(name))
         return found
 
     def partitioner(self, stream: SystemStream) -> Partitioner:
         """See System.partitioner."""
-        return self._system.partitioner(stream)
+        return self._outputs.written(stream)[0].partitioner(stream)
 
 
 class _Output:
@@ -196,8 +196,8 @@ class Collector:
         name = self._settings.system(self._system).name_of(parsed)
         if name is None:
             raise StreamNotFound(
-                f"cannot send to {stream}: this job's tasks write to system {self._system!r} only, since outputs, "
-                f"state and checkpoints commit in one transaction of it"
+                f"cannot send to {stream}: this job's tasks write to system {self._system!r}, where outputs, state "
+                f"and checkpoints commit in one transaction, and to what task.outputs names"
             )
         try:
             output = self._outputs[stream] = _Output(parsed, name, self._settings, self._facts)

@@ -32,9 +32,13 @@ class StoreChange:
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """One attempt at a task's share of a batch, visible to no reader yet. `report` has no positions so far."""
+    """One attempt at a task's share of a batch, visible to no reader yet. `report` has no positions so far.
+
+    What is in `elsewhere` goes to other systems than the job's own, before the commit.
+    """
 
     report: TaskReport
     progress: TaskProgress
     outputs: Sequence[Output]
     changes: Sequence[StoreChange]
+    elsewhere: Sequence[Output] = ()

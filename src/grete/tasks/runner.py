@@ -22,6 +22,7 @@ from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
 from grete.model.ids import SystemStreamPartition
 from grete.model.streams import Headers
+from grete.systems.outputs import is_elsewhere
 from grete.systems.records import headers_of, records
 from grete.tasks.collector import dead_letter
 from grete.tasks.decoding import values_of
@@ -151,7 +152,9 @@ class TaskRun:
         failpoint("task.after-process")
         outputs = [*self.worker.collector.take(), *self._dead_letters()]
         self.worker.metrics.sent(sum(rows.num_rows for _, _, rows in outputs) - len(self._dead))
-        return Processed(self._report(), self._progress, outputs, list(self.worker.store_changes()))
+        own = [output for output in outputs if not is_elsewhere(output[0])]
+        elsewhere = [output for output in outputs if is_elsewhere(output[0])]
+        return Processed(self._report(), self._progress, own, list(self.worker.store_changes()), elsewhere)
 
     def _report(self) -> TaskReport:
         control = self.worker.control

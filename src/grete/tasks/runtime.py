@@ -27,6 +27,7 @@ from grete.model.ids import SystemStreamPartition, TaskName
 from grete.serdes import StreamSerdes, store_serdes, stream_serdes
 from grete.systems.base import Change, System
 from grete.systems.factory import open_system
+from grete.systems.outputs import OutputSystems
 from grete.systems.records import records, unpack_changes, write
 from grete.tasks.collector import Collector, StreamFacts
 from grete.tasks.concurrent import Events
@@ -228,7 +229,10 @@ class TaskWorkers:
             Settings.of(spec.config), spec.default_system, Path(spec.home), self._clock
         )
         self.events = Events()
-        self._facts = StreamFacts(self.system)
+        self.outputs = OutputSystems(
+            Settings.of(spec.config), spec.default_system, self.system, Path(spec.home), self._clock
+        )
+        self._facts = StreamFacts(self.outputs)
         self._open: OrderedDict[int, TaskWorker] = OrderedDict()
         self._limit = _OPEN_TASKS_LIMIT
 
@@ -292,6 +296,7 @@ class TaskWorkers:
         while self._open:
             self._open.popitem()[1].close()
         self.events.close()
+        self.outputs.close()
         self.system.close()
 
 

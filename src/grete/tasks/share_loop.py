@@ -76,6 +76,7 @@ class ShareLoop:
             slot=start.slot,
             lineage=start.lineage,
             log_end=start.log_end,
+            elsewhere=workers.outputs.append,
         )
         self._resume(start.tasks)
         self._input = self._open_input(start, ends)

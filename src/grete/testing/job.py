@@ -112,7 +112,8 @@ class JobUnderTest(JobWorld):
             stream,
             self._system,
             lambda: read_commits(self._checkpoint_log().read()),
-            self.clock.wall_ms(),
+            self.directory,
+            self.clock,
         )
         self._containers = [
             ContainerUnderTest(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
 
+from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.coordinator.assignment_records import assignment_records
@@ -20,7 +23,7 @@ from grete.model.job import JobModel, TaskMode
 from grete.model.startpoint import PendingStart
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
-from grete.systems.outputs import create_outputs
+from grete.systems.outputs import OutputSystems, create_outputs
 
 
 def job_of(config: Mapping[str, str]) -> JobId:
@@ -29,7 +32,11 @@ def job_of(config: Mapping[str, str]) -> JobId:
 
 
 def write_job_model(
-    stream: CoordinatorStream, system: LocalSystem, read_commits: Callable[[], Commits], now_ms: int
+    stream: CoordinatorStream,
+    system: LocalSystem,
+    read_commits: Callable[[], Commits],
+    home: Path,
+    clock: Clock,
 ) -> JobModel:
     """Calculate the model of the stream's configuration, write its assignments, create its changelogs and outputs.
 
@@ -52,10 +59,12 @@ def write_job_model(
     calculated = calculate(settings, partitions, remembered)
     inputs = {s: system.partition_count(s.stream) for s in settings.task.all_inputs}
     uids = {s: system.stream_uid(s.stream) for s in inputs}
-    problems = list(replaced_inputs(stream, uids, settings, read_commits, now_ms))
+    problems = list(replaced_inputs(stream, uids, settings, read_commits, clock.wall_ms()))
     if problems:
         raise JobError("\n".join(problems))
-    problems = list(renamed_tasks(stream, calculated.model, remembered.active_ssps, read_commits, now_ms))
+    problems = list(
+        renamed_tasks(stream, calculated.model, remembered.active_ssps, read_commits, clock.wall_ms())
+    )
     if problems:
         raise ConfigError(*problems)
     mapping.write(calculated.changelog)
@@ -65,7 +74,8 @@ def write_job_model(
         system.ensure_stream(
             StreamSpec(settings.store(store).changelog_stream(job_of(config)), width, compacted=True)
         )
-    create_outputs(settings, settings.task.commit_system, system, inputs)
+    with closing(OutputSystems(settings, settings.task.commit_system, system, home, clock)) as outputs:
+        create_outputs(settings, outputs, inputs)
     return calculated.model
 
 

@@ -40,7 +40,8 @@ OUTPUTS = Key(
     LIST,
     None,
     _QUERY,
-    "Output streams. The coordinator creates those that are not there, with as many partitions as the largest input.",
+    "Output streams. The coordinator creates those that are not there, with as many partitions as the largest input. "
+    "Of another system than the inputs' they are written at least once, before each commit.",
 )
 WINDOW = Key(
     "task.window.ms", MILLISECONDS, "-1", _QUERY, "How often `window()` is called; -1 is never.", unit="ms"

@@ -1,4 +1,4 @@
-"""Inputs, outputs, state and checkpoints of a job are in one system: they commit in one transaction."""
+"""Inputs, state and checkpoints of a job are in one system, where they commit in one transaction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from grete.config import java_values
 from grete.config.key_tables.task import CHECKPOINT_FACTORY, CHECKPOINT_SYSTEM, DEAD_LETTERS, OUTPUTS
 from grete.config.settings import Settings
 from grete.config.settings.streams import system_stream_from_names
-from grete.config.settings.systems import SystemSettings
+from grete.config.settings.systems import ELSEWHERE, SystemSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 
@@ -42,10 +42,11 @@ def _outputs(system: SystemSettings, outputs: set[tuple[str, SystemStream]]) -> 
     beside = system.commits_beside
     known = repr(system.name) if beside is None else f"{system.name!r} and {beside!r}"
     for key, stream in sorted(outputs):
-        if system.name_of(stream) is None:
+        name = system.name_of(stream)
+        if name is None or (key == DEAD_LETTERS.name and ELSEWHERE in name):
             yield (
-                f"{key} names {stream}: the job writes to {known} only, since outputs commit with the checkpoints, "
-                f"where its inputs are; name a stream of that system, and let another job carry it on"
+                f"{key} names {stream}: it is written to {known} only, since it commits with the checkpoints, "
+                f"where the inputs are; name a stream of that system, and let another job carry it on"
             )
 
 

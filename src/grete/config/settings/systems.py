@@ -8,13 +8,16 @@ from pathlib import Path
 
 from grete.config import aliases, system_types
 from grete.config.key_tables import streams as keys
-from grete.config.key_tables.task import CHECKPOINT_SYSTEM
+from grete.config.key_tables.job import APP_CLASS
+from grete.config.key_tables.task import CHECKPOINT_SYSTEM, OUTPUTS
 from grete.config.settings.section import NamedSection, OptionalSetting, Setting
 from grete.model.capabilities import Capabilities
 from grete.model.ids import SystemStream
 
 EMBEDDED_SYSTEM = "local"
 _FACTORY = ".samza.factory"
+ELSEWHERE = ":"
+"""Between system and stream in the name of an output of another system than the job's own."""
 
 
 def system_names(raw: Mapping[str, str]) -> list[str]:
@@ -63,11 +66,19 @@ class SystemSettings(NamedSection):
     def name_of(self, stream: SystemStream) -> str | None:
         """The system's name of a stream that its tasks write; None when they cannot.
 
-        A system that keeps no state knows the streams of the system beside it as `system.stream`.
+        A system that keeps no state knows the streams of the system beside it as `system.stream`. Outputs of any
+        other system are `system:stream`, which no stream is called.
         """
         if stream.system == self.name:
             return stream.stream
-        return str(stream) if stream.system == self.commits_beside else None
+        if stream.system == self.commits_beside:
+            return str(stream)
+        return f"{stream.system}{ELSEWHERE}{stream.stream}" if self._is_output(stream) else None
+
+    def _is_output(self, stream: SystemStream) -> bool:
+        """Whether it is declared as an output of a job whose outputs are not Spark's."""
+        declared = map(str.strip, self.raw.get(OUTPUTS.name, "").split(","))
+        return str(stream) in declared and APP_CLASS.name not in self.raw
 
     @property
     def own_keys(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from grete.keyed_log.base import Record
 from grete.model.ids import TaskName
 from grete.systems.base import System
 from grete.systems.transactions import NotWritten, OutcomeUnknown, RecordTooLarge
-from grete.tasks.results import Processed
+from grete.tasks.results import Output, Processed
 from grete.tasks.spec import RunnerSpec, TaskProgress, TaskReport
 
 _log = logging.getLogger("grete.container")
@@ -62,8 +62,12 @@ class SlotCommits:
         slot: int,
         lineage: str,
         log_end: int,
+        elsewhere: Callable[[Sequence[Output]], None],
     ) -> None:
-        """Commits of the slot's tasks are known up to `log_end` of the checkpoint log."""
+        """Commits of the slot's tasks are known up to `log_end` of the checkpoint log.
+
+        `elsewhere` appends what goes to other systems, durable on return.
+        """
         self._spec = spec
         self._commit = spec.commit
         self._system = system
@@ -72,6 +76,7 @@ class SlotCommits:
         self._slot = slot
         self._lineage = lineage
         self._log_end = log_end
+        self._append_elsewhere = elsewhere
         streams = [
             spec.commit.checkpoint_log,
             *spec.commit.outputs,
@@ -278,6 +283,7 @@ class SlotCommits:
             if any(found.get(place) != end for place, end in (expected or {}).items()):
                 raise _Unexpected
             last = found[self._commit.checkpoint_log, 0] - 1
+            self._send_elsewhere(made)
             failpoint("executor.before-commit")
         except BaseException:
             transactions.abort(deadline_s)
@@ -308,6 +314,13 @@ class SlotCommits:
             self._transactions.send_batch(
                 change.stream, change.partition, change.records, after=after, packed=change.data
             )
+
+    def _send_elsewhere(self, made: Sequence[Processed]) -> None:
+        """At the last moment, so that what is sent in vain is little: it cannot be taken back."""
+        sent = [output for result in made for output in result.elsewhere]
+        if sent:
+            self._transactions.check_fence()
+            self._append_elsewhere(sent)
 
     def _positioned(self, result: Processed, ends: Mapping[tuple[str, int], int]) -> TaskReport:
         """The report with where the changelogs end now; the stores' files keep the changes up to there."""
