@@ -8,8 +8,7 @@ record has headers there is a last column `headers: map<string, binary>`, null f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import methodcaller
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +28,6 @@ SPARSE_SCHEMA = SCHEMA.append(pa.field("offset", pa.int64()))
 _HEADERS = pa.field("headers", pa.map_(pa.string(), pa.binary()))
 _HEADER_BYTES = 10
 """Of lengths beside a header's name and value, at most, in Kafka's records."""
-_read_headers = methodcaller("headers")
 
 
 def pack(
@@ -97,7 +95,7 @@ def header_bytes(headers: Headers | None) -> int:
 def batches(chunks: Iterable[Sequence[Message]]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Records from brokers as System.read gives them: the offset of the first, and columns with all offsets."""
     for chunk in chunks:
-        headers = list(map(_read_headers, chunk))  # 13 ns each, where there are none
+        headers: list[Any] = list(map(type(chunk[0]).headers, chunk))  # 15 ns each, where there are none
         batch = records(
             [m.key() for m in chunk],
             [m.value() for m in chunk],
