@@ -85,6 +85,28 @@ def test_metrics_of_the_blacklist_are_left_out(tmp_path: Path, system: LocalSyst
     ]
 
 
+def test_with_samzas_newer_serde_the_messages_have_its_type_tags(tmp_path: Path, system: LocalSystem) -> None:
+    """The tags are those of the real serde, for the same values."""
+    serde = {
+        "systems.local.streams.metrics.samza.msg.serde": "tagged",
+        "serializers.registry.tagged.class": "org.apache.samza.serializers.MetricsSnapshotSerdeV2Factory",
+    }
+    _, task, *_ = reported(tmp_path, system, **serde)
+    assert list(task) == ["header", "metrics"]
+    kind, header = task["header"]
+    assert (kind, header["reset-time"], header["source"]) == (
+        "java.util.HashMap",
+        ["java.lang.Long", 17],
+        "TaskName-Partition 0",
+    )
+    words = {"seen": ["java.lang.Long", 3], "mood": "good", "lookup": 0.5}
+    groups = {
+        "words": ["java.util.HashMap", words],
+        "other": ["java.util.HashMap", {"x": ["java.lang.Long", 1]}],
+    }
+    assert task["metrics"] == ["java.util.HashMap", groups]
+
+
 def test_it_goes_on_every_interval(tmp_path: Path, system: LocalSystem) -> None:
     reporters = MetricsReporters(lambda: SNAPSHOT, since_ms=0)
     reporters.start(

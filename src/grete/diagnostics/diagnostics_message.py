@@ -101,3 +101,16 @@ def diagnostics_message(
     if exceptions:
         metrics[CONTAINER_GROUP] = {"exceptions": [event.document() for event in exceptions]}
     return {"header": header.document(_MANAGER, time_ms), "metrics": metrics}
+
+
+def with_type_tags(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document as Samza's MetricsSnapshotSerdeV2 writes it: what is in its fields has Jackson's type tags."""
+    return {name: _tagged(value) for name, value in document.items()}
+
+
+def _tagged(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ["java.util.HashMap", {name: _tagged(one) for name, one in value.items()}]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return ["java.lang.Long", value]
+    return value

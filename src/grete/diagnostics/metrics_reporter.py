@@ -15,7 +15,7 @@ from grete.clock import Clock, SystemClock
 from grete.config.settings import Settings
 from grete.config.settings.metrics import SnapshotReporter
 from grete.diagnostics.background_writer import BackgroundWriter
-from grete.diagnostics.diagnostics_message import Header
+from grete.diagnostics.diagnostics_message import Header, with_type_tags
 from grete.diagnostics.streams import log_stream
 from grete.model.ids import JobId
 from grete.systems.base import Message
@@ -63,6 +63,8 @@ class MetricsSnapshotReporter:
             metrics = self._shown(groups)
             if metrics:
                 document = {"header": self._header.document(source, now_ms), "metrics": metrics}
+                if self._reporter.has_type_tags:
+                    document = with_type_tags(document)
                 self._writer.offer(Message(None, orjson.dumps(document), now_ms))
 
     def _shown(self, groups: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
