@@ -19,7 +19,7 @@ from grete.errors import (
     ProcessingError,
 )
 from grete.model.ending import ExitCode, Failure, exit_code, failure_of, from_document, note, noted_in
-from grete.tasks.runtime import check_application
+from grete.tasks.application import check_application
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ from grete.metadata.history import History
 from grete.model.ids import TaskName
 from grete.systems.base import System
 from grete.systems.outputs import OutputSystems, check_outputs
+from grete.tasks.application import check_application
 from grete.tasks.commit.base import CommitTarget, CommittedTasks
-from grete.tasks.runtime import check_application
 
 _log = logging.getLogger("grete.container")
 _SHOWN = 20

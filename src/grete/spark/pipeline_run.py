@@ -34,9 +34,9 @@ from grete.spark.pipeline_batch import PipelineBatch, PipelineOutput
 from grete.spark.pipeline_plan import check_build, check_containers
 from grete.spark.planned_source import read_stream
 from grete.spark.query import Query, QuerySettings, RunBatch
+from grete.tasks.application import load_class
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets
-from grete.tasks.runtime import load_class
 
 _log = logging.getLogger("grete.container")
 

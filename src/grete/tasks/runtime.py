@@ -6,22 +6,19 @@ is valid only when the attempt that left it so is the one that was committed; th
 
 from __future__ import annotations
 
-import importlib
 import sys
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from grete.api import AsyncStreamTask, DataFramePipeline, StreamTask
+from grete.api import AsyncStreamTask, StreamTask
 from grete.clock import Clock, SystemClock
 from grete.config.application_config import ApplicationConfig
-from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
+from grete.config.key_tables.job import TASK_CLASS
 from grete.config.settings import Settings
-from grete.config.settings.job import JobSettings
-from grete.errors import ApplicationError, ConfigError
+from grete.errors import ConfigError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.serdes import StreamSerdes, store_serdes, stream_serdes
@@ -29,6 +26,7 @@ from grete.systems.base import Change, System
 from grete.systems.factory import open_system
 from grete.systems.outputs import OutputSystems
 from grete.systems.records import records, unpack_changes, write
+from grete.tasks.application import has_own, load_class, load_task
 from grete.tasks.collector import Collector, StreamFacts
 from grete.tasks.concurrent import Events
 from grete.tasks.metrics import TaskMetrics
@@ -298,63 +296,3 @@ class TaskWorkers:
         self.events.close()
         self.outputs.close()
         self.system.close()
-
-
-def load_task(spec: RunnerSpec) -> StreamTask:
-    """A new instance of `task.class`.
-
-    Raises:
-        ConfigError: it cannot be imported or is not a StreamTask.
-    """
-    loaded = load_class(spec.task_class, "task.class")
-    made = loaded()
-    if not isinstance(made, StreamTask):
-        raise ConfigError(f"task.class: {spec.task_class!r} is not a grete.StreamTask")
-    return made
-
-
-def has_own(kind: type[StreamTask], method: str) -> bool:
-    """Whether the class has a method of its own, and not StreamTask's that does nothing."""
-    return getattr(kind, method, None) is not getattr(StreamTask, method)
-
-
-def load_class(path: str, key: str) -> Any:
-    """The class that `key` names as `module:Class` or `module.Class`.
-
-    Raises:
-        ConfigError: naming what could not be found.
-        ApplicationError: the module fails while it is imported.
-    """
-    module_name, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
-    if not module_name or not attribute:
-        raise ConfigError(f"{key}: write it as module:Class, got {path!r}")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"{key}: no module {error.name!r} for {path!r}; put its folder into job.application.path"
-        ) from error
-    except Exception as error:
-        raise ApplicationError(f"{key}: {module_name!r} cannot be imported: {error!r}") from error
-    try:
-        return getattr(module, attribute)
-    except AttributeError as error:
-        raise ConfigError(f"{key}: module {module_name!r} has no {attribute!r}") from error
-
-
-def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFramePipeline]) -> None:
-    """Find out, before anything is started for it, whether the application can be loaded.
-
-    Raises:
-        ConfigError: it cannot be found, or is not of that kind.
-        ApplicationError: its module fails while it is imported.
-    """
-    folder = job.application_path
-    if folder and folder not in sys.path:
-        sys.path.insert(0, folder)
-    key, path = (
-        (TASK_CLASS.name, job.task_class) if kind is StreamTask else (APP_CLASS.name, job.application_class)
-    )
-    found = load_class(path or "", key)
-    if isinstance(found, type) and not issubclass(found, kind):
-        raise ConfigError(f"{key}: {path!r} is not a grete.{kind.__name__}")
