@@ -122,6 +122,15 @@ def test_a_batch_that_was_not_committed_never_was(start_job: StartJob) -> None:
     assert job.messages("local.out") == [1]
 
 
+def test_a_batch_that_was_not_committed_is_run_again_without_a_restart(start_job: StartJob) -> None:
+    job = start_job(Counter, {**CONFIG, "systems.local.samza.offset.default": "oldest"})
+    for key in ("a", "b"):
+        send(job, key)
+        job.run_batch(commit=False)
+        job.run()
+    assert job.messages("local.out") == [1, 1]
+
+
 def test_a_blocked_stream_is_held_back_until_it_is_unblocked(job: JobUnderTest) -> None:
     send(job, "a")
     job.block("local.in")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from grete.clock import Clock
@@ -101,17 +102,13 @@ class LocalShares:
         """The tasks use `system`, which is closed with them; by default they open the container's. See ShareLoop."""
         self._epoch = epoch
         self._workers = TaskWorkers(epoch.spec, system, clock)
-        self.loops = [
-            ShareLoop(
-                self._workers,
-                epoch.start_of(slot),
-                clock,
-                commit_s=commit_s,
-                records_at_most=records_at_most,
-                ends=ends,
-            )
-            for slot in epoch.slots
-        ]
+        self._open = partial(
+            ShareLoop, clock=clock, commit_s=commit_s, records_at_most=records_at_most, ends=ends
+        )
+        self.loops = self._opened()
+
+    def _opened(self) -> list[ShareLoop]:
+        return [self._open(self._workers, self._epoch.start_of(slot)) for slot in self._epoch.slots]
 
     @property
     def are_drained(self) -> bool:
@@ -124,9 +121,12 @@ class LocalShares:
         return [self._epoch.committed(one) for one in made]
 
     def process(self) -> bool:
-        """Let each share process what has arrived, and commit nothing."""
+        """Let each share process what has arrived, and commit nothing; it begins again where it was before."""
         found = any([loop.process() for loop in self.loops])
         self.kill()
+        for loop in self.loops:
+            loop.close()
+        self.loops = self._opened()
         return found
 
     def close(self) -> None:
