@@ -1,8 +1,8 @@
 """kill -9 at every step of the commit, again and again: all of a batch is there once, or nothing of it.
 
-The committer is a program of its own that does what a container's driver does with a batch, without Spark: outputs,
+The committer is a program of its own that does with a batch what a pipeline's driver does, without Spark: outputs,
 changelog and checkpoints of two tasks in one transaction, then the copy to the checkpoint store if there is one, from
-where log and store say that it stopped.
+where log and store say that it stopped. Workers of StreamTasks are killed in test_kill_everywhere.py.
 """
 
 from __future__ import annotations

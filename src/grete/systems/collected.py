@@ -135,9 +135,12 @@ class CollectedTransactions:
         try:
             self._store.commit(group)
         except Fenced as error:
-            if error.scope == self._scope:
-                raise NotWritten(f"another worker has taken over: {error}") from error
-            raise
+            if error.scope != self._scope:
+                raise
+            # without its cause, which would be read as the container's own end by `spark.failures`
+            raise NotWritten(
+                f"another worker has taken {self._scope} over, as its number {error.seen}"
+            ) from None
 
     def confirm(self) -> None:
         """See Transactions: what is committed can be read."""

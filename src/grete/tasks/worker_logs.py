@@ -1,7 +1,7 @@
 """Log records of Spark's Python workers: also to the job's log stream, where one is configured.
 
 A worker is killed without a word when Spark ends or has no use for it. So what was logged is written when a share of
-a batch is done, while the driver commits it, and no batch waits for that. After a failure Spark ends the worker at
+a batch is committed, on a thread of its own, and no batch waits for that. After a failure Spark ends the worker at
 once: then the worker waits, for a moment, since its last lines matter most.
 """
 
