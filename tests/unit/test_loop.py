@@ -173,6 +173,12 @@ def coordinator() -> Coordinator:
     return Coordinator()
 
 
+def test_a_request_over_http_is_looked_at_at_once(coordinator: Coordinator) -> None:
+    coordinator.view.request("stop", None, 30, "a test")
+    coordinator.view.request("restart", "0", 30, "a test")
+    assert coordinator._posted == [Tick(), Tick()]
+
+
 def test_a_container_that_cannot_be_started_has_failed_and_is_started_again(coordinator: Coordinator) -> None:
     """No descriptor, no process, no space: the coordinator outlives it, and the retry window counts it."""
     coordinator.containers.refusals.append(OSError(24, "Too many open files"))

@@ -14,7 +14,7 @@ from grete.checkpoint.task_commit import read_commits
 from grete.clock import Clock, SystemClock
 from grete.config.redact import redact
 from grete.config.settings import Settings
-from grete.coordinator.events import ContainerCommitted, ContainerLoaded, ContainerPaused
+from grete.coordinator.events import ContainerCommitted, ContainerLoaded, ContainerPaused, Tick
 from grete.coordinator.heartbeat_registry import ContainerSlot
 from grete.coordinator.lag import RecentLag, job_lag
 from grete.coordinator.loop import CoordinatorLoop
@@ -202,6 +202,12 @@ class View:
 
     def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> Requested:
         """See CoordinatorView."""
+        requested = self._write_request(what, container, deadline_s, reason)
+        if self.loop is not None:
+            self.loop.post(Tick())  # it looks at the stream now, not at its next turn
+        return requested
+
+    def _write_request(self, what: str, container: str | None, deadline_s: float, reason: str) -> Requested:
         if container is None:
             if what == "drain":
                 write_drain_request(self._stream, DrainRequest(self._epoch, reason))
