@@ -52,6 +52,11 @@ class Race:
     def arguments(self) -> list[str]:
         return [self.bootstrap, self.source, self.target, self.work, str(self.directory)]
 
+    @property
+    def home(self) -> Path:
+        """GRETE_HOME, if it is grete's turn."""
+        return self.directory / "home"
+
 
 Command = tuple[list[str], Mapping[str, str]]
 
@@ -137,12 +142,8 @@ def _samza(race: Race) -> Command:
 
 def _grete(race: Race) -> Command:
     config = {
-        "job.name": race.target,
-        "job.application.path": str(HERE / "peers"),
-        "task.class": f"grete_task:{race.work.title()}",
         "task.inputs": f"kafka.{race.source}",
         "task.outputs": f"kafka.{race.target}",
-        "task.max.records.per.batch": str(BATCH),
         "job.default.system": "kafka",
         "job.coordinator.replication.factor": "1",
         "task.checkpoint.replication.factor": "1",
@@ -152,21 +153,35 @@ def _grete(race: Race) -> Command:
         "systems.kafka.default.stream.samza.key.serde": "string",
         "systems.kafka.default.stream.samza.msg.serde": "json",
         "bench.target": f"kafka.{race.target}",
+    }
+    if race.work == "count":
+        config |= dict.fromkeys(
+            ("stores.default.changelog.replication.factor", "stores.counts.changelog.replication.factor"), "1"
+        )
+    return grete_command(race, "kafka", config)
+
+
+def grete_command(race: Race, system: str, config: Mapping[str, str]) -> Command:
+    """A job of grete that reads and writes streams of one system, which `config` describes."""
+    config = {
+        "job.name": race.target,
+        "job.application.path": str(HERE / "peers"),
+        "task.class": f"grete_task:{race.work.title()}",
+        "task.max.records.per.batch": str(BATCH),
         "spark.master": "local[2]",
+        **config,
     }
     if race.work == "count":
         config |= {
             "stores.counts.factory": "org.apache.samza.storage.kv.RocksDbKeyValueStorageEngineFactory",
-            "stores.counts.changelog": f"kafka.{race.target}-changelog",
-            "stores.default.changelog.replication.factor": "1",
-            "stores.counts.changelog.replication.factor": "1",
+            "stores.counts.changelog": f"{system}.{race.target}-changelog",
             "stores.counts.key.serde": "string",
             "stores.counts.msg.serde": "integer",
         }
     path = race.directory / "job.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
     words = [sys.executable, "-m", "grete.cli.main", "run", "--quiet", "--config", str(path)]
-    return words, {"GRETE_HOME": str(race.directory / "home")}
+    return words, {"GRETE_HOME": str(race.home)}
 
 
 CONTESTANTS: dict[str, Callable[[Race], Command]] = {
