@@ -367,6 +367,11 @@ class TransactionsConformance(TransactionalStoreConformance):
         slot.send_entries(self.named("checkpoints"), [Entry(b"task", text)], now_ms)
         return ends | dict(slot.settle(deadline_s))
 
+    def commit(self, slot: Transactions) -> None:
+        """Commit what was sent, and wait until readers see it."""
+        slot.commit(_deadline_s())
+        slot.confirm()
+
     def settled(self, system: System, after: int = -1) -> list[bytes | None]:
         """The values in the checkpoint log."""
         return [record.value for record in system.settled_records(self.named("checkpoints"), after)]
@@ -387,7 +392,7 @@ class TransactionsConformance(TransactionalStoreConformance):
         ends = self.send(slot, b"1", after=0)
         assert ends[self.named("changelog"), 1] == 1
         assert self._everything(back_end) == []
-        slot.commit(_deadline_s())
+        self.commit(slot)
         assert self._everything(back_end) == [b"1"] * 5
         assert self.settled(system, ends[self.named("checkpoints"), 0] - 1) == []
         assert self.settled(system) == [b"1"]
@@ -399,7 +404,7 @@ class TransactionsConformance(TransactionalStoreConformance):
         slot, end = self.slot(system), 0
         for text in (b"1", b"2", b"3"):
             end = self.send(slot, text, after=end)[self.named("changelog"), 1]
-            slot.commit(_deadline_s())
+            self.commit(slot)
         assert slot.is_open
         assert [value for _, value in back_end.read(self.named("out"), 1)] == [b"1", b"2", b"3"]
         assert self.settled(system) == [b"1", b"2", b"3"]
@@ -411,8 +416,8 @@ class TransactionsConformance(TransactionalStoreConformance):
         one, two = self.slot(system), self.slot(back_end.store(), 1)
         self.send(one, b"1")
         self.send(two, b"2")
-        one.commit(_deadline_s())
-        two.commit(_deadline_s())
+        self.commit(one)
+        self.commit(two)
         assert sorted(value or b"" for value in self._everything(back_end)) == [b"1"] * 5 + [b"2"] * 5
 
     def test_an_aborted_commit_leaves_nothing(self, back_end: TransactionalBackEnd, system: System) -> None:
@@ -422,7 +427,7 @@ class TransactionsConformance(TransactionalStoreConformance):
         slot.abort(_deadline_s())
         assert self._everything(back_end) == []
         self.send(slot, b"2")
-        slot.commit(_deadline_s())
+        self.commit(slot)
         assert self._everything(back_end) == [b"2"] * 5
 
     def test_who_opens_a_slot_ends_the_commit_of_the_holder_before(
@@ -438,7 +443,7 @@ class TransactionsConformance(TransactionalStoreConformance):
             old.commit(_deadline_s())
         old.drop()
         self.send(new, b"2")
-        new.commit(_deadline_s())
+        self.commit(new)
         assert self._everything(back_end) == [b"2"] * 5
 
     def test_a_slot_that_is_given_back_and_forth_commits_each_time(
@@ -451,7 +456,7 @@ class TransactionsConformance(TransactionalStoreConformance):
             assert not slot.is_open
             slot.open(_deadline_s())
             self.send(slot, text)
-            slot.commit(_deadline_s())
+            self.commit(slot)
         assert self.settled(system) == [b"1", b"2", b"3"]
 
     def test_a_slot_of_a_container_that_was_fenced_off_commits_nothing(
@@ -471,7 +476,7 @@ class TransactionsConformance(TransactionalStoreConformance):
         with pytest.raises(Fenced):
             old.open(_deadline_s())
         self.send(new, b"2")
-        new.commit(_deadline_s())
+        self.commit(new)
         assert self._everything(back_end) == [b"2"] * 5
 
     def test_a_commit_is_refused_when_another_program_writes_to_the_changelog(
