@@ -123,7 +123,7 @@ def test_several_systems_need_a_named_coordinator_system() -> None:
         ("stores.s.chnagelog", "x", "did you mean stores.s.changelog?"),
         ("job.jmx.enabled", "false", "no effect in grete: job.jmx.enabled"),
         ("task.checkpoint.write.versions", "1", "no effect in grete: task.checkpoint.write.versions"),
-        ("task.poll.interval.ms", "5", "task.trigger.interval.ms"),
+        ("task.poll.interval.ms", "5", "a share waits for its input"),
         ("systems.local.consumer.sasl.password", "pw", "written out in plain text"),
         ("job.factory.class", "org.apache.samza.job.yarn.YarnJobFactory", "has no launcher here"),
     ],

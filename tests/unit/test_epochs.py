@@ -154,6 +154,14 @@ def test_commits_have_their_interval(running: Running) -> None:
     assert [late - early for early, late in pairwise(began)] == pytest.approx([3.0, 3.0], abs=0.1)
 
 
+def test_without_an_interval_only_what_a_task_asks_for_is_committed(running: Running) -> None:
+    running.send(b"1", b"2", b"commit", b"3")
+    running.on_batch = lambda: threading.Timer(0.2, running.control.set).start()
+    assert running.run(task_commit_ms="-1") is Ended.INTERRUPTED
+    assert [outcome.records for _, outcome in running.outcomes] == [3, 1], "and what there is at the end"
+    assert running.outputs() == [b"1", b"2", b"commit", b"3"]
+
+
 def test_windows_come_at_their_time_though_nothing_else_does(running: Running) -> None:
     times: list[int] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from grete.clock import Clock
@@ -27,13 +28,15 @@ class Limits:
     def of(cls, spec: RunnerSpec, commit_s: float | None, records: int | None) -> Limits:
         """As the configuration has them; what is given goes before it."""
         task = Settings.of(spec.config).task
-        interval_s = task.commit_interval_ms / 1000 if commit_s is None else commit_s
+        if commit_s is None:
+            interval_ms = task.commit_interval_ms
+            commit_s = math.inf if interval_ms < 0 else interval_ms / 1000
         at_most = records or task.max_records_per_batch
         timeout_ms = task.callback_timeout_ms
         return cls(
             at_most,
             task.max_bytes_per_batch,
-            interval_s,
+            commit_s,
             max(0, task.window_ms),
             task.max_concurrency,
             timeout_ms / 1000 if timeout_ms > 0 else None,

@@ -7,6 +7,7 @@ change, so instances, stores and clients live as long as that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -83,7 +84,8 @@ class ShareLoop:
         self._readers = self._readers_of(workers.spec)
         self._runs: Mapping[int, TaskRun] = {}
         self._passed: dict[int, int] = {}
-        self._passed_at_s = self._committed_at_s = self._confirmed_at_s = float("-inf")
+        self._passed_at_s = self._confirmed_at_s = -math.inf
+        self._committed_at_s = clock.monotonic_s() if self._limits.commit_s == math.inf else -math.inf
         self._due = DueCalls(workers, clock, self._limits.window_ms)
 
     @property
@@ -202,7 +204,7 @@ class ShareLoop:
         """The tasks that processed something, up to a commit."""
         gathered = _Gathered()
         now_s = self._clock.monotonic_s()
-        began_s, due_s = now_s, max(now_s, self._committed_at_s + self._limits.commit_s)
+        began_s, due_s = now_s, max(self._committed_at_s + self._limits.commit_s, now_s)
         wait_s = min(wait_s, self._due.until_s(self._tasks))
         while True:
             wanted = min(_ROWS_AT_ONCE, self._limits.records - gathered.records)
@@ -216,7 +218,7 @@ class ShareLoop:
             )
             is_cut |= any(run.wants_commit for run in gathered.runs.values())
             is_full = self._limits.are_reached(gathered.records, gathered.bytes)
-            if is_cut or is_full or not gathered.runs or self._is_ending():
+            if is_cut or is_full or not gathered.runs or self._is_ending() or self._input.is_at_the_end:
                 break
             now_s = self._clock.monotonic_s()
             if count >= wanted and now_s < began_s + _BACKLOG_S:

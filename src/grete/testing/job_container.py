@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -70,7 +70,7 @@ class LocalEngine:
 
     def run(self, epoch: Epoch, control: Interruption) -> Ended:
         """See Engine."""
-        shares = LocalShares(epoch, self._clock)
+        shares = LocalShares(epoch, self._clock, is_ending=control.is_set)
         try:
             while not control.is_set():
                 if shares.step(_WAIT_S / len(epoch.slots)):
@@ -98,12 +98,18 @@ class LocalShares:
         ends: OffsetAdmin | None = None,
         commit_s: float | None = None,
         records_at_most: int | None = None,
+        is_ending: Callable[[], bool] = lambda: False,
     ) -> None:
         """The tasks use `system`, which is closed with them; by default they open the container's. See ShareLoop."""
         self._epoch = epoch
         self._workers = TaskWorkers(epoch.spec, system, clock)
         self._open = partial(
-            ShareLoop, clock=clock, commit_s=commit_s, records_at_most=records_at_most, ends=ends
+            ShareLoop,
+            clock=clock,
+            commit_s=commit_s,
+            records_at_most=records_at_most,
+            is_ending=is_ending,
+            ends=ends,
         )
         self.loops = self._opened()
 

@@ -23,7 +23,7 @@ from grete.config.key import (
 
 _CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
 _QUERY = ChangeClass.RESTART_QUERY
-_BATCH = "a commit is part of each batch; see `task.trigger.interval.ms`"
+_BATCH = "a commit waits for brokers that are away, and fails as a whole; see `task.commit.ms`"
 _CP = "task.checkpoint"
 
 INPUTS = Key("task.inputs", LIST, None, _QUERY, "Input streams, `system.stream` separated by commas.")
@@ -51,7 +51,7 @@ MAX_RECORDS = Key(
     COUNT,
     "200000",
     _QUERY,
-    "Most input records of one batch.",
+    "Most input records of one commit of a share of StreamTasks, or of one batch of a DataFrame pipeline.",
     unit="records",
 )
 MAX_BYTES = Key(
@@ -59,7 +59,8 @@ MAX_BYTES = Key(
     INTEGER,
     "268435456",
     _QUERY,
-    "About how many bytes of input one batch reads on the embedded system; 0 is no limit. Kafka has none.",
+    "About how many bytes of input go into one commit of a share of StreamTasks, or on the embedded system into one "
+    "batch of a DataFrame pipeline; 0 is no limit.",
     unit="bytes",
 )
 TRIGGER_INTERVAL = Key(
@@ -67,7 +68,8 @@ TRIGGER_INTERVAL = Key(
     MILLISECONDS,
     "0",
     _QUERY,
-    "Time between starts of batches; 0 starts the next one at once.",
+    "Time between starts of batches of a DataFrame pipeline; 0 starts the next one at once. StreamTasks take it for "
+    "`task.commit.ms` where that is not set.",
     unit="ms",
 )
 POLL_INTERVAL = Key(
@@ -77,7 +79,7 @@ POLL_INTERVAL = Key(
     _QUERY,
     "Pause between looks at inputs without records.",
     unit="ms",
-    no_effect="batches follow each other; see `task.trigger.interval.ms`",
+    no_effect="a share waits for its input",
 )
 SHUTDOWN = Key(
     "task.shutdown.ms", MILLISECONDS, "30000", _LIVE, "Time a container has to stop gracefully.", unit="ms"
@@ -206,7 +208,14 @@ LIVE_MAX_AGE = Key(
     no_effect="version 1 is read",
 )
 COMMIT = Key(
-    "task.commit.ms", MILLISECONDS, "60000", _QUERY, "Samza's interval.", unit="ms", no_effect=_BATCH
+    "task.commit.ms",
+    MILLISECONDS,
+    "10",
+    _QUERY,
+    "Least time between two commits of a share of StreamTasks; -1 is never but when a task asks for it or a limit is "
+    "reached. Outputs, state and checkpoints become visible together, so outputs wait for as long; those of Samza, "
+    "whose default is a minute, do not. With a backlog commits are fewer.",
+    unit="ms",
 )
 COMMIT_DELAY = Key(
     "task.commit.max.delay.ms", MILLISECONDS, "60000", _QUERY, "Patience.", unit="ms", no_effect=_BATCH

@@ -10,7 +10,7 @@ from grete.config.derived import isolation_problems
 from grete.config.kafka_tuning import not_followed
 from grete.config.key import Key
 from grete.config.key_tables import job
-from grete.config.key_tables.task import METRICS_CLASS
+from grete.config.key_tables.task import COMMIT, METRICS_CLASS
 from grete.config.keys import KEYS, candidates, find_key
 from grete.config.redact import is_secret_key
 from grete.config.secrets import has_reference
@@ -21,6 +21,7 @@ _STREAM_TASK_ONLY = ("task.poison.", "task.window.ms", "stores.")
 _CLOSED = ("job.", "task.", "app.", "cluster-manager.")
 """Where every name of grete's and Samza's is known; in the others names are also people's."""
 _MOST_NAMED = 20
+_SLOW_COMMIT_MS = 5_000
 _MOST_CHECKED = 100
 """Comparing one key with the table takes about 2 ms; 10,000 keys of an application's own must not take 20 s."""
 
@@ -32,6 +33,7 @@ def warnings_of(config: Mapping[str, str]) -> list[str]:
         *_fallbacks(config),
         *_misspelt(config),
         *_without_effect(config),
+        *_slow_commits(config),
         *_of_stream_tasks_only(config),
         *_plain_secrets(config),
         *_launcher(config),
@@ -95,6 +97,15 @@ def _without_effect(config: Mapping[str, str]) -> Iterator[str]:
         found.setdefault("see `/metrics`", []).extend(METRICS_CLASS.named(name) for name in others)
     for reason, names in found.items():
         yield f"no effect in grete: {', '.join(names)} ({reason})"
+
+
+def _slow_commits(config: Mapping[str, str]) -> Iterator[str]:
+    given = config.get(COMMIT.name, "")
+    if given.isdecimal() and int(given) > _SLOW_COMMIT_MS:
+        yield (
+            f"{COMMIT.name}={given}: outputs of StreamTasks become visible with their commit, so they wait for up to "
+            f"{int(given) / 1000:g} s; those of Samza do not wait. Remove the key to commit every {COMMIT.default} ms"
+        )
 
 
 def _of_stream_tasks_only(config: Mapping[str, str]) -> Iterator[str]:

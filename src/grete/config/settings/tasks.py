@@ -23,7 +23,6 @@ from grete.model.ids import SystemStream, SystemStreamPartition
 _log = logging.getLogger(__name__)
 _GROUPS_OF_A_CLUSTER = 4
 """Where the configuration leaves it to the cluster how many cores a container gets."""
-_COMMIT_MS = 10
 _BROADCAST = re.compile(r"(?:([0-9]+)|\[([0-9]+)-([0-9]+)\])")
 _MAX_BROADCAST = 100_000
 """Partitions of one broadcast entry: every task reads each of them, so a larger range is a slip of the hand."""
@@ -175,9 +174,13 @@ class TaskSettings(Section):
 
     @property
     def commit_interval_ms(self) -> int:
-        """The least time between two commits of StreamTasks: `task.commit.ms`, else `task.trigger.interval.ms`."""
-        given = value_of(self.raw, keys.COMMIT) if keys.COMMIT.name in self.raw else None
-        return self.trigger_interval_ms or _COMMIT_MS if given is None else given
+        """The least time between two commits of StreamTasks: `task.commit.ms`, else `task.trigger.interval.ms`.
+
+        -1 is never but when a task asks for it, or a limit is reached.
+        """
+        if keys.COMMIT.name not in self.raw and self.trigger_interval_ms > 0:
+            return self.trigger_interval_ms
+        return required_value_of(self.raw, keys.COMMIT)
 
     @property
     def transaction_timeout_s(self) -> float:
