@@ -56,6 +56,9 @@ class Counter(grete.StreamTask):
 class Job:
     """Streams of its own on a shared broker."""
 
+    name = "kafka"
+    """Of the system."""
+
     def __init__(
         self, bootstrap: str, home: Path, *, partitions: int = 2, config: Mapping[str, str] | None = None
     ) -> None:
@@ -141,7 +144,7 @@ class Job:
 
     def assignment(self, epoch: int, **more: Any) -> Assignment:
         tasks = tuple(
-            AssignedTask(TaskName(f"Partition {p}"), (SystemStreamPartition("kafka", self.input, p),), p)
+            AssignedTask(TaskName(f"Partition {p}"), (SystemStreamPartition(self.name, self.input, p),), p)
             for p in range(self.partitions)
         )
         return Assignment(self.job, ContainerId("0"), epoch, self.config, tasks, **more)
@@ -160,7 +163,7 @@ class Container:
         self.system = job.open()
         inputs = {task.ssps[0].system_stream: len(assignment.tasks) for task in assignment.tasks}
         settings = Settings.of(assignment.config)
-        with closing(OutputSystems(settings, "kafka", self.system, job.home, SystemClock())) as outputs:
+        with closing(OutputSystems(settings, job.name, self.system, job.home, SystemClock())) as outputs:
             create_outputs(settings, outputs, inputs)
         started = prepare(assignment, self.system, None, SystemClock(), job.home)
         self.epoch = Epoch(started, SystemClock())
