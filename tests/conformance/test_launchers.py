@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from grete.launch.processes import name_of
 from grete.launch.thread import ThreadLauncher
 from grete.model.ids import ContainerId
 from grete.testing.conformance.launch import KillingLauncherConformance, LauncherConformance, behave
+from grete.testing.waiting import patient
 
 
 class TestProcessLauncher(KillingLauncherConformance):
@@ -57,6 +59,20 @@ def test_a_process_that_is_not_provably_the_container_is_neither_adopted_nor_sig
     finally:
         other.kill()
         other.wait()
+
+
+def test_a_process_that_ends_wakes_who_waits_for_it(tmp_path: Path) -> None:
+    """One of its own, and one that it has adopted."""
+    container = ContainerStart(ContainerId("0"), 4, {})
+    launcher, another = (ProcessLauncher(["sleep", "3600"], tmp_path) for _ in range(2))
+    launcher.start(container)
+    assert another.adopt(container, launcher.handle(ContainerId("0")))
+    assert not select.select([*launcher.descriptors(), *another.descriptors()], [], [], 0)[0]
+    launcher.kill(ContainerId("0"))
+    for one in (another, launcher):
+        assert select.select(one.descriptors(), [], [], patient(60))[0]
+        assert [exit_.epoch for exit_ in one.exits()] == [4]
+        assert one.descriptors() == []
 
 
 class TestThreadLauncher(LauncherConformance):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
 import socket
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing
 from typing import Any
 
+from grete.assembly.inbox import Inbox
 from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions, Submission
 from grete.clock import SystemClock
@@ -28,7 +28,7 @@ from grete.coordinator.coordinator import (
     Step,
     Wait,
 )
-from grete.coordinator.events import Event, Tick
+from grete.coordinator.events import Event
 from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.plan import Planner
 from grete.coordinator.renewal import Renewal
@@ -49,7 +49,6 @@ from grete.server.serve import HttpServer, TokenFiles, bind, bind_beside, write_
 
 _log = logging.getLogger("grete.coordinator")
 _POLL_S = 0.1
-_INBOX = 10_000
 _ERRORS: dict[str, type[GreteError]] = {
     str(error.exit_code): error for error in (ConfigError, ProcessingError)
 }
@@ -80,7 +79,7 @@ class Incarnation:
         self._after = after
         self._first_epoch = first_epoch
         self._home = grete_home()
-        self._inbox: queue.Queue[Event] = queue.Queue(_INBOX)
+        self._inbox = Inbox()
         self._clock = SystemClock()
         self._submission = Submission(options, self._home, self._clock, stack)
         self.led: Leadership | None = None
@@ -119,7 +118,7 @@ class Incarnation:
             self._planner,
             self._renewal,
             self._clock,
-            Surroundings(self._home, os.environ, self._inbox.put, Monitors.start),
+            Surroundings(self._home, os.environ, self._inbox.post, Monitors.start),
             until_drained=self._options.until_drained,
             first_epoch=self._first_epoch,
         )
@@ -166,12 +165,12 @@ class Incarnation:
         return Served(address, self._launcher, self._observer.event)
 
     def _arrived(self) -> list[Event]:
-        """The signals that have come. The first SIGTERM or SIGINT stops at a batch boundary, the second kills."""
+        """The signals that have come, and an event; at once when a container ends that can be waited for.
+
+        The first SIGTERM or SIGINT stops at a batch boundary, the second kills.
+        """
         signalled = list(self._signals.requests(self._settings.coordinator.shutdown_s))
-        try:
-            return [*signalled, self._inbox.get(timeout=_POLL_S)]
-        except queue.Empty:
-            return [*signalled, Tick()]
+        return [*signalled, self._inbox.get(_POLL_S, self._launcher.descriptors())]
 
     def _bind(self, settings: CoordinatorSettings) -> socket.socket:
         """Take the address that the configuration asks for, before anything of it is written (fault 36)."""

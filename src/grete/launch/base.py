@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from grete.model.ids import ContainerId
@@ -65,6 +65,13 @@ class Launcher(ABC):
     @abstractmethod
     def exits(self) -> list[ContainerExit]:
         """The exits since the last call, each reported exactly once. Does not block."""
+
+    def descriptors(self) -> Sequence[int]:
+        """Descriptors that are readable once a container has ended, until `exits` reports it; valid until then.
+
+        Exits of which there is none are noticed when `exits` is called next.
+        """
+        return ()
 
     @abstractmethod
     def handle(self, container_id: ContainerId) -> str:

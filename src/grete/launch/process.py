@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +44,8 @@ class _Running:
     start: ContainerStart
     process: subprocess.Popen[bytes] | OtherProcess | None
     """None for one that had ended, and said how, before it was adopted."""
+    descriptor: int | None = None
+    """Readable once a process of our own has ended; None when there was no descriptor left for it."""
 
     def has_ended(self) -> bool:
         if self.process is None:
@@ -61,6 +63,15 @@ class _Running:
     def release(self) -> None:
         if isinstance(self.process, OtherProcess):
             self.process.close()
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+
+    def descriptors(self) -> Iterator[int]:
+        if isinstance(self.process, OtherProcess):
+            yield self.process.fileno()
+        elif self.descriptor is not None:
+            yield self.descriptor
 
 
 def open_launcher(context: LaunchContext) -> ProcessLauncher:
@@ -104,7 +115,9 @@ class ProcessLauncher(Launcher):
                 start_new_session=True,
             )
         failpoint("launch.started")
-        self._running[container.container_id] = _Running(container, process)
+        self._running[container.container_id] = running = _Running(container, process)
+        with contextlib.suppress(OSError):
+            running.descriptor = os.pidfd_open(process.pid)
 
     def _log(self, container_id: ContainerId) -> Path:
         return self._directory / f"container-{container_id}.log"
@@ -162,6 +175,11 @@ class ProcessLauncher(Launcher):
         if running is not None:
             running.send(number)
 
+    def descriptors(self) -> list[int]:
+        """See Launcher."""
+        known = (*self._replaced, *self._running.values())
+        return [descriptor for running in known for descriptor in running.descriptors()]
+
     def exits(self) -> list[ContainerExit]:
         """See Launcher."""
         ended = [id_ for id_, running in self._running.items() if running.has_ended()]
@@ -172,10 +190,10 @@ class ProcessLauncher(Launcher):
     def _exit(self, running: _Running) -> ContainerExit:
         id_, epoch = running.start.container_id, running.start.epoch
         report = read_report(self._exit_file(id_), epoch)
+        running.release()
         if isinstance(running.process, subprocess.Popen):
             code: int = running.process.returncode
         else:
-            running.release()
             code = _KILLED if report is None else int(report)  # only a kill leaves no report
         failure = report.failure if report is not None and report == code else None
         if failure is None:

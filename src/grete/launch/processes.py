@@ -86,6 +86,10 @@ class OtherProcess:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._descriptor, number)
 
+    def fileno(self) -> int:
+        """A descriptor that is readable once it has ended."""
+        return self._descriptor
+
     def close(self) -> None:
         """Release the descriptor."""
         os.close(self._descriptor)
