@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("grete.container")
 _PAUSE_S = (0.005, 0.05)
 """Between looks for input when there is none: a record waits 5 ms when others came before, 50 ms at most."""
+
+_BYTES_AT_ONCE = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,11 @@ class LookedFor(Inputs):
         at = self._turn % len(spans)  # the first turn goes round: records may be fewer than partitions
         found: list[Arrived] = []
         for ssp, start, _ in [*spans[at:], *spans[:at]]:
-            found += self._read(ssp, start, start + taken[ssp])
+            if (
+                taken[ssp]
+                and sum(one.records.nbytes for one in found if one.records is not None) < _BYTES_AT_ONCE
+            ):
+                found.append(self._read(ssp, start, start + taken[ssp]))
         return found
 
     def _available(self, wanted: Wanted) -> list[tuple[SystemStreamPartition, int, int]]:
@@ -141,17 +147,22 @@ class LookedFor(Inputs):
         self._absent.note(absent)
         return found
 
-    def _read(self, ssp: SystemStreamPartition, start: int, end: int) -> Iterator[Arrived]:
-        from grete.systems.records import sparse
+    def _read(self, ssp: SystemStreamPartition, start: int, end: int) -> Arrived:
+        """One piece of a partition: what systems keep apart, as each append of one, costs a call of the task less."""
+        from grete.systems.records import join, sparse
 
-        position = start
-        for first, batch in self._system.read(ssp.stream, ssp.partition, start, end) if start < end else ():
-            rows = sparse(first, batch)
-            if rows.num_rows:
-                position = rows.column(3)[rows.num_rows - 1].as_py() + 1
-                yield Arrived(ssp, rows, position)
-        if position < end:
-            yield Arrived(ssp, None, end)
+        pieces, size = [], 0
+        for first, batch in self._system.read(ssp.stream, ssp.partition, start, end):
+            pieces.append(sparse(first, batch))
+            size += batch.nbytes
+            if size >= _BYTES_AT_ONCE:
+                break
+        pieces = [piece for piece in pieces if piece.num_rows]
+        if not pieces:
+            return Arrived(ssp, None, end)
+        rows = join(pieces)
+        after = rows.column(3)[rows.num_rows - 1].as_py() + 1
+        return Arrived(ssp, rows, after if size >= _BYTES_AT_ONCE else end)
 
     def close(self) -> None:
         """See Inputs: the system is the caller's."""

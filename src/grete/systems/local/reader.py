@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_BYTES_AT_ONCE = 1 << 20
+
+
 def read_range(
     file: SqliteFile, info: StreamInfo, partition: int, start: int, end: int | None
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """(offset of the first row, record batch) for start <= offset < end; batches without an `offset` column
-    have consecutive offsets, others carry them. One segment is in memory at a time.
+    have consecutive offsets, others carry them. One segment is in memory at a time, or some small ones.
 
     Raises:
         OffsetOutOfRange: `start` is below the oldest offset or above the upcoming one.
@@ -31,21 +34,37 @@ def read_range(
         raise _not_there(info.name, partition, start, oldest, upcoming)
     position, end = start, upcoming if end is None else min(end, upcoming)
     while position < end:
-        with file.reading() as connection:
-            row = connection.execute(
-                "SELECT first, last, crc, data FROM segments WHERE stream = ? AND partition = ? AND last >= ? "
-                "ORDER BY first LIMIT 1",
-                (info.id, partition, position),
-            ).fetchone()
-        if row is None or row[0] > position:
+        rows = _segments(file, info, partition, position, end)
+        if not rows:
             raise _gone(file, info, partition, position)
-        first, last, crc, data = row
-        if zlib.crc32(data) != crc:
-            raise LogCorrupted(
-                f"{file.path}: {info.name} partition {partition}, offsets {first} to {last} fail their checksum"
-            )
-        yield _cut(unpack(data), first, position, end)
-        position = last + 1
+        for first, last, crc, data in rows:
+            if first > position:
+                raise _gone(file, info, partition, position)
+            if zlib.crc32(data) != crc:
+                raise LogCorrupted(
+                    f"{file.path}: {info.name} partition {partition}, offsets {first} to {last} fail their checksum"
+                )
+            yield _cut(unpack(data), first, position, end)
+            position = last + 1
+
+
+def _segments(
+    file: SqliteFile, info: StreamInfo, partition: int, start: int, end: int
+) -> list[tuple[int, int, int, bytes]]:
+    """The segments from the one with `start` on, about a megabyte of them: small ones are not worth a query each."""
+    found, size = [], 0
+    with file.reading() as connection:
+        rows = connection.execute(
+            "SELECT first, last, crc, data FROM segments WHERE stream = ? AND partition = ? AND last >= ? "
+            "AND first < ? ORDER BY first",
+            (info.id, partition, start, end),
+        )
+        for first, last, crc, data in rows:
+            found.append((first, last, crc, data))
+            size += len(data)
+            if size >= _BYTES_AT_ONCE:
+                break
+    return found
 
 
 def _held(file: SqliteFile, info: StreamInfo, partition: int) -> tuple[int, int]:
