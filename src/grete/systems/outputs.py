@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.config.settings.systems import ELSEWHERE
+from grete.config.system_types import system_type
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream
 from grete.model.streams import StreamSpec
 from grete.systems.base import Message, System
 from grete.systems.factory import open_system
+from grete.systems.log_sink import LogSink, LogStream, open_sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +37,7 @@ class OutputSystems:
         self._home = home
         self._clock = clock
         self._others: dict[str, System] = {}
+        self._sinks: dict[str, LogSink] = {}
 
     def of(self, name: str) -> tuple[System, str]:
         """A stream's system and its name there, by what `SystemSettings.name_of` calls it."""
@@ -64,13 +67,44 @@ class OutputSystems:
                 for _, key, value, time_ms, headers in rows_of(0, records)
             )
         for name, sent in messages.items():
-            system, stream = self.of(name)
-            system.append(stream, sent)
+            if name not in self._sinks:
+                self._sinks[name] = self._sink(name)
+            self._sinks[name].write(sent)
+
+    def _sink(self, name: str) -> LogSink:
+        """A way to a stream without transactions, where its system has one.
+
+        On Kafka a transaction for each append took 8 ms of each commit, acknowledged records take 1; and a worker
+        that is killed in a transaction keeps readers waiting until it times out.
+        """
+        system, stream = self.of(name)
+        known_as = SystemStream(name.partition(ELSEWHERE)[0], stream)
+        if system_type(self._settings.system(known_as.system).kind).log_sink is None:
+            return _Appending(system, stream)
+        partitions = system.partition_count(stream)
+        return open_sink(LogStream(known_as, self._settings.raw, self._home, partitions, -1), self._clock)
 
     def close(self) -> None:
         """Close those that were opened here."""
+        while self._sinks:
+            self._sinks.popitem()[1].close()
         while self._others:
             self._others.popitem()[1].close()
+
+
+class _Appending:
+    """A stream of a system whose appends are no transactions. See LogSink."""
+
+    def __init__(self, system: System, stream: str) -> None:
+        self._system = system
+        self._stream = stream
+
+    def write(self, records: Sequence[Message]) -> None:
+        """See LogSink."""
+        self._system.append(self._stream, records)
+
+    def close(self) -> None:
+        """See LogSink: the system is closed where it was opened."""
 
 
 def is_elsewhere(name: str) -> bool:
