@@ -37,7 +37,12 @@ class EndedWell:
     is_drained: bool
 
 
-Event = Began | Committed | EndedWell
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Something has changed that is no share's: whoever takes the events looks."""
+
+
+Event = Began | Committed | EndedWell | Changed
 
 
 class ShareServer:

@@ -21,14 +21,15 @@ from pyspark.errors import PySparkException
 
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import Epoch
-from grete.container.share_server import Began, EndedWell, ShareServer
+from grete.container.share_server import Began, Changed, EndedWell, ShareServer
 from grete.errors import GreteError, JobError
 from grete.spark.failures import job_failed
 from grete.tasks.share_task import ShareTask
 from grete.tasks.shares import Committed
 
 _log = logging.getLogger("grete.container")
-_LOOKS_EVERY_S = 0.05
+_LOOKS_EVERY_S = 0.5
+"""For what no event announces: that shares have not begun in time."""
 _END_S = 30.0
 _BEGIN_S = 60.0
 """For every share to begin; executors may have to be started first."""
@@ -54,7 +55,7 @@ class SparkEngine:
         conf = self._context.getConf()
         host, bind = conf.get("spark.driver.host") or "", conf.get("spark.driver.bindAddress") or ""
         with ShareServer(epoch.start_of, host, bind or host) as server:
-            job = _Job(self._context, ShareTask(epoch.spec, server.address, server.key), epoch)
+            job = _Job(self._context, ShareTask(epoch.spec, server.address, server.key), epoch, server)
             try:
                 return _Run(epoch, server, job, control).run()
             except NoRoom as error:
@@ -80,23 +81,21 @@ class NoRoom(JobError):
 class _Job:
     """The Spark job of an epoch, in a thread of its own."""
 
-    def __init__(self, context: SparkContext, work: ShareTask, epoch: Epoch) -> None:
+    def __init__(self, context: SparkContext, work: ShareTask, epoch: Epoch, server: ShareServer) -> None:
         self._context = context
         self._work = work
         self._epoch = epoch
+        self._server = server
+        self.has_ended = False
+        """Whether Spark has ended it; an event follows."""
         self.failure: GreteError | None = None
         self._thread = threading.Thread(target=self._run, name="grete-epoch", daemon=True)
         self._thread.start()
 
-    @property
-    def is_running(self) -> bool:
-        """Whether Spark has not ended it."""
-        return self._thread.is_alive()
-
     def end(self) -> None:
         """Wait for its end, for a while; then no worker of it is left."""
         self._thread.join(_END_S)
-        if self.is_running:
+        if self._thread.is_alive():
             _log.warning("shares of the last epoch do not end, Spark kills them")
             self._context.cancelAllJobs()
             self._thread.join(_END_S)
@@ -115,6 +114,9 @@ class _Job:
             self.failure = job_failed(self._context, error)
         except GreteError as error:
             self.failure = error
+        finally:
+            self.has_ended = True
+            self._server.events.put(Changed())
 
 
 class _Run:
@@ -131,7 +133,8 @@ class _Run:
         self._begin_until_s = time.monotonic() + _BEGIN_S
 
     def run(self) -> Ended:
-        while self._job.is_running:
+        threading.Thread(target=self._await_control, name="grete-control", daemon=True).start()
+        while not self._job.has_ended:
             self._take_event(_LOOKS_EVERY_S)
             self._check_begun()
             if not self._is_ending and (self._control.is_set() or self._epoch.shuts_down):
@@ -144,6 +147,11 @@ class _Run:
         if self._epoch.shuts_down:
             return Ended.SHUTDOWN
         return Ended.DRAINED if self._drained >= set(self._epoch.slots) else Ended.INTERRUPTED
+
+    def _await_control(self) -> None:
+        while not (self._control.is_set() or self._job.has_ended):
+            self._control.wait(_LOOKS_EVERY_S)
+        self._server.events.put(Changed())
 
     def _check_begun(self) -> None:
         begun, wanted = len(self._begun), len(self._epoch.slots)
