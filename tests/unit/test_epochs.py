@@ -15,10 +15,12 @@ import pytest
 import grete
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.control import Ended
-from grete.container.epochs import run_epoch
+from grete.container.epochs import Epoch, run_epoch
+from grete.container.kept_fence import KeptFence
 from grete.container.run_lock import is_run_in, running_in
-from grete.container.start import prepare
+from grete.container.start import Started, prepare
 from grete.errors import ProcessingError
+from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
@@ -72,19 +74,24 @@ class Running:
     def send(self, *values: bytes) -> None:
         self.system.append("in", [Message(None, value, 1, 0) for value in values])
 
-    def run(self, *, until_drained: bool = False, **config: str) -> Ended:
+    def started(self, *, until_drained: bool = False, **config: str) -> Started:
         task = AssignedTask(TaskName("Partition 0"), (SystemStreamPartition("local", "in", 0),), 0)
         settings = {**CONFIG, **{key.replace("_", "."): value for key, value in config.items()}}
         assignment = Assignment(
             JobId("job"), ContainerId("0"), 1, settings, (task,), until_drained=until_drained
         )
-        started = prepare(assignment, self.system, None, self.clock, self.home)
+        return prepare(assignment, self.system, None, self.clock, self.home)
+
+    def run(self, *, until_drained: bool = False, **config: str) -> Ended:
+        started = self.started(until_drained=until_drained, **config)
 
         def on_batch(number: int, outcome: BatchOutcome) -> None:
             self.outcomes.append((number, outcome))
             self.on_batch()
 
-        return run_epoch(started, LocalEngine(self.clock), self.control, self.clock, on_batch, None)
+        return run_epoch(
+            started, LocalEngine(self.clock), self.control, self.clock, on_batch, None, KeptFence()
+        )
 
     def outputs(self) -> list[bytes]:
         return [value for _, found in self.system.read("out", 0, 0) for value in found.column(1).to_pylist()]
@@ -204,3 +211,22 @@ def test_a_folder_says_whether_a_living_process_works_in_it(tmp_path: Path) -> N
     assert not is_run_in(folder)
     with running_in(folder):
         assert not (folder / "batches").exists(), "what a killed one has left"
+
+
+def test_a_fence_is_raised_once_as_long_as_all_that_worked_behind_it_has_ended(
+    running: Running,
+) -> None:
+    kept, fence = KeptFence(), Fence("container", 1)
+    assert not kept.take(fence), "nothing is known of a fence that this process has not raised"
+    epoch = Epoch(running.started(), running.clock)
+    epoch.began()
+    epoch.began()  # another attempt at the share
+    epoch.ended()
+    assert not epoch.has_ended_well
+    epoch.ended()
+    assert epoch.has_ended_well
+    kept.keep(fence)
+    assert not kept.take(Fence("container", 2))
+    kept.keep(fence)
+    assert kept.take(fence)
+    assert not kept.take(fence), "something may be at work behind it now"

@@ -16,6 +16,7 @@ from typing import Protocol
 from grete.clock import Clock
 from grete.container.control import Ended, Interruption
 from grete.container.housekeeping import housekeeping
+from grete.container.kept_fence import KeptFence
 from grete.container.offset_publisher import OffsetPublisher
 from grete.container.specs import added_partitions, slots_of, source_options
 from grete.container.start import Started
@@ -76,6 +77,7 @@ class Epoch:
         self._publisher = publisher
         self._on_batch = on_batch
         self._lock = threading.Lock()
+        self._at_work = 0
         self.shuts_down = False
         """Whether a task has asked for the end of the container."""
 
@@ -135,6 +137,19 @@ class Epoch:
                 later={ssp: lower for ssp, lower in self._options.later.items() if ssp in starting},
             )
 
+    @property
+    def has_ended_well(self) -> bool:
+        """Whether every share that began has said that it ends, so that nothing of the epoch is at work."""
+        return self._at_work == 0
+
+    def began(self) -> None:
+        """A share has begun, or another attempt at one."""
+        self._at_work += 1
+
+    def ended(self) -> None:
+        """A share that had begun has ended without an error, and commits nothing more."""
+        self._at_work -= 1
+
     def committed(self, made: Committed) -> BatchOutcome:
         """Take note of commits of a share, and do what upkeep is due.
 
@@ -166,8 +181,9 @@ def run_epoch(
     clock: Clock,
     on_batch: OnBatch,
     publisher: OffsetPublisher | None,
+    kept: KeptFence,
 ) -> Ended:
-    """Run one epoch to its end.
+    """Run one epoch to its end; `kept` gets its fence when nothing of it is at work any more.
 
     Raises:
         GreteError: see `Epoch` and `Engine.run`.
@@ -176,4 +192,7 @@ def run_epoch(
     _log.info(
         "going on from checkpoints with batch %d, %d shares", epoch.start_of(0).next_batch, len(epoch.slots)
     )
-    return engine.run(epoch, control)
+    ended = engine.run(epoch, control)
+    if epoch.has_ended_well:
+        kept.keep(started.assignment.fence)
+    return ended

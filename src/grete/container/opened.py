@@ -10,6 +10,7 @@ from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
+from grete.container.kept_fence import KeptFence
 from grete.container.offset_publisher import OffsetPublisher, open_publisher
 from grete.container.run_lock import running_in
 from grete.container.specs import single_system
@@ -19,7 +20,7 @@ from grete.systems.factory import open_system
 
 @contextmanager
 def opened(
-    assignment: Assignment, home: Path, clock: Clock
+    assignment: Assignment, home: Path, clock: Clock, kept: KeptFence
 ) -> Iterator[tuple[Started, OffsetPublisher | None]]:
     """The folder's lock, system and checkpoint store, a start from them, and the consumer group's publisher.
 
@@ -33,7 +34,8 @@ def opened(
         store = checkpoint_store(assignment, clock, home)
         if store is not None:
             held.callback(store.close)
-        started = prepare(assignment, system, store, clock, home)
+        is_raised = kept.take(assignment.fence)
+        started = prepare(assignment, system, store, clock, home, is_raised=is_raised)
         report_skipped(assignment, started.skipped, home)
         yield (
             started,

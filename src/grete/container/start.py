@@ -76,9 +76,15 @@ class Started:
 
 
 def prepare(
-    assignment: Assignment, system: System, store: CheckpointStore | None, clock: Clock, home: Path
+    assignment: Assignment,
+    system: System,
+    store: CheckpointStore | None,
+    clock: Clock,
+    home: Path,
+    *,
+    is_raised: bool = False,
 ) -> Started:
-    """Begin: `store` is what `task.checkpoint.factory` names, see `checkpoint_store`.
+    """Begin: `store` is what `task.checkpoint.factory` names, see `checkpoint_store`; `is_raised` of the fence.
 
     Durable on return: the fence, what an operator or Samza moved, and applied startpoints.
 
@@ -89,7 +95,7 @@ def prepare(
         LogCorrupted, OffsetOutOfRange, JobError: see `reconcile_checkpoint_store`, `take_over`, `apply_startpoints`
             and `starting_offsets`.
     """
-    remaining = steps(assignment, system, store, clock, home)
+    remaining = steps(assignment, system, store, clock, home, is_raised=is_raised)
     while True:
         try:
             next(remaining)
@@ -99,14 +105,21 @@ def prepare(
 
 
 def steps(
-    assignment: Assignment, system: System, store: CheckpointStore | None, clock: Clock, home: Path
+    assignment: Assignment,
+    system: System,
+    store: CheckpointStore | None,
+    clock: Clock,
+    home: Path,
+    *,
+    is_raised: bool = False,
 ) -> Generator[None, None, Started]:
     """As `prepare`; stops after each step, the first of which raises the fence."""
     config, name = assignment.config, single_system(assignment)
     settings = Settings.of(config)
     check_application(settings.job, DataFramePipeline if settings.job.is_pipeline else StreamTask)
     target = commit_target(assignment, system, clock, store)
-    system.raise_fence([assignment.fence])
+    if not is_raised:
+        system.raise_fence([assignment.fence])
     failpoint("container.fence-raised")
     yield
     check_inputs(assignment, system)

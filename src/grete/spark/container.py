@@ -16,6 +16,7 @@ from pathlib import Path
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
+from grete.container.kept_fence import KeptFence
 from grete.container.main_loop import ContainerMainLoop, OnBatch, enter
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
@@ -32,19 +33,19 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> Cont
     See `grete.model.ending.ExitCode`. Never raises a GreteError.
     """
     given = ContainerEnvironment.of(environment)
-    home, own_process = given.home, not given.is_thread
+    home, own_process, kept = given.home, not given.is_thread, KeptFence()
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         if own_process:
             enter(assignment, home)
         name = container_name(assignment.container_id)
         with observed(Settings.of(assignment.config), assignment.job, name, home, own_process=own_process):
-            return _work(assignment, home, control, on_batch)
+            return _work(assignment, home, control, on_batch, kept)
 
     return ContainerMainLoop(environment, stop, work).run()
 
 
-def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch) -> Ended:
+def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: KeptFence) -> Ended:
     # not before now: a container without pyspark has to be able to say so
     try:
         from grete.container.standby import follow
@@ -54,7 +55,7 @@ def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatc
     if assignment.is_standby:
         control.on_at_work()
         return follow(assignment, home, control)
-    return run_job(assignment, home, control, on_batch=on_batch, on_at_work=control.on_at_work)
+    return run_job(assignment, home, control, on_batch=on_batch, on_at_work=control.on_at_work, kept=kept)
 
 
 def main() -> int:

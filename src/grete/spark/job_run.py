@@ -11,6 +11,7 @@ from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import OnBatch, run_epoch
+from grete.container.kept_fence import KeptFence
 from grete.container.opened import opened
 from grete.container.specs import single_system
 from grete.failpoints import failpoint
@@ -27,18 +28,20 @@ def run_job(
     *,
     on_batch: OnBatch,
     on_at_work: Callable[[], None],
+    kept: KeptFence,
     clock: Clock | None = None,
 ) -> Ended:
     """Work for one assignment, from the fence to the end: drained, interrupted, or shut down by a task.
 
-    `on_at_work` is called when it begins to look for input. Spark is stopped when the process ends.
+    `kept` is the container's. `on_at_work` is called when it begins to look for input. Spark is stopped when the
+    process ends.
 
     Raises:
         GreteError: see `opened`, `run_epoch` and `Query.run`.
     """
     clock = SystemClock() if clock is None else clock
     settings, name = Settings.of(assignment.config), single_system(assignment)
-    with opened(assignment, home, clock) as (started, publisher):
+    with opened(assignment, home, clock, kept) as (started, publisher):
         if settings.job.is_pipeline:
             kafka_system = kafka_system_of(settings, name)
             spark = build_session(_app_name(assignment), assignment.config, kafka_system=kafka_system)
@@ -49,7 +52,7 @@ def run_job(
             context = build_context(_app_name(assignment), assignment.config)
             failpoint("container.session-started")
             on_at_work()
-            ended = run_epoch(started, SparkEngine(context), stop, clock, on_batch, publisher)
+            ended = run_epoch(started, SparkEngine(context), stop, clock, on_batch, publisher, kept)
         failpoint("container.drained")
         return ended
 

@@ -166,7 +166,9 @@ class _Run:
                     self._epoch.committed(event)
                 case Began(slot):
                     self._begun.add(slot)
+                    self._epoch.began()
                 case EndedWell(slot, is_drained):
                     self._drained |= {slot} if is_drained else set()
+                    self._epoch.ended()
             return True
         return False

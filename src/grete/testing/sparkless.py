@@ -25,6 +25,7 @@ from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.epochs import run_epoch
+from grete.container.kept_fence import KeptFence
 from grete.container.main_loop import ContainerMainLoop, OnBatch, enter
 from grete.container.opened import opened
 from grete.container.standby import follow
@@ -43,7 +44,7 @@ COMMAND = (sys.executable, "-P", "-m", "grete.testing.sparkless")
 
 def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
     """As `grete.spark.container.run_container`, without Spark."""
-    home = grete_home(environment)
+    home, kept = grete_home(environment), KeptFence()
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         enter(assignment, home)
@@ -53,16 +54,18 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
             if assignment.is_standby:
                 control.on_at_work()
                 return follow(assignment, home, control)
-            return _process(assignment, home, control, on_batch)
+            return _process(assignment, home, control, on_batch, kept)
 
     return ContainerMainLoop(environment, stop, work).run()
 
 
-def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch) -> Ended:
+def _process(
+    assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: KeptFence
+) -> Ended:
     clock = SystemClock()
-    with opened(assignment, home, clock) as (started, publisher):
+    with opened(assignment, home, clock, kept) as (started, publisher):
         control.on_at_work()
-        return run_epoch(started, LocalEngine(clock), control, clock, on_batch, publisher)
+        return run_epoch(started, LocalEngine(clock), control, clock, on_batch, publisher, kept)
 
 
 def main(arguments: Sequence[str]) -> int:
