@@ -39,7 +39,7 @@ class IncomingMessageEnvelope(NamedTuple):
 
 
 class MessageCollector(Protocol):
-    """Takes a task's outputs. Nothing is visible to readers before the batch commits."""
+    """Takes a task's outputs. Nothing is visible to readers before the commit."""
 
     def send(
         self,
@@ -58,7 +58,7 @@ class MessageCollector(Protocol):
         are written as they are, texts as UTF-8; those of an input go on with `headers=envelope.headers`.
 
         A stream of another system than the inputs', which `task.outputs` has to name, gets the message before the
-        batch commits, and again when that fails.
+        commit, and again when that fails.
 
         Raises:
             StreamNotFound: the stream does not exist and is not declared in `task.outputs`.
@@ -69,14 +69,14 @@ class TaskCoordinator(Protocol):
     """How a task steers its own progress (Samza's TaskCoordinator, S2-11)."""
 
     def commit(self) -> None:
-        """Ask for a commit soon. Every batch commits at its end, so this only marks the wish."""
+        """Commit before this task gets its next message, whatever `task.commit.ms` says."""
 
     def shutdown(self, *, all_tasks: bool = False) -> None:
-        """Stop this task after the running batch is committed; with `all_tasks`, the whole container."""
+        """Give this task no message after this one; with `all_tasks`, end the container with the next commits."""
 
 
 class KeyValueStore(Protocol):
-    """A task's store: what it puts is durable, together with the checkpoint, when the batch commits.
+    """A task's store: what it puts is durable, together with the checkpoint, with the next commit.
 
     Keys and values go through the store's serdes. Iteration is in the order of the serialised keys.
     """
@@ -222,10 +222,9 @@ class TaskContext(Protocol):
 class StreamTask(ABC):
     """One instance per task. Never called from two threads, never for two messages at once.
 
-    An instance may live for one batch or for many, and its task go on as another one: when an executor or its
-    Python worker ended, when Spark gave the task to another worker, when a container has more tasks than it keeps
-    open. So fields may hold clients and caches, and nothing that must survive: what `window` is to know belongs into
-    a store. In Samza a task lives as long as its container.
+    An instance lives until its container stops, gets another assignment or configuration, or is lost with its
+    executor or Python worker; then the task goes on as another one. So fields may hold clients, caches and what a
+    window gathers, as in Samza, and nothing that must survive a failure: that belongs into a store.
     """
 
     def init(self, context: TaskContext) -> None:  # noqa: B027 - optional hook, not abstract
@@ -237,12 +236,12 @@ class StreamTask(ABC):
     ) -> None:
         """Called for every message, in offset order within an SSP.
 
-        An exception fails the batch, naming task, SSP and offset, or with `task.poison.policy=dead-letter`
+        An exception fails the share, naming task, SSP and offset, or with `task.poison.policy=dead-letter`
         undoes what the message did and moves it to the dead-letter stream.
         """
 
     def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:  # noqa: B027
-        """Called every `task.window.ms` at a batch boundary, also when there was no message."""
+        """Called every `task.window.ms`, between two messages, also when there was none."""
 
     def on_timer(  # noqa: B027
         self, key: Any, collector: MessageCollector, coordinator: TaskCoordinator

@@ -35,6 +35,7 @@ from grete.tasks import share_task
 from grete.tasks.commit.executor import SlotCommits
 from grete.tasks.results import Processed
 from grete.tasks.runner import TaskRun
+from grete.tasks.runtime import TaskWorkers
 from grete.tasks.spec import CommitSpec, RunnerSpec, StoreSpec, TaskProgress, TaskReport, TaskSpec, advanced
 from grete.tasks.worker_logs import attach_logs
 
@@ -125,9 +126,18 @@ class Executor:
         self.log_end = -1
         self.progress: dict[int, TaskProgress] = {}
 
+    def workers(self) -> TaskWorkers:
+        """Those of the attempt before, if the worker was not replaced."""
+        known = _workers.get("one")
+        if known is None or known.spec is not self.spec:
+            forget_worker()
+            _workers["one"] = TaskWorkers(self.spec)
+        return _workers["one"]
+
     def attempt(self, *rows: Row) -> list[Processed]:
         """Run without committing."""
-        with share_task.at_work(self.spec) as workers:
+        with share_task.told(self.spec):
+            workers = self.workers()
             runs: dict[int, TaskRun] = {}
             try:
                 for task, ssp, group in arrivals(rows):
@@ -146,7 +156,8 @@ class Executor:
 
     def commit(self, made: list[Processed]) -> dict[int, TaskReport]:
         """Make it visible, as a share does."""
-        with share_task.at_work(self.spec) as workers:
+        with share_task.told(self.spec):
+            workers = self.workers()
             commits = SlotCommits(
                 self.spec,
                 self.system,
@@ -186,11 +197,13 @@ def arrivals(rows: tuple[Row, ...]) -> Iterator[tuple[int, int, pa.RecordBatch]]
         yield task, ssp, with_offsets(records(keys, values, [1000] * len(group)), offsets)
 
 
+_workers: dict[str, TaskWorkers] = {}
+
+
 def forget_worker() -> None:
     """A replaced Python worker: its memory is gone."""
-    if share_task._workers is not None:
-        share_task._workers.close()
-        share_task._workers = None
+    if _workers:
+        _workers.pop("one").close()
 
 
 @pytest.fixture
@@ -309,8 +322,7 @@ def test_a_fault_of_the_machine_makes_no_dead_letter(
 def test_a_store_whose_file_cannot_be_read_makes_no_dead_letter(tmp_path: Path, system: LocalSystem) -> None:
     executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
     executor.run((0, 1, 0, "k", 1))
-    assert share_task._workers is not None
-    store = share_task._workers.worker(0).stores["sums"]
+    store = executor.workers().worker(0).stores["sums"]
     store.file._connection.close()
     with pytest.raises(LogError, match="sums"):
         store.get("another")

@@ -36,9 +36,9 @@ METHODS: tuple[tuple[str, str], ...] = (
     ("getCallbackScheduler().scheduleCallback(key, timestamp, callback)", "context.scheduler.schedule(key, at_ms)"),
     ("ScheduledCallback.onCallback(key, collector, coordinator)", "on_timer(self, key, collector, coordinator)"),
     ("EndOfStreamListenerTask.onEndOfStream(collector, coordinator)", "on_end_of_stream(self, collector, ...)"),
-    ("fields of the class that count between two calls", "a store: a task may go on as another instance"),
+    ("fields of the class that count between two calls", "the same; what a failure must not lose, in a store"),
     ("KeyValueStore get, put, delete, getAll, range, all", "get, put, delete, get_all, range, all"),
-    ("KeyValueStore.putAll, deleteAll, flush", "put and delete in a loop; a batch's commit is the flush"),
+    ("KeyValueStore.putAll, deleteAll, flush", "put and delete in a loop; the commit is the flush"),
     ("StreamApplication.describe: map, filter, flatMap, sendTo", "StreamTask.process, or a grete.DataFramePipeline"),
     ("StreamApplication.describe: window, join, partitionBy", "grete.DataFramePipeline: groupBy, join in Spark SQL"),
 )  # fmt: skip
@@ -52,7 +52,6 @@ def application(config: Mapping[str, str]) -> Notes:
     yield from _code(config)
     yield from _inputs(config)
     yield from _launcher(config)
-    yield from _windows(config)
     yield from _poison(config)
     yield from _reporters(config)
     for name in ("app.name", "app.id"):
@@ -95,19 +94,6 @@ def _code(config: Mapping[str, str]) -> Notes:
             Outcome.BLOCKS,
             "no application is named: app.main.class builds it in code" if "app.main.class" in config else "",
             "write the application as a grete.StreamTask and name it: task.class=module:Class",
-        )
-
-
-def _windows(config: Mapping[str, str]) -> Notes:
-    """Samza's own examples count in fields from one window to the next."""
-    key = task.WINDOW.name
-    if config.get(key, "-1").strip() not in ("", "-1"):
-        yield Note(
-            Section.APPLICATION,
-            key,
-            Outcome.AS_IS,
-            "a task may go on as another instance between two batches, and what it kept in fields is lost then",
-            "keep what window() sends or resets in a store, declared by stores.NAME.factory",
         )
 
 

@@ -18,25 +18,14 @@ from grete.tasks.worker_logs import attach_logs, flush_logs, hurry_logs
 _WAIT_S = 0.02
 """A share looks so often whether it shall end while nothing comes."""
 _REPORT_S = 0.05
-_workers: TaskWorkers | None = None
-
-
-def _workers_for(spec: RunnerSpec) -> TaskWorkers:
-    """This process's tasks; those of another container are given up first."""
-    global _workers  # one Python worker serves one container at a time; a module is its only memory
-    if _workers is None or _workers.spec.incarnation != spec.incarnation:
-        if _workers is not None:
-            _workers.close()
-        attach_logs(spec)
-        _workers = TaskWorkers(spec)
-    return _workers
 
 
 @contextmanager
-def at_work(spec: RunnerSpec) -> Iterator[TaskWorkers]:
-    """This process's tasks; what they logged is on its way afterwards, and if they failed it is there."""
+def told(spec: RunnerSpec) -> Iterator[None]:
+    """Let this process log for the container; what was logged is on its way afterwards, and after a failure there."""
+    attach_logs(spec)
     try:
-        yield _workers_for(spec)
+        yield
     except BaseException as error:
         note(error, failure_of(error))  # the driver gets its text
         flush_logs()
@@ -60,7 +49,8 @@ class ShareTask:
         """
         clock = SystemClock()
         with (
-            at_work(self.spec) as workers,
+            told(self.spec),
+            closing(TaskWorkers(self.spec)) as workers,
             closing(ShareChannel(self.address, self.key, slot, workers.id)) as channel,
         ):
             if channel.start is None:

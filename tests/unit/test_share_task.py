@@ -1,0 +1,120 @@
+"""A share as Spark runs it, without Spark: told its beginning by its container, reporting, and asked to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import grete
+from grete.clock import SystemClock
+from grete.container.assignment import AssignedTask, Assignment
+from grete.container.epochs import Epoch
+from grete.container.share_server import EndedWell, ShareServer
+from grete.container.start import prepare
+from grete.errors import ProcessingError
+from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
+from grete.model.streams import StreamSpec
+from grete.systems.local.system import LocalSystem, Message
+from grete.tasks.share_task import ShareTask
+from grete.tasks.shares import Committed
+from grete.testing.waiting import eventually
+
+CONFIG = {
+    "task.class": f"{__name__}:Noting",
+    "task.inputs": "local.in",
+    "task.outputs": "local.out",
+    "systems.local.samza.offset.default": "oldest",
+}
+_seen: list[str] = []
+
+
+class Noting(grete.StreamTask):
+    """Notes what is done with it."""
+
+    def init(self, context: grete.TaskContext) -> None:
+        _seen.append(f"init {context.task_name}")
+
+    def process(
+        self,
+        envelope: grete.IncomingMessageEnvelope,
+        collector: grete.MessageCollector,
+        coordinator: grete.TaskCoordinator,
+    ) -> None:
+        if envelope.message == b"bad":
+            raise RuntimeError("bad")
+        collector.send("local.out", envelope.message)
+
+    def close(self) -> None:
+        _seen.append("close")
+
+
+class Container:
+    """One container of one task, whose share runs in a thread."""
+
+    def __init__(self, home: Path) -> None:
+        _seen.clear()
+        self.system = LocalSystem(home / "local", SystemClock())
+        for stream in ("in", "out"):
+            self.system.ensure_stream(StreamSpec(stream, 1))
+        task = AssignedTask(TaskName("Partition 0"), (SystemStreamPartition("local", "in", 0),), 0)
+        assignment = Assignment(JobId("job"), ContainerId("0"), 1, CONFIG, (task,))
+        self.epoch = Epoch(prepare(assignment, self.system, None, SystemClock(), home), SystemClock())
+        self.server = ShareServer(self.epoch.start_of, "127.0.0.1", "127.0.0.1")
+        self.pool = ThreadPoolExecutor(2)
+
+    def begin(self) -> Future[bool]:
+        return self.pool.submit(ShareTask(self.epoch.spec, self.server.address, self.server.key), 0)
+
+    def send(self, *values: bytes) -> None:
+        self.system.append("in", [Message(None, value, 1, 0) for value in values])
+
+    def outputs(self) -> list[bytes]:
+        return [value for _, found in self.system.read("out", 0, 0) for value in found.column(1).to_pylist()]
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Iterator[Container]:
+    made = Container(tmp_path)
+    with made.pool, made.server:
+        yield made
+    made.system.close()
+
+
+def test_it_works_until_it_is_asked_to_end_and_its_tasks_are_closed(container: Container) -> None:
+    share = container.begin()
+    for value in (b"1", b"2"):
+        container.send(value)
+        eventually(lambda wanted=value: wanted in container.outputs(), "an output")  # type: ignore[misc]
+    assert not share.done()
+    assert _seen == ["init Partition 0"], "one instance for as long as the epoch goes on"
+    container.server.end_all()
+    assert share.result(30) is False
+    assert _seen == ["init Partition 0", "close"]
+    events = []
+    while not container.server.events.empty():
+        events.append(container.server.events.get())
+    assert sum(report.records for one in events if isinstance(one, Committed) for report in one.reports) == 2
+    assert events[-1] == EndedWell(0, is_drained=False)
+
+
+def test_a_failure_says_which_record_and_no_task_is_closed(container: Container) -> None:
+    container.send(b"1", b"bad")
+    with pytest.raises(ProcessingError, match=r"local\.in\.0 offset 1"):
+        container.begin().result(30)
+    assert _seen == ["init Partition 0"]
+    assert container.outputs() == []
+
+
+def test_an_attempt_that_spark_took_for_lost_ends_when_the_next_one_has_begun(container: Container) -> None:
+    lost = container.begin()
+    container.send(b"1")
+    eventually(lambda: container.outputs() == [b"1"], "an output")
+    second = container.begin()
+    assert lost.result(30) is False
+    container.send(b"2")
+    eventually(lambda: container.outputs() == [b"1", b"2"], "an output of the second attempt")
+    container.server.end_all()
+    assert second.result(30) is False
