@@ -29,6 +29,7 @@ class ShareInput:
         self._order = ReadOrder(starting, bootstrap, later or {}, system)
         self._ends: dict[str, int] | None = None
         self._left: list[Arrived] = []
+        self._moved: set[str] = set()
 
     @property
     def next_offsets(self) -> Mapping[str, int]:
@@ -66,14 +67,23 @@ class ShareInput:
         arrived, self._left = self._left, []
         arrived = arrived or self._inputs.poll(self._wanted(), records, wait_s)
         for one in arrived:
-            self._positions[str(one.ssp)] = one.next_offset
+            self._move(str(one.ssp), one.next_offset)
         return arrived
+
+    def _move(self, ssp: str, offset: int) -> None:
+        self._positions[ssp] = offset
+        self._moved.add(ssp)
+
+    def take_moved(self) -> dict[str, int]:
+        """The next offset of each SSP of which something was given since the last time."""
+        moved, self._moved = self._moved, set()
+        return {ssp: self._positions[ssp] for ssp in sorted(moved) if ssp in self._positions}
 
     def put_back(self, unread: Sequence[Arrived]) -> None:
         """Give these records of the last poll again with the next one; none of them was processed."""
         for one in unread:
             assert one.records is not None, "only records are put back"
-            self._positions[str(one.ssp)] = int(one.records.column(3)[0].as_py())
+            self._move(str(one.ssp), int(one.records.column(3)[0].as_py()))
         self._left = list(unread)
 
     def _wanted(self) -> dict[SystemStreamPartition, Span]:

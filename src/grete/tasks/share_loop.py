@@ -113,23 +113,24 @@ class ShareLoop:
     def _open_input(self, start: ShareStart, ends: OffsetAdmin | None) -> ShareInput:
         spec, system = self._workers.spec, self._workers.system
         inputs = system.inputs(self._clock) if ends is None else LookedFor(system, self._clock, ends)
-        starting = {ssp: self._position(ssp, offset) for ssp, offset in start.starting.items()}
+        starting = self._positions(start.starting)
         made = ShareInput(inputs, ends or system, starting, bootstrap=start.bootstrap, later=start.later)
         made.leave_out(_unread(spec, start.tasks, self._tasks))
         if start.until_drained:
             made.stop_at_the_end()
         return made
 
-    def _position(self, ssp: str, starting: int) -> int:
-        """The next offset that a task wants: an earlier attempt may have gone on from where they started."""
+    def _positions(self, starting: Mapping[str, int]) -> dict[str, int]:
+        """The next offset that a task wants of each: an earlier attempt may have gone on from where they started."""
         spec = self._workers.spec
-        index = spec.ssps.index(SystemStreamPartition.parse(ssp))
-        wants = [
-            self._progress[task].last_offsets.get(index, starting - 1) + 1
-            for task in self._tasks
-            if index in spec.tasks[task].ssps
-        ]
-        return max(starting, min(wants, default=starting))
+        wanted: dict[str, int] = {}
+        for task in self._tasks:
+            last = self._progress[task].last_offsets
+            for index in spec.tasks[task].ssps:
+                ssp = str(spec.ssps[index])
+                offset = last.get(index, starting[ssp] - 1) + 1
+                wanted[ssp] = min(offset, wanted.get(ssp, offset))
+        return {ssp: max(offset, wanted.get(ssp, offset)) for ssp, offset in starting.items()}
 
     def _readers_of(self, spec: RunnerSpec) -> dict[SystemStreamPartition, tuple[int, list[int]]]:
         found: dict[SystemStreamPartition, tuple[int, list[int]]] = {}
@@ -301,7 +302,7 @@ class ShareLoop:
             self._workers.succeeded(report.task, report.token)
         self._take(reports)
         self._shut_down({report.task for report in reports if report.shutdown_task})
-        committed = Committed(self._slot, self._batch, reports, dict(self._input.next_offsets))
+        committed = Committed(self._slot, self._batch, reports, self._input.take_moved())
         self._batch += 1
         self._committed_at_s = self._clock.monotonic_s()
         return committed

@@ -32,7 +32,7 @@ class ShareStart:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One or more commits of a share: a report for each task that took part, and where its partitions stand now."""
+    """Commits of a share: a report for each task that took part, and where those partitions stand that moved."""
 
     slot: int
     batch_id: int
@@ -47,7 +47,12 @@ def merged(before: Committed, after: Committed) -> Committed:
     for report in after.reports:
         earlier = reports.get(report.task)
         reports[report.task] = report if earlier is None else _added(earlier, report)
-    return replace(after, reports=tuple(reports.values()), commits=before.commits + after.commits)
+    return replace(
+        after,
+        reports=tuple(reports.values()),
+        next_offsets={**before.next_offsets, **after.next_offsets},
+        commits=before.commits + after.commits,
+    )
 
 
 def _added(before: TaskReport, after: TaskReport) -> TaskReport:

@@ -299,12 +299,12 @@ class SlotCommits:
         """Wait until readers see what was committed; at most once a second while there is more to commit.
 
         Raises:
-            InDoubt: they do not for long.
+            LogUnreachable: they do not for long; who begins again looks what is there.
         """
         try:
             self._transactions.confirm()
         except OutcomeUnknown as unknown:
-            raise self._in_doubt(-1, unknown) from unknown
+            raise LogUnreachable(f"{self._commit.fence.scope} slot {self._slot}: {unknown}") from unknown
 
     def _send(self, result: Processed) -> None:
         for stream, partition, records in result.outputs:
