@@ -93,9 +93,9 @@ def test_it_works_until_it_is_asked_to_end_and_its_tasks_are_closed(container: C
     container.server.end_all()
     assert share.result(30) is False
     assert _seen == ["init Partition 0", "close"]
-    events = []
-    while not container.server.events.empty():
-        events.append(container.server.events.get())
+    events = [container.server.events.get(timeout=30)]
+    while not isinstance(events[-1], EndedWell):
+        events.append(container.server.events.get(timeout=30))
     assert sum(report.records for one in events if isinstance(one, Committed) for report in one.reports) == 2
     assert events[-1] == EndedWell(0, is_drained=False)
 
