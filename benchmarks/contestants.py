@@ -7,6 +7,7 @@ their own, outside the tree; grete depends on neither.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -214,8 +215,20 @@ def running(command: Command, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a contestant in order: containers of grete outlive a coordinator that is killed, and ran beside others.
+
+    With a second SIGTERM a coordinator kills them.
+    """
+    for number, patience_s in ((signal.SIGTERM, 20), (signal.SIGTERM, 20), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience_s)
+            return
 
 
 def record(number: int) -> tuple[str, bytes]:
