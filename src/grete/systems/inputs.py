@@ -7,6 +7,7 @@ it where the system can wake it: asking brokers where partitions end took 2 ms o
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -98,6 +99,8 @@ class LookedFor(Inputs):
         self._ends = system if ends is None else ends
         self._clock = clock
         self._pause_s = _PAUSE_S[0]
+        self._look_at_s = -math.inf
+        """Callers who wait for a moment only come more often than it is worth looking."""
         self._turn = 0
         self._absent = Absent()
 
@@ -105,14 +108,16 @@ class LookedFor(Inputs):
         """See Inputs."""
         until_s = self._clock.monotonic_s() + wait_s
         while True:
-            if found := self._look(wanted, records):
-                self._pause_s = _PAUSE_S[0]
-                return found
-            left_s = until_s - self._clock.monotonic_s()
-            if left_s <= 0:
+            now_s = self._clock.monotonic_s()
+            if wait_s <= 0 or now_s >= self._look_at_s:
+                if found := self._look(wanted, records):
+                    self._pause_s = _PAUSE_S[0]
+                    return found
+                self._look_at_s = now_s + self._pause_s
+                self._pause_s = min(1.5 * self._pause_s, _PAUSE_S[1])
+            if now_s >= until_s:
                 return []
-            self._clock.wait(threading.Event(), min(left_s, self._pause_s))
-            self._pause_s = min(1.5 * self._pause_s, _PAUSE_S[1])
+            self._clock.wait(threading.Event(), min(until_s, self._look_at_s) - now_s)
 
     def _look(self, wanted: Wanted, records: int) -> list[Arrived]:
         spans = self._available(wanted)

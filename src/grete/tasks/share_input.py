@@ -30,6 +30,8 @@ class ShareInput:
         self._ends: dict[str, int] | None = None
         self._left: list[Arrived] = []
         self._moved: set[str] = set()
+        self._asked: Mapping[SystemStreamPartition, Span] | None = None
+        self._waited: frozenset[str] = frozenset()
 
     @property
     def next_offsets(self) -> Mapping[str, int]:
@@ -52,6 +54,7 @@ class ShareInput:
 
     def leave_out(self, ssps: Collection[SystemStreamPartition]) -> None:
         """Give nothing of these any more: no task of the share wants them."""
+        self._asked = None
         for ssp in ssps:
             self._positions.pop(str(ssp), None)
             self._ssps.pop(str(ssp), None)
@@ -73,6 +76,7 @@ class ShareInput:
     def _move(self, ssp: str, offset: int) -> None:
         self._positions[ssp] = offset
         self._moved.add(ssp)
+        self._asked = None
 
     def take_moved(self) -> dict[str, int]:
         """The next offset of each SSP of which something was given since the last time."""
@@ -86,8 +90,14 @@ class ShareInput:
             self._move(str(one.ssp), int(one.records.column(3)[0].as_py()))
         self._left = list(unread)
 
-    def _wanted(self) -> dict[SystemStreamPartition, Span]:
+    def _wanted(self) -> Mapping[SystemStreamPartition, Span]:
+        """What is asked for; the same as the last time while nothing has come."""
         waits = self._order.waits(self._positions)
+        if self._asked is None or waits != self._waited:
+            self._asked, self._waited = self._spans(waits), waits
+        return self._asked
+
+    def _spans(self, waits: frozenset[str]) -> dict[SystemStreamPartition, Span]:
         ends = self._ends
         return {
             ssp: Span(self._positions[text], None if ends is None else ends[text])

@@ -15,7 +15,7 @@ from grete.tasks.shares import Committed, merged
 from grete.tasks.spec import RunnerSpec
 from grete.tasks.worker_logs import attach_logs, flush_logs, hurry_logs
 
-_WAIT_S = 0.02
+_WAIT_S = 0.05
 """A share looks so often whether it shall end while nothing comes."""
 _REPORT_S = 0.05
 
