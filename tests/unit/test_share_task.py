@@ -18,6 +18,8 @@ from grete.errors import ProcessingError
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
+from grete.tasks.runtime import TaskWorkers
+from grete.tasks.share_loop import ShareLoop
 from grete.tasks.share_task import ShareTask
 from grete.tasks.shares import Committed
 from grete.testing.waiting import eventually
@@ -118,3 +120,28 @@ def test_an_attempt_that_spark_took_for_lost_ends_when_the_next_one_has_begun(co
     eventually(lambda: container.outputs() == [b"1", b"2"], "an output of the second attempt")
     container.server.end_all()
     assert second.result(30) is False
+
+
+def test_the_next_attempt_begins_after_all_that_was_committed_whoever_reported_it_and_when(
+    container: Container,
+) -> None:
+    """A report that was late, of an attempt that was taken for lost, and one that was never sent."""
+    epoch = container.epoch
+    container.send(b"1")
+    first = ShareLoop(TaskWorkers(epoch.spec), epoch.start_of(0), SystemClock(), commit_s=0.0)
+    late = first.step(10)
+    assert late is not None
+    container.send(b"2")
+    assert first.step(10) is not None, "which is never reported"
+    second = ShareLoop(TaskWorkers(epoch.spec), epoch.start_of(0), SystemClock(), commit_s=0.0)
+    assert second.resumed is not None
+    epoch.committed(second.resumed)
+    container.send(b"3")
+    made = second.step(10)
+    assert made is not None
+    epoch.committed(made)
+    epoch.committed(late)
+    third = ShareLoop(TaskWorkers(epoch.spec), epoch.start_of(0), SystemClock(), commit_s=0.0)
+    assert third.next_offsets == {"local.in.0": 3}
+    assert third.step() is None
+    assert container.outputs() == [b"1", b"2", b"3"]

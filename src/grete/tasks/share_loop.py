@@ -89,6 +89,16 @@ class ShareLoop:
         self._due = DueCalls(workers, clock, self._limits.window_ms)
 
     @property
+    def resumed(self) -> Committed | None:
+        """What earlier attempts at the share have committed and perhaps not reported, to be reported before all else.
+
+        Else the container knows of later commits, and not of these, when it says with what the next attempt begins.
+        """
+        if not self._found:
+            return None
+        return Committed(self._slot, self._batch - 1, self._found, dict(self.next_offsets), commits=0)
+
+    @property
     def is_drained(self) -> bool:
         """Whether all is committed that was there when the share began, if it is to end there."""
         return self._input.is_at_the_end and self.is_settled and self._due.has_ended
@@ -106,9 +116,9 @@ class ShareLoop:
     # --- beginning ---
 
     def _resume(self, tasks: Sequence[int]) -> None:
-        found = self._commits.resume(tasks)
-        self._take(found)
-        self._batch = 1 + max([self._batch - 1, *(report.batch_id for report in found)])
+        self._found = self._commits.resume(tasks)
+        self._take(self._found)
+        self._batch = 1 + max([self._batch - 1, *(report.batch_id for report in self._found)])
 
     def _open_input(self, start: ShareStart, ends: OffsetAdmin | None) -> ShareInput:
         spec, system = self._workers.spec, self._workers.system

@@ -61,6 +61,8 @@ class ShareTask:
 
 def _work(loop: ShareLoop, channel: ShareChannel, clock: Clock) -> bool:
     reporter = Reporter(channel, clock)
+    if loop.resumed is not None:
+        channel.report(loop.resumed)
     while not channel.is_ending():
         committed = loop.step(_WAIT_S)
         if committed is not None:

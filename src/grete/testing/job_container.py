@@ -114,7 +114,11 @@ class LocalShares:
         self.loops = self._opened()
 
     def _opened(self) -> list[ShareLoop]:
-        return [self._open(self._workers, self._epoch.start_of(slot)) for slot in self._epoch.slots]
+        opened = [self._open(self._workers, self._epoch.start_of(slot)) for slot in self._epoch.slots]
+        for loop in opened:
+            if loop.resumed is not None:
+                self._epoch.committed(loop.resumed)
+        return opened
 
     @property
     def are_drained(self) -> bool:

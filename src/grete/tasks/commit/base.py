@@ -89,6 +89,7 @@ class CommittedTasks:
         self._target = target
         self._lineage = lineage
         self._commits = dict(commits)
+        self._batches: dict[int, int] = {}
         self.shut_down: set[int] = set()
         """The tasks that have asked to take no further part."""
         self.progress = {
@@ -124,6 +125,9 @@ class CommittedTasks:
     def take(self, reports: Sequence[TaskReport], batch_id: int) -> BatchOutcome:
         """Take note of what tasks of a share have committed, up to this number, and copy their checkpoints.
 
+        An attempt at the share that was taken for lost may report what its successor has gone on from: that counts
+        and changes nothing.
+
         Raises:
             LogError: the copy was not made; what is remembered here has not moved.
         """
@@ -131,12 +135,14 @@ class CommittedTasks:
         if not reports:
             return outcome
         reports = sorted(reports, key=lambda report: report.task)
-        progress = {one.task: advanced(self.progress[one.task], one) for one in reports}
+        news = [one for one in reports if one.batch_id > self._batches.get(one.task, -1)]
+        progress = {one.task: advanced(self.progress[one.task], one) for one in news}
         commits = {
             self.spec.tasks[index].name: self._task_commit(index, after, batch_id)
             for index, after in progress.items()
         }
         self._target.copy(commits)
+        self._batches.update({one.task: one.batch_id for one in news})
         self.progress.update(progress)
         self._commits.update(commits)
         outcome.commit_s = max(report.commit_s for report in reports)
