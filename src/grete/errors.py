@@ -22,6 +22,7 @@ GreteError
 ├── JobError               a job could not be started, stopped or continued
 │   ├── JobNotFound        there is no such job, or no submit of it has succeeded
 │   ├── ApplicationError   the application cannot be loaded, or its plan cannot be built
+│   ├── ContainerGone      a share has lost its connection to its container, and begins again
 │   └── ProcessingError    a message could not be processed; names task, SSP and offset
 └── MissingExtra           an optional dependency is not installed
 
@@ -36,7 +37,7 @@ from collections.abc import Sequence
 class GreteError(Exception):
     """Base of every error grete raises on purpose. `exit_code` is what the command line ends with.
 
-    `may_pass`: a store did not answer, and the same may work when it is back, without intervention.
+    `may_pass`: a store or a process did not answer, and the same may work when it is back, without intervention.
     """
 
     exit_code = 1
@@ -188,6 +189,12 @@ class JobNotFound(JobError):
 
 class ApplicationError(JobError):
     """The application cannot be loaded, or its plan cannot be built; trying again changes nothing."""
+
+
+class ContainerGone(JobError):
+    """A share has lost its connection to its container. What it had not committed is processed again."""
+
+    may_pass = True
 
 
 class ProcessingError(JobError):

@@ -149,8 +149,10 @@ class Job:
         )
         return Assignment(self.job, ContainerId("0"), epoch, self.config, tasks, **more)
 
-    def container(self, epoch: int, assignment: Assignment | None = None) -> Container:
-        return Container(self, assignment or self.assignment(epoch))
+    def container(
+        self, epoch: int, assignment: Assignment | None = None, *, slots_at_most: int | None = None
+    ) -> Container:
+        return Container(self, assignment or self.assignment(epoch), slots_at_most)
 
     def close(self) -> None:
         self.system.close()
@@ -159,14 +161,14 @@ class Job:
 class Container:
     """One incarnation of the driver, and the shares that a test begins for it."""
 
-    def __init__(self, job: Job, assignment: Assignment) -> None:
+    def __init__(self, job: Job, assignment: Assignment, slots_at_most: int | None = None) -> None:
         self.system = job.open()
         inputs = {task.ssps[0].system_stream: len(assignment.tasks) for task in assignment.tasks}
         settings = Settings.of(assignment.config)
         with closing(OutputSystems(settings, job.name, self.system, job.home, SystemClock())) as outputs:
             create_outputs(settings, outputs, inputs)
         started = prepare(assignment, self.system, None, SystemClock(), job.home)
-        self.epoch = Epoch(started, SystemClock())
+        self.epoch = Epoch(started, SystemClock(), slots_at_most=slots_at_most)
         self._shares: dict[tuple[str, int], ShareLoop] = {}
 
     def worker(self) -> TaskWorkers:

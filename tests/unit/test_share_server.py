@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import socket
 import struct
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 
 from grete.container.share_server import Began, EndedWell, ShareServer
-from grete.errors import JobError
+from grete.errors import ContainerGone, JobError
 from grete.tasks.share_channel import ShareChannel
 from grete.tasks.shares import Committed, ShareStart
 from grete.tasks.spec import TaskProgress, TaskReport
@@ -65,14 +68,19 @@ def test_a_share_that_is_asked_to_end_knows_it(server: ShareServer) -> None:
         assert not share.is_ending()
         server.end_all()
         eventually(share.is_ending, "the request to end")
+        share.finish(is_drained=False)
+    assert server.events.get(timeout=10) == Began(3)
+    assert server.events.get(timeout=10) == EndedWell(3, False)
 
 
-def test_a_share_whose_container_is_gone_ends() -> None:
+def test_a_share_whose_container_is_gone_ends_as_failed() -> None:
     with ShareServer(lambda slot: START, "127.0.0.1", "127.0.0.1") as server:
         share = channel(server)
     with closing(share):
         eventually(share.is_ending, "the end")
         share.report(Committed(3, 1, [], {}))
+        with pytest.raises(ContainerGone, match="begins again"):
+            share.finish(is_drained=False)
 
 
 def test_a_share_that_comes_after_the_end_is_not_let_in(server: ShareServer) -> None:
@@ -102,3 +110,38 @@ def test_a_stranger_disturbs_nobody(server: ShareServer, sent: bytes) -> None:
         with closing(channel(server)) as share:
             assert share.start == START
     assert server.events.get(timeout=10) == Began(3)
+
+
+def test_a_thousand_silent_connections_keep_no_share_from_being_served(server: ShareServer) -> None:
+    """Those that say nothing give way to later ones."""
+    with ExitStack() as stack:
+        first = stack.enter_context(closing(channel(server)))
+        for _ in range(1_000):
+            stack.enter_context(socket.create_connection(server.address, 10))
+        second = stack.enter_context(closing(channel(server)))
+        assert second.start == START
+        eventually(first.is_ending, "the first attempt's end")
+        serving = [thread for thread in threading.enumerate() if thread.name == "grete-share"]
+        assert len(serving) < 200
+    assert server.events.get(timeout=10) == Began(3)
+
+
+def test_shares_are_served_after_a_time_without_free_files(server: ShareServer) -> None:
+    """The listener goes on where the process could open no more files for a while."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as early, socket.socket() as late:
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+        try:
+            early.connect(server.address)  # for which accept() has a file already
+            late.connect(server.address)
+            late.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                late.recv(1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        late.settimeout(10)
+        assert late.recv(1), "it is spoken to"
+    with closing(channel(server)) as share:
+        assert share.start == START

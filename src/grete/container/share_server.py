@@ -9,6 +9,7 @@ import queue
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,6 +21,9 @@ from grete.tasks.shares import Committed, ShareStart
 _log = logging.getLogger("grete.container")
 _HELLO_S = 10.0
 _HELLO_BYTES = 4096
+_UNPROVEN = 128
+"""Connections that have not shown the key, at most: the oldest gives way, since a share shows it at once."""
+_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +66,47 @@ class ShareServer:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._start_of = start_of
         self._lock = threading.Lock()
-        self._is_ending = False
+        self._is_ending = self._is_closed = False
         self._shares: dict[int, socket.socket] = {}
+        self._unproven: dict[socket.socket, None] = {}
         self._listener = socket.create_server((bind, 0))
         self.address: tuple[str, int] = (host, self._listener.getsockname()[1])
         threading.Thread(target=self._accept, name="grete-shares", daemon=True).start()
 
     def _accept(self) -> None:
-        while True:
+        while not self._is_closed:
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
-                return
+            except OSError as error:  # one that was reset while it waited, or too many open files
+                _log.debug("a share's connection did not come about: %s", error)
+                time.sleep(_PAUSE_S)
+                continue
+            self._make_room_for(connection)
             threading.Thread(target=self._serve, args=(connection,), name="grete-share", daemon=True).start()
+
+    def _make_room_for(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._unproven[connection] = None
+            if len(self._unproven) > _UNPROVEN:
+                oldest = next(iter(self._unproven))
+                del self._unproven[oldest]
+                _shut(oldest)
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:
             try:
                 slot = self._greet(connection)
+                self._forget(connection)
                 if slot is not None:
                     self._hear(connection, slot)
             except (OSError, WireError) as error:
                 _log.debug("a share's connection ended: %s", error)
+            finally:
+                self._forget(connection)
+
+    def _forget(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._unproven.pop(connection, None)
 
     def _greet(self, connection: socket.socket) -> int | None:
         """The slot of a share that has the key, told its beginning; None for any other, and at the end."""
@@ -136,16 +159,21 @@ class ShareServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close; shares that are left notice it."""
+        self._is_closed = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # closing alone leaves the thread in accept()
         self._listener.close()
         with self._lock:
             self._is_ending = True
-            for connection in self._shares.values():
-                try:
-                    connection.shutdown(socket.SHUT_RDWR)
-                except OSError as broken:
-                    _log.debug("a share is gone: %s", broken)
+            for connection in (*self._shares.values(), *self._unproven):
+                _shut(connection)
+
+
+def _shut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError as error:
+        _log.debug("a share is gone: %s", error)
 
 
 def _ask_to_end(connection: socket.socket) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -16,8 +17,10 @@ from grete.config.settings import Settings
 from grete.spark.kafka_connector import connector_settings, could_not_start
 from grete.spark.kafka_options import REDACTED_OPTIONS
 
+_log = logging.getLogger("grete.container")
 EXIT_OUT_OF_MEMORY = 3
 """How a JVM ends that has no memory left; one that went on without could do anything."""
+_SPECULATION = "spark.speculation"
 _SCHEDULING_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _DEFAULTS = {
     "spark.master": "local[*]",
@@ -59,21 +62,36 @@ def build_session(
 
 
 def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
-    """Start (or get) the context of StreamTasks, which need nothing of Spark SQL; see `_settings`.
+    """Start (or get) the context of StreamTasks, which need nothing of Spark SQL; see `context_settings`.
 
-    A session is 60 MB and at least 1.5 s of a processor more at each start. The driver's JVM schedules and touches no
-    record, so unless `spark.driver.extraJavaOptions` is set its code is compiled quickly rather than well.
+    A session is 60 MB and at least 1.5 s of a processor more at each start.
 
     Raises:
         ConfigError, JobError: see `could_not_start`.
     """
-    settings = _settings(app_name, config, None, java=_SCHEDULING_JVM)
+    settings = context_settings(app_name, config)
     try:
         context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
     except PySparkRuntimeError as error:
         raise could_not_start(settings, error) from error
     context.setLogLevel(_log_level(config))
     return context
+
+
+def context_settings(app_name: str, config: Mapping[str, str]) -> dict[str, str]:
+    """The settings with which the context of StreamTasks starts; see `_settings`.
+
+    The driver's JVM schedules and touches no record, so unless `spark.driver.extraJavaOptions` is set its code is
+    compiled quickly rather than well. Speculation is off, whatever is configured: a second attempt at a share takes
+    its slot and ends the first.
+    """
+    settings = _settings(app_name, config, None, java=_SCHEDULING_JVM)
+    if settings.get(_SPECULATION, "false") != "false":
+        _log.warning(
+            "%s=%s is ignored: each second attempt at a share of StreamTasks would end the first",
+            *(_SPECULATION, settings[_SPECULATION]),
+        )
+    return settings | {_SPECULATION: "false"}
 
 
 def _log_level(config: Mapping[str, str]) -> str:

@@ -32,7 +32,6 @@ _LOOKS_EVERY_S = 0.5
 """For what no event announces: that shares have not begun in time."""
 _END_S = 30.0
 _BEGIN_S = 60.0
-"""For every share to begin; executors may have to be started first."""
 _ROOM: dict[str, int] = {}
 """How many shares run at once in an application whose cores were fewer than it said."""
 
@@ -40,8 +39,10 @@ _ROOM: dict[str, int] = {}
 class SparkEngine:
     """Runs shares as the tasks of one Spark job. See `container.epochs.Engine`. Used by one thread."""
 
-    def __init__(self, context: SparkContext) -> None:
+    def __init__(self, context: SparkContext, *, begin_s: float = _BEGIN_S) -> None:
+        """Every share has to begin within `begin_s`; executors may have to be started first."""
         self._context = context
+        self._begin_s = begin_s
         room = _ROOM.get(str(context.applicationId), context.defaultParallelism)
         self.slots_at_most: int | None = min(room, context.defaultParallelism)
 
@@ -57,7 +58,7 @@ class SparkEngine:
         with ShareServer(epoch.start_of, host, bind or host) as server:
             job = _Job(self._context, ShareTask(epoch.spec, server.address, server.key), epoch, server)
             try:
-                return _Run(epoch, server, job, control).run()
+                return _Run(epoch, server, job, control, self._begin_s).run()
             except NoRoom as error:
                 _ROOM[str(self._context.applicationId)] = error.begun
                 _log.warning("%s", error)
@@ -70,10 +71,10 @@ class SparkEngine:
 class NoRoom(JobError):
     """Some shares do not begin while others run: Spark has fewer cores for them than it said."""
 
-    def __init__(self, begun: int, wanted: int) -> None:
+    def __init__(self, begun: int, wanted: int, begin_s: float) -> None:
         self.begun = begun
         super().__init__(
-            f"only {begun} of {wanted} shares have begun in {_BEGIN_S:.0f} s, since each takes a core for as long as "
+            f"only {begun} of {wanted} shares have begun in {begin_s:.0f} s, since each takes a core for as long as "
             f"it runs: going on with {begun}. Give the application more cores, or lower task.commit.groups"
         )
 
@@ -122,7 +123,9 @@ class _Job:
 class _Run:
     """An epoch on its way: events of its shares, until Spark's job has ended."""
 
-    def __init__(self, epoch: Epoch, server: ShareServer, job: _Job, control: Interruption) -> None:
+    def __init__(
+        self, epoch: Epoch, server: ShareServer, job: _Job, control: Interruption, begin_s: float
+    ) -> None:
         self._epoch = epoch
         self._server = server
         self._job = job
@@ -130,7 +133,8 @@ class _Run:
         self._begun: set[int] = set()
         self._drained: set[int] = set()
         self._is_ending = False
-        self._begin_until_s = time.monotonic() + _BEGIN_S
+        self._begin_s = begin_s
+        self._begin_until_s = time.monotonic() + begin_s
 
     def run(self) -> Ended:
         threading.Thread(target=self._await_control, name="grete-control", daemon=True).start()
@@ -156,7 +160,7 @@ class _Run:
     def _check_begun(self) -> None:
         begun, wanted = len(self._begun), len(self._epoch.slots)
         if 0 < begun < wanted and time.monotonic() > self._begin_until_s and not self._is_ending:
-            raise NoRoom(begun, wanted)
+            raise NoRoom(begun, wanted, self._begin_s)
 
     def _take_event(self, wait_s: float) -> bool:
         with suppress(queue.Empty):

@@ -1,7 +1,8 @@
 """The connection between a share and its container: reports to it, and the request to end from it.
 
 A socket of the driver, to which shares of this epoch prove that they have its key. One frame is a length and a JSON
-document. A share whose driver is gone ends; what fences it off is its transactional id, not this connection.
+document. A share whose driver is gone ends with an error, so that it begins again where only the connection was lost.
+What fences it off is its transactional id, not this connection.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from grete.errors import JobError, WireError
+from grete.errors import ContainerGone, JobError, WireError
 from grete.tasks.shares import Committed, ShareStart
 
 _LENGTH = struct.Struct(">I")
@@ -107,6 +108,7 @@ class ShareChannel:
     def __init__(self, address: tuple[str, int], key: bytes, slot: int, worker: str) -> None:
         """Raises JobError: the driver is not there, or does not know this share."""
         self._ending = threading.Event()
+        self._is_asked = False
         try:
             self._connection = socket.create_connection(address, _CONNECT_S)
             self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -126,9 +128,9 @@ class ShareChannel:
         return self._ending.is_set()
 
     def _listen(self) -> None:
-        """Whatever comes, and the end of the connection, is the request to end."""
+        """Whatever comes is the request to end; so is the end of the connection, which is told apart."""
         try:
-            self._connection.recv(1)
+            self._is_asked = bool(self._connection.recv(1))
         except OSError:
             pass
         finally:
@@ -139,7 +141,15 @@ class ShareChannel:
         self._send(Report(committed=committed))
 
     def finish(self, *, is_drained: bool) -> None:
-        """Say that the share has ended without an error."""
+        """Say that the share has ended without an error.
+
+        Raises:
+            ContainerGone: nobody has asked it to, its connection was lost.
+        """
+        if self._ending.is_set() and not self._is_asked:
+            raise ContainerGone(
+                "a share ends, since the connection to its container was lost; it begins again"
+            )
         self._send(Report(finished=Finished(is_drained)))
 
     def _send(self, value: Any) -> None:

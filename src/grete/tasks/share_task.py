@@ -45,7 +45,7 @@ class ShareTask:
         """Work until asked to end, or drained; returns whether it was drained.
 
         Raises:
-            GreteError: see `ShareLoop`.
+            GreteError: see `ShareLoop` and `ShareChannel`.
         """
         clock = SystemClock()
         with (

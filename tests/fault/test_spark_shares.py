@@ -1,0 +1,120 @@
+"""Shares as tasks of Spark that lose their container, or find no core: the epoch goes on, or the next one does."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.unit.test_local_commits import LocalJob
+
+from grete.container.control import Ended
+from grete.container.share_server import ShareServer
+from grete.spark.stream_task import SparkEngine
+from grete.testing.waiting import eventually, patient, reaches
+
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(180)]
+NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
+COUNTER = """
+import grete
+
+class Counter(grete.StreamTask):
+    def init(self, context):
+        self.counts = context.store("counts")
+
+    def process(self, envelope, collector, coordinator):
+        count = (self.counts.get(envelope.key) or 0) + 1
+        self.counts.put(envelope.key, count)
+        collector.send("local.out", {"count": count}, key=envelope.key)
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[LocalJob]:
+    (tmp_path / "counting_shares.py").write_text(COUNTER)
+    config = {"task.class": "counting_shares:Counter", "job.application.path": str(tmp_path)}
+    with closing(LocalJob(tmp_path, partitions=4, config=config)) as made:
+        yield made
+
+
+@contextmanager
+def running(job: LocalJob, spark: SparkSession, *, slots: int, begin_s: float = 60.0) -> Iterator[Running]:
+    """An epoch of the job's only container, in this process."""
+    run = Running(job, spark, slots, begin_s)
+    run.thread.start()
+    try:
+        yield run
+    finally:
+        run.control.set()
+        run.thread.join(patient(60))
+
+
+class Running:
+    """`ended` when it has."""
+
+    def __init__(self, job: LocalJob, spark: SparkSession, slots: int, begin_s: float) -> None:
+        self._job = job
+        self.control = threading.Event()
+        self.ended: Ended | None = None
+        self._container = job.container(1, slots_at_most=slots)
+        self.epoch = self._container.epoch
+        self._engine = SparkEngine(spark.sparkContext, begin_s=begin_s)
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        with closing(self._container):
+            self.ended = self._engine.run(self.epoch, self.control)
+
+    def await_counted(self) -> None:
+        reaches(lambda: sum(map(len, self._job.counts().values())), self._job.sent, "records counted")
+
+
+def cut_connections_of_shares() -> int:
+    """Cut every connection between this process, as their container, and shares."""
+    ports = {one.address[1] for one in gc.get_objects() if isinstance(one, ShareServer)}
+    cut = 0
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{number}").startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(number))) as one:
+                    listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+                    if one.family is socket.AF_INET and one.getsockname()[1] in ports and not listens:
+                        one.shutdown(socket.SHUT_RDWR)
+                        cut += 1
+    return cut
+
+
+def test_shares_that_are_cut_off_from_their_container_are_begun_again_in_the_same_epoch(
+    job: LocalJob, spark: SparkSession
+) -> None:
+    with running(job, spark, slots=2) as run:
+        for _ in range(2 if NIGHTLY else 1):  # Spark tries a task three times here
+            job.fill(40)
+            run.await_counted()
+            assert cut_connections_of_shares() == 2
+            job.fill(40)
+        run.await_counted()
+        assert run.ended is None
+    assert run.ended is Ended.INTERRUPTED
+    job.assert_exactly_once()
+
+
+def test_where_there_are_fewer_cores_than_spark_says_the_next_epoch_has_as_many_shares(
+    job: LocalJob, spark: SparkSession
+) -> None:
+    job.fill(40)
+    with running(job, spark, slots=4, begin_s=3.0) as run:
+        eventually(lambda: run.ended is not None, "the epoch ends by itself")
+    assert run.ended is Ended.INTERRUPTED
+    again = SparkEngine(spark.sparkContext)
+    assert again.slots_at_most == 2
+    with running(job, spark, slots=again.slots_at_most) as run:
+        run.await_counted()
+        assert run.epoch.slots == [0, 1]
+    job.assert_exactly_once()
