@@ -13,7 +13,7 @@ Both are named in configuration as `module:Class` or `module.Class`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -219,6 +219,10 @@ class TaskContext(Protocol):
         """
 
 
+Done = Awaitable[None] | None
+"""Nothing; an AsyncStreamTask's methods may be `async def`."""
+
+
 class StreamTask(ABC):
     """One instance per task. Never called from two threads, never for two messages at once.
 
@@ -227,38 +231,38 @@ class StreamTask(ABC):
     window gathers, as in Samza, and nothing that must survive a failure: that belongs into a store.
     """
 
-    def init(self, context: TaskContext) -> None:  # noqa: B027 - optional hook, not abstract
+    def init(self, context: TaskContext) -> Done:  # noqa: B027 - optional hook, not abstract
         """Called once before the first message."""
 
     @abstractmethod
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
-    ) -> None:
+    ) -> Done:
         """Called for every message, in offset order within an SSP.
 
         An exception fails the share, naming task, SSP and offset, or with `task.poison.policy=dead-letter`
         undoes what the message did and moves it to the dead-letter stream.
         """
 
-    def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:  # noqa: B027
+    def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> Done:  # noqa: B027
         """Called every `task.window.ms`, between two messages, also when there was none."""
 
     def on_timer(  # noqa: B027
         self, key: Any, collector: MessageCollector, coordinator: TaskCoordinator
-    ) -> None:
+    ) -> Done:
         """Called when a timer of the task is due, between messages; what it sends has the time of now.
 
         A task with this method is initialised when its container starts, else with its first message.
         """
 
-    def on_end_of_stream(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:  # noqa: B027
+    def on_end_of_stream(self, collector: MessageCollector, coordinator: TaskCoordinator) -> Done:  # noqa: B027
         """Called once when all inputs of the task have ended (Samza's EndOfStreamListenerTask).
 
         Inputs end where they ended when a job was asked to drain, or started with `--until-drained`. What the call
         sends and puts is committed before the job ends; a job that is run so once more is called once more.
         """
 
-    def close(self) -> None:  # noqa: B027 - optional hook
+    def close(self) -> Done:  # noqa: B027 - optional hook
         """Called when the instance is given up. Not called after a crash."""
 
 
@@ -275,7 +279,7 @@ class AsyncStreamTask(StreamTask):
     """
 
     @abstractmethod
-    async def process(  # type: ignore[override] # awaited where StreamTask's is called
+    async def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
         """Called for every message. With `task.poison.policy=dead-letter` one after the other, as in a StreamTask."""

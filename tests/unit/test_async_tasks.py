@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 import grete
-from grete.errors import ProcessingError
+from grete.errors import ConfigError, ProcessingError
 from grete.testing.job import JobUnderTest
 
 CONFIG = {
@@ -49,7 +49,7 @@ class Asking(grete.AsyncStreamTask):
     service = Service()
     calls: ClassVar[list[str]] = []
 
-    async def init(self, context: grete.TaskContext) -> None:  # type: ignore[override] # may be async
+    async def init(self, context: grete.TaskContext) -> None:
         await asyncio.sleep(0)
         self.calls.append("init")
         self.counts = context.store("counts")
@@ -70,13 +70,11 @@ class Asking(grete.AsyncStreamTask):
         if envelope.message == "commit":
             coordinator.commit()
 
-    async def window(  # type: ignore[override] # may be async
-        self, collector: grete.MessageCollector, coordinator: grete.TaskCoordinator
-    ) -> None:
+    async def window(self, collector: grete.MessageCollector, coordinator: grete.TaskCoordinator) -> None:
         await asyncio.sleep(0)
         self.calls.append("window")
 
-    async def close(self) -> None:  # type: ignore[override] # may be async
+    async def close(self) -> None:
         await asyncio.sleep(0)
         self.calls.append("close")
 
@@ -205,3 +203,26 @@ def test_messages_of_another_start_are_not_begun_again(service: Service) -> None
             job.send("local.in", number)
         job.run()
         assert counted(job) == 10
+
+
+def test_a_function_of_a_test_may_be_asynchronous() -> None:
+    async def send(envelope: Any, collector: grete.MessageCollector, coordinator: Any) -> None:
+        await asyncio.sleep(0)
+        collector.send("local.out", envelope.message)
+
+    with JobUnderTest(send, CONFIG) as job:
+        job.send("local.in", "a")
+        job.run()
+        assert job.messages("local.out") == ["a"]
+
+
+def test_an_asynchronous_process_of_a_plain_task_is_refused_before_it_loses_messages() -> None:
+    class Forgetful(grete.StreamTask):
+        async def process(self, *_: Any) -> None:
+            raise AssertionError("nothing awaits it")
+
+    with (
+        pytest.raises(ConfigError, match=r"async def: derive the class from grete\.AsyncStreamTask"),
+        JobUnderTest(Forgetful, CONFIG),
+    ):
+        pass

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from typing import Any
 
-from grete.api import DataFramePipeline, StreamTask
+from grete.api import AsyncStreamTask, DataFramePipeline, StreamTask
 from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
 from grete.config.settings.job import JobSettings
 from grete.errors import ApplicationError, ConfigError
@@ -71,3 +72,9 @@ def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFrameP
     found = load_class(path or "", key)
     if isinstance(found, type) and not issubclass(found, kind):
         raise ConfigError(f"{key}: {path!r} is not a grete.{kind.__name__}")
+    if inspect.iscoroutinefunction(getattr(found, "process", None)) and not issubclass(
+        found, AsyncStreamTask
+    ):
+        raise ConfigError(
+            f"{key}: process of {path!r} is async def: derive the class from grete.AsyncStreamTask"
+        )

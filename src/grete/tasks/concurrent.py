@@ -8,6 +8,7 @@ for it: a call that blocks keeps all of the share's tasks waiting.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,7 +40,7 @@ class Events:
 
     def finish_call(self, result: Any) -> None:
         """End a call of a method that may be `async def`."""
-        if asyncio.iscoroutine(result):
+        if inspect.iscoroutine(result):
             self.finish(result)
 
     def close(self) -> None:

@@ -164,7 +164,7 @@ class TaskWorker:
             self.instance = load_task(self._spec)
             self.timers = Timers(is_heard=has_own(type(self.instance), "on_timer"))
             context = Context(self._spec, self.task, self.stores, self.metrics, self.timers)
-            self.events.finish_call(self.instance.init(context))  # type: ignore[func-returns-value] # may be async
+            self.events.finish_call(self.instance.init(context))
             failpoint("task.after-init")
         self.token = ""  # until this attempt has ended well, nothing in memory can be trusted
         return self.instance
@@ -207,7 +207,7 @@ class TaskWorker:
         instance, self.instance = self.instance, None
         try:
             if instance is not None:
-                self.events.finish_call(instance.close())  # type: ignore[func-returns-value] # may be async
+                self.events.finish_call(instance.close())
         finally:
             for store in self.stores.values():
                 store.file.close()

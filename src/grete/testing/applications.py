@@ -5,14 +5,21 @@ The names live in this module and only in this process; a job that runs for real
 
 from __future__ import annotations
 
+import inspect
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from grete.api import IncomingMessageEnvelope, MessageCollector, StreamTask, TaskCoordinator
+from grete.api import (
+    AsyncStreamTask,
+    IncomingMessageEnvelope,
+    MessageCollector,
+    StreamTask,
+    TaskCoordinator,
+)
 from grete.errors import ConfigError
 
-Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], None]
-"""StreamTask.process as a plain function."""
+Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], Awaitable[None] | None]
+"""StreamTask.process as a plain function, or AsyncStreamTask's as an `async def`."""
 
 Application = type[StreamTask] | Process | str
 
@@ -37,6 +44,9 @@ def name_of(application: Application) -> str:
 
 
 def _task_of(process_one: Process) -> type[StreamTask]:
+    if inspect.iscoroutinefunction(process_one):
+        return _async_task_of(process_one)
+
     class FunctionTask(StreamTask):
         def process(
             self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
@@ -44,6 +54,16 @@ def _task_of(process_one: Process) -> type[StreamTask]:
             process_one(envelope, collector, coordinator)
 
     return FunctionTask
+
+
+def _async_task_of(process_one: Callable[..., Awaitable[None]]) -> type[StreamTask]:
+    class AsyncFunctionTask(AsyncStreamTask):
+        async def process(
+            self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+        ) -> None:
+            await process_one(envelope, collector, coordinator)
+
+    return AsyncFunctionTask
 
 
 def _keep(task: type[StreamTask]) -> str:
