@@ -55,7 +55,26 @@ def test_the_last_commits_stay_and_the_log_no_longer_grows(log: SqliteKeyedLog, 
     assert {commit.batch_id for commit in read_commits(log.read()).values()} == {199}
 
 
-def test_every_commit_within_the_lag_of_the_stores_stays(log: SqliteKeyedLog, clock: ManualClock) -> None:
+def test_of_a_hundred_commits_a_second_some_stay_within_the_lag(
+    log: SqliteKeyedLog, clock: ManualClock
+) -> None:
+    """All of them would be millions in four hours, and every start reads them."""
+    retention = CommitRetention(log, 3_600_000, clock, kept=2 * RECORDS, due=20 * RECORDS, apart_ms=1_000)
+    for batch in range(600):
+        commit(log, batch)
+        retention.step()
+        clock.advance(0.01)
+    assert len(list(log.read())) < 100 * RECORDS
+    for batches in known_batches(log):
+        assert all(set(range(batch, batch + 100)) & set(batches) for batch in range(0, 600, 100)), (
+            "each second"
+        )
+    assert {commit.batch_id for commit in read_commits(log.read()).values()} == {599}
+
+
+def test_commits_that_are_apart_stay_within_the_lag_of_the_stores(
+    log: SqliteKeyedLog, clock: ManualClock
+) -> None:
     retention = CommitRetention(log, 60_000, clock, kept=2 * RECORDS, due=RECORDS)
     for batch in range(200):
         commit(log, batch)

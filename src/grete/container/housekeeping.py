@@ -39,8 +39,9 @@ def housekeeping(assignment: Assignment, system: System, clock: Clock | None = N
 class CommitRetention:
     """Keeps a checkpoint log short where no broker does: every start of the job reads all of it.
 
-    All commits of the last `lag_ms`, and the last 50,000 records, stay for rewinds to a batch; of earlier ones the
-    last of each task.
+    The last 50,000 records stay for rewinds to a batch, and of the last `lag_ms` one commit of a task every ten
+    seconds; of earlier ones the last of each task. Shares commit a hundred times a second: all of four hours would be
+    a million records for each of them.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class CommitRetention:
         kept: int = 50_000,
         due: int = 5_000,
         at_once: int = 50_000,
+        apart_ms: int = 10_000,
     ) -> None:
         self._log = log
         self._lag_ms = lag_ms
@@ -59,22 +61,33 @@ class CommitRetention:
         self._kept = kept
         self._due = due
         self._at_once = at_once  # a log that was never compacted has millions, and there are batches to run
-        self._next = self._done = 0
+        self._apart_ms = apart_ms
+        self._next = self._done = self._thinned = 0
 
     def step(self) -> int:
         """Drop what is shadowed and old enough, if it is much; returns how many records went."""
         end = self._log.end() - self._kept if self._log.keeps_shadowed else -1
         if end < self._next:
             return 0
+        thin_to = min(end, self._thinned + self._at_once)
         old = self._older_than_lag(end)
         self._done = min(old, self._done + self._at_once)
-        if self._done == old:
+        if self._done == old and thin_to == end:
             self._next = end + self._due
         try:
-            return self._log.drop_shadowed(before=self._done)
+            return self._drop(thin_to)
         except StorageFull as error:
             _log.warning("the checkpoint log is not compacted: %s", error)
             return 0
+
+    def _drop(self, thin_to: int) -> int:
+        dropped = 0
+        if self._lag_ms > 0:
+            dropped += self._log.drop_shadowed(
+                after=self._thinned - 1, before=thin_to, apart_ms=self._apart_ms
+            )
+        self._thinned = thin_to
+        return dropped + self._log.drop_shadowed(before=self._done)
 
     def _older_than_lag(self, end: int) -> int:
         """An offset up to `end` before which all is older, close to the last one: a look reads 4,000 records."""

@@ -116,12 +116,18 @@ class KeyedLog(ABC):
         """Drop records that a later record of the same key shadows; returns how many went. Readers go on."""
 
     def drop_shadowed(
-        self, *, before: int | None = None, whole_from: Callable[[bytes], int] | None = None
+        self,
+        *,
+        after: int = -1,
+        before: int | None = None,
+        whole_from: Callable[[bytes], int] | None = None,
+        apart_ms: int | None = None,
     ) -> int:
         """As `compact`, of what may go while the log is in use; nothing where `keeps_shadowed` is false.
 
-        With `before`, records from this offset on stay, and shadow nothing. `whole_from` says so of each key. What is
-        left below is the state at that offset.
+        With `before`, records from this offset on stay, and shadow nothing; so those up to `after`. `whole_from` says
+        so of each key. What is left below is the state at that offset. With `apart_ms` a record shadows only those
+        of the same span of so many milliseconds, so that the last of each span stays.
         """
         return 0
 

@@ -137,11 +137,17 @@ class SqliteKeyedLog(KeyedLog):
         return self.drop_shadowed()
 
     def drop_shadowed(
-        self, *, before: int | None = None, whole_from: Callable[[bytes], int] | None = None
+        self,
+        *,
+        after: int = -1,
+        before: int | None = None,
+        whole_from: Callable[[bytes], int] | None = None,
+        apart_ms: int | None = None,
     ) -> int:
         """See KeyedLog. Reads up to `before`; 1,000 offsets go in a transaction."""
+        horizon_ms = self._clock.wall_ms() - TOMBSTONE_RETENTION_MS
         shadows = find_shadows(
-            self.read(), self._clock.wall_ms() - TOMBSTONE_RETENTION_MS, before=before, whole_from=whole_from
+            self.read(after), horizon_ms, before=before, whole_from=whole_from, apart_ms=apart_ms
         )
         dropped = 0
         for first, last in shadows.steps():

@@ -20,6 +20,14 @@ _STEP = 1_000
 _Row = tuple[int, bytes | None, int, bytes]
 
 
+Place = tuple[bytes, int]
+"""A key, and the number of a span of time; 0 where all times are one."""
+
+
+def _place(key: bytes, timestamp_ms: int, apart_ms: int | None) -> Place:
+    return key, 0 if apart_ms is None else timestamp_ms // apart_ms
+
+
 @dataclass(frozen=True, slots=True)
 class Shadows:
     """The result of reading: the last offset of each key, of those that may go, and tombstones past retention.
@@ -27,13 +35,16 @@ class Shadows:
     `touched` are the steps in which something goes; of a long log they are few.
     """
 
-    last: dict[bytes, int]
+    last: dict[Place, int]
     expired: frozenset[int]
     touched: frozenset[int]
+    apart_ms: int | None = None
 
-    def drops(self, offset: int, key: bytes) -> bool:
+    def drops(self, offset: int, key: bytes, timestamp_ms: int) -> bool:
         """Whether the record may go."""
-        return self.last.get(key, offset) > offset or offset in self.expired
+        return (
+            self.last.get(_place(key, timestamp_ms, self.apart_ms), offset) > offset or offset in self.expired
+        )
 
     def steps(self) -> Iterator[tuple[int, int]]:
         """The offsets to go through, from the front, a write transaction each: (first, last)."""
@@ -46,24 +57,26 @@ def find_shadows(
     *,
     before: int | None = None,
     whole_from: Callable[[bytes], int] | None = None,
+    apart_ms: int | None = None,
 ) -> Shadows:
     """See `KeyedLog.drop_shadowed`; tombstones up to `horizon_ms` go once they shadow nothing."""
-    last: dict[bytes, int] = {}
-    tombstones: dict[bytes, int] = {}
+    last: dict[Place, int] = {}
+    tombstones: dict[Place, int] = {}
     touched: set[int] = set()
     for offset, key, value, timestamp_ms, _ in records:
         if before is not None and offset >= before:
             break
         if whole_from is not None and offset >= whole_from(key):
             continue
-        older = last.get(key)
+        place = _place(key, timestamp_ms, apart_ms)
+        older = last.get(place)
         if older is not None:
             touched.add(older // _STEP)
-        last[key] = offset
-        if value is None and timestamp_ms <= horizon_ms:
-            tombstones[key] = offset
-    expired = frozenset(offset for key, offset in tombstones.items() if last[key] == offset)
-    return Shadows(last, expired, frozenset(touched.union(offset // _STEP for offset in expired)))
+        last[place] = offset
+        if value is None and timestamp_ms <= horizon_ms and apart_ms is None:
+            tombstones[place] = offset
+    expired = frozenset(offset for place, offset in tombstones.items() if last[place] == offset)
+    return Shadows(last, expired, frozenset(touched.union(offset // _STEP for offset in expired)), apart_ms)
 
 
 def compact_step(connection: apsw.Connection, log: LogRow, shadows: Shadows, first: int, last: int) -> int:
@@ -94,8 +107,8 @@ def _fold(
     dropped = 0
     run: list[_Row] = []
     for row in rows:
-        offset, key, _, chain = row
-        if key is None or shadows.drops(offset, key):
+        offset, key, timestamp_ms, chain = row
+        if key is None or shadows.drops(offset, key, timestamp_ms):
             dropped += key is not None
             run.append(row)
             continue
