@@ -21,6 +21,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import apsw
@@ -94,7 +95,7 @@ def _write(
     directory: Path,
     number: int,
     options: argparse.Namespace,
-    start: float,
+    start: Barrier,
     out: Callable[..., None],
 ) -> None:
     _wait_by(wait)
@@ -103,9 +104,9 @@ def _write(
     system, chance, took = LocalSystem(directory, SystemClock()), random.Random(number), []  # noqa: S311
     slot = system.transactions(Fence("container/job/0", 1), number, [])
     slot.open(0)
-    while time.monotonic() < start:
-        time.sleep(0.001)
-    end, position = start + options.seconds, 0
+    records([None], [None], [1])  # the first one imports pandas
+    start.wait()
+    end, position = time.monotonic() + options.seconds, 0
     while time.monotonic() < end:
         count = chance.randint(1, 20)
         sent = records([b"k%d" % i for i in range(count)], [b"x" * 60] * count, [1] * count)
@@ -145,7 +146,7 @@ def measure(wait: str, writers: int, options: argparse.Namespace) -> dict[str, o
             system.create_stream(StreamSpec("out", writers))
             system.create_stream(StreamSpec("changes", writers, compacted=True))
         queue = context.SimpleQueue()
-        start = time.monotonic() + 1 + 0.5 * writers
+        start = context.Barrier(writers)
         processes = [
             context.Process(target=_write, args=(wait, directory, n, options, start, queue.put))
             for n in range(writers)
