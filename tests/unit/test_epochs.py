@@ -68,6 +68,7 @@ class Running:
         self.control = threading.Event()
         self.on_batch: Callable[[], None] = lambda: None
         self.outcomes: list[tuple[int, BatchOutcome]] = []
+        self.waited_s = 0.0
         for stream in ("in", "out"):
             self.system.ensure_stream(StreamSpec(stream, 1))
 
@@ -190,6 +191,40 @@ def test_work_that_failed_begins_again_from_what_is_committed(running: Running) 
     assert running.outputs() == [b"x"] * 4
     assert running.run(until_drained=True) is Ended.DRAINED
     assert running.outputs() == [b"x"] * 4 + [b"bad", b"y"]
+
+
+SLOW_S = 0.005
+
+
+class Slow(Through):
+    """Takes its time for each message."""
+
+    running: Running
+
+    def process(
+        self,
+        envelope: grete.IncomingMessageEnvelope,
+        collector: grete.MessageCollector,
+        coordinator: grete.TaskCoordinator,
+    ) -> None:
+        if envelope.message == b"asked":
+            self.running.control.set()
+            self.asked_at_s = self.running.clock.monotonic_s()
+        self.running.clock.advance(SLOW_S)
+        super().process(envelope, collector, coordinator)
+
+    def close(self) -> None:
+        self.running.waited_s = self.running.clock.monotonic_s() - self.asked_at_s
+
+
+def test_a_stop_waits_for_what_a_slow_task_takes_in_a_moment_and_not_for_its_backlog(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Slow, "running", running, raising=False)
+    running.send(*[b"x"] * 5_000, b"asked", *[b"x"] * 15_000)
+    assert running.run(task_class=f"{__name__}:Slow") is Ended.INTERRUPTED
+    assert 0 < running.waited_s < 0.5
+    assert running.outputs()[5_000] == b"asked"
 
 
 def test_a_folder_says_whether_a_living_process_works_in_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How much goes into one commit, how often there is one, and when windows are due."""
+"""How much is taken at once and goes into one commit, how often there is one, and when windows are due."""
 
 from __future__ import annotations
 
@@ -45,6 +45,24 @@ class Limits:
     def are_reached(self, records: int, size: int) -> bool:
         """Whether so many records of `size` bytes together are enough for a commit."""
         return records >= self.records or 0 < self.bytes <= size
+
+
+_AT_ONCE_S = 0.2
+_ROWS_AT_ONCE = (1_000, 10_000)
+_GROWTH = 4
+
+
+class Pace:
+    """How many records a share takes at once: other tasks and a stop wait for what took `_AT_ONCE_S` before."""
+
+    def __init__(self) -> None:
+        self.rows, self._at_most = _ROWS_AT_ONCE
+
+    def note(self, rows: int, took_s: float) -> None:
+        """So many records took so long."""
+        if rows:
+            fitting = int(rows * _AT_ONCE_S / took_s) if took_s > 0 else self._at_most
+            self.rows = max(1, min(fitting, _GROWTH * self.rows, self._at_most))
 
 
 class Windows:

@@ -21,12 +21,11 @@ from grete.tasks.concurrent import Piece, process_side_by_side
 from grete.tasks.runner import TaskRun
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_input import ShareInput
-from grete.tasks.share_limits import Limits
+from grete.tasks.share_limits import Limits, Pace
 from grete.tasks.shares import Committed, ShareStart
 from grete.tasks.spec import RunnerSpec, TaskReport, advanced
 from grete.tasks.timers import DueCalls
 
-_ROWS_AT_ONCE = 10_000
 _BACKLOG_S = 0.2
 """While there is more input than one poll gives, a transaction goes on so long: a commit takes about 10 ms, and
 an operator's request waits for its end."""
@@ -68,6 +67,7 @@ class ShareLoop:
         self._progress = {task: start.progress[task] for task in start.tasks}
         self._batch = start.next_batch
         self._limits = Limits.of(workers.spec, commit_s, records_at_most)
+        self._pace = Pace()
         workers.make_room(len(self._tasks))
         self._commits = SlotCommits(
             workers.spec,
@@ -218,10 +218,12 @@ class ShareLoop:
         began_s, due_s = now_s, max(self._committed_at_s + self._limits.commit_s, now_s)
         wait_s = min(wait_s, self._due.until_s(self._tasks))
         while True:
-            wanted = min(_ROWS_AT_ONCE, self._limits.records - gathered.records)
+            wanted = min(self._pace.rows, self._limits.records - gathered.records)
             arrived = self._input.poll(wanted, min(wait_s, _SLICE_S) if gathered.runs else wait_s)
             count = sum(one.records.num_rows for one in arrived if one.records is not None)
+            processing_s = self._clock.monotonic_s()
             is_cut = self._process(arrived, gathered)
+            self._pace.note(count, self._clock.monotonic_s() - processing_s)
             self._due.make(
                 self._tasks,
                 lambda task: self._run(task, gathered),
