@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from grete.errors import WireError
-from grete.tasks.share_channel import Answer, Hello, Report, new_nonce, proof, receive, send
+from grete.tasks.share_channel import END, REPLACED, Answer, Hello, Report, new_nonce, proof, receive, send
 from grete.tasks.shares import Committed, ShareStart
 
 _log = logging.getLogger("grete.container")
@@ -127,7 +127,7 @@ class ShareServer:
         if (
             earlier is not None
         ):  # an attempt that Spark took for lost; it ends at its next commit at the latest
-            _ask_to_end(earlier)
+            _send(earlier, REPLACED)
         connection.settimeout(None)
         send(connection, Answer(self._start_of(hello.slot)))
         self.events.put(Began(hello.slot))
@@ -150,7 +150,7 @@ class ShareServer:
         with self._lock:
             self._is_ending = True
             for connection in self._shares.values():
-                _ask_to_end(connection)
+                _send(connection, END)
 
     def __enter__(self) -> ShareServer:
         return self
@@ -176,8 +176,8 @@ def _shut(connection: socket.socket) -> None:
         _log.debug("a share is gone: %s", error)
 
 
-def _ask_to_end(connection: socket.socket) -> None:
+def _send(connection: socket.socket, request: bytes) -> None:
     try:
-        connection.sendall(b"e")
+        connection.sendall(request)
     except OSError as error:
         _log.debug("a share is gone: %s", error)

@@ -22,6 +22,10 @@ from grete.tasks.shares import Committed, ShareStart
 
 _LENGTH = struct.Struct(">I")
 _LARGEST = 256 << 20
+END = b"e"
+"""The request to end with the epoch."""
+REPLACED = b"r"
+"""Another attempt at the share has begun."""
 _NONCE_BYTES = 32
 _CONNECT_S = 10.0
 T = TypeVar("T")
@@ -128,9 +132,9 @@ class ShareChannel:
         return self._ending.is_set()
 
     def _listen(self) -> None:
-        """Whatever comes is the request to end; so is the end of the connection, which is told apart."""
+        """Whatever comes ends the share, and so does the end of the connection."""
         try:
-            self._is_asked = bool(self._connection.recv(1))
+            self._is_asked = self._connection.recv(1) == END
         except OSError:
             pass
         finally:
@@ -144,11 +148,13 @@ class ShareChannel:
         """Say that the share has ended without an error.
 
         Raises:
-            ContainerGone: nobody has asked it to, its connection was lost.
+            ContainerGone: its epoch may go on: its connection was lost, or another attempt has begun, which may be
+                one that the engine has given up.
         """
         if self._ending.is_set() and not self._is_asked:
             raise ContainerGone(
-                "a share ends, since the connection to its container was lost; it begins again"
+                "a share ends, since the connection to its container was lost, or another attempt at it has begun; "
+                "it begins again"
             )
         self._send(Report(finished=Finished(is_drained)))
 
