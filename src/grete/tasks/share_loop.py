@@ -162,7 +162,7 @@ class ShareLoop:
         """
         if self.process(wait_s):
             return self.commit()
-        self._confirm()
+        self.confirm()
         return None
 
     def process(self, wait_s: float = 0.0) -> list[int]:
@@ -184,10 +184,15 @@ class ShareLoop:
         with self._dropped_in_errors():
             made = self._commit(self._runs)
         if self._clock.monotonic_s() >= self._confirmed_at_s + _CONFIRM_S:
-            self._confirm()
+            self.confirm()
         return made
 
-    def _confirm(self) -> None:
+    def confirm(self) -> None:
+        """Wait until readers see what was committed.
+
+        Raises:
+            InDoubt: they do not for long.
+        """
         self._confirmed_at_s = self._clock.monotonic_s()
         self._commits.confirm()
 

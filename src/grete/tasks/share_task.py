@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from grete.clock import Clock, SystemClock
 from grete.model.ending import failure_of, note
@@ -56,29 +57,58 @@ class ShareTask:
             if channel.start is None:
                 return False
             with closing(ShareLoop(workers, channel.start, clock, is_ending=channel.is_ending)) as loop:
-                return _work(loop, channel, clock)
+                for _ in work(loop, channel, clock):
+                    pass
+                return loop.is_drained
 
 
-def _work(loop: ShareLoop, channel: ShareChannel, clock: Clock) -> bool:
+class Channel(Protocol):
+    """The share's end of the connection to its container: see `tasks.share_channel.ShareChannel`."""
+
+    def is_ending(self) -> bool:
+        """Whether the share shall end at its next commit."""
+
+    def report(self, committed: Committed) -> None:
+        """Say what was committed."""
+
+    def finish(self, *, is_drained: bool) -> None:
+        """Say that the share has ended without an error."""
+
+
+def work(
+    loop: ShareLoop, channel: Channel, clock: Clock, *, wait_s: float = _WAIT_S
+) -> Iterator[Sequence[int]]:
+    """Work until asked to end, or drained; then the channel has heard which.
+
+    Gives way before each commit, with the tasks that take part, and after it and each step, with none.
+
+    Raises:
+        GreteError: see `ShareLoop` and `ShareChannel`.
+    """
     reporter = Reporter(channel, clock)
     if loop.resumed is not None:
         channel.report(loop.resumed)
     while not channel.is_ending():
-        committed = loop.step(_WAIT_S)
-        if committed is not None:
+        tasks = loop.process(wait_s)
+        if tasks:
+            yield tasks
+            committed = loop.commit()
+            yield ()
             reporter.add(committed)
-        elif loop.is_drained:
-            break
+        else:
+            loop.confirm()
+            if loop.is_drained:
+                break
         reporter.report_if_due()
+        yield ()
     reporter.report()
     channel.finish(is_drained=loop.is_drained)
-    return loop.is_drained
 
 
 class Reporter:
     """Gathers what a share commits, and reports it twenty times a second at most."""
 
-    def __init__(self, channel: ShareChannel, clock: Clock) -> None:
+    def __init__(self, channel: Channel, clock: Clock) -> None:
         self._channel = channel
         self._clock = clock
         self._gathered: Committed | None = None

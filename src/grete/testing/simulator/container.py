@@ -17,6 +17,7 @@ from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control
 from grete.container.control import Ended as QueryEnded
 from grete.container.course import Course, Fetch, Locate, Step, Wait, WaitAt, Work
+from grete.container.kept_fence import KeptFence
 from grete.environment import COORDINATOR_URL
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError
 from grete.launch.base import ContainerStart
@@ -59,6 +60,7 @@ class ContainerProgram:
         self._answered_s = self.process.clock.monotonic_s()
         self.course = Course(self.id, self.epoch, self.control, self._report)
         self._is_assigned = False
+        self.kept = KeptFence()
         self.query: QueryRun | None = None
         self.process.on_end.append(self._release)
         self.process.spawn(self._main(), 0.1)
@@ -113,7 +115,7 @@ class ContainerProgram:
         raise CoordinatorUnavailable("no coordinator answers")
 
     def _process(self, assignment: Assignment) -> Any:
-        """Run a query until it is interrupted or drained."""
+        """Run an epoch until it is interrupted or drained."""
         self._report(state="running")
         self.query = QueryRun(self, assignment)
         try:

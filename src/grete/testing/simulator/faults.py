@@ -31,6 +31,10 @@ PROCESS_KINDS = (
     "compact",
     "leader-lost",
 )
+SHARE_KINDS = ("kill-share", "pause-share", "lose-share", "cut-share")
+"""At a share alone: its process, Spark's belief in it, or its connection to its container."""
+LINE_KINDS = ("late-message",)
+"""At each message between a share and its container; those after it wait for it."""
 OPERATOR_KINDS = (
     "config",
     "unset",
@@ -74,6 +78,8 @@ class Faults:
             (WRITE_KINDS, 0.006),
             (NETWORK_KINDS, 0.05),
             (PROCESS_KINDS, 1.0),
+            (SHARE_KINDS, 1.0),
+            (LINE_KINDS, 0.1),
             (OPERATOR_KINDS, 1.0),
             (LASTING_KINDS, 1.0),
         )

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from grete.model.fence import job_scope
 from grete.testing.simulator.conduct import JOB
-from grete.testing.simulator.faults import PROCESS_KINDS
+from grete.testing.simulator.faults import PROCESS_KINDS, SHARE_KINDS
 from grete.testing.simulator.scheduler import Script, Sleep
 
 if TYPE_CHECKING:
+    from grete.testing.simulator.share import ShareProgram
     from grete.testing.simulator.world import World
 
 
@@ -21,10 +22,17 @@ class Nemesis:
 
     def script(self) -> Script:
         """One fault after the other, as long as the seed has some."""
+        return self._strike(PROCESS_KINDS, (2.0, 12.0))
+
+    def shares(self) -> Script:
+        """As `script`, at shares alone."""
+        return self._strike(SHARE_KINDS, (0.5, self._world.chance.choice((3.0, 10.0))))
+
+    def _strike(self, kinds: tuple[str, ...], pauses_s: tuple[float, float]) -> Script:
         world = self._world
         while world.is_busy:
-            yield Sleep(world.chance.uniform(2.0, 12.0))
-            kind = world.faults.among(PROCESS_KINDS)
+            yield Sleep(world.chance.uniform(*pauses_s))
+            kind = world.faults.among(kinds)
             if kind is None or not world.is_busy:
                 continue
             world.note(f"nemesis: {kind}")
@@ -47,6 +55,34 @@ class Nemesis:
         running = [program for program in self._world.coordinators if program.process.is_running]
         if running:
             self._world.pause(self._world.chance.choice(running).process)
+
+    def _a_share(self) -> ShareProgram | None:
+        alive = [share for share in self._world.shares if share.process.is_alive]
+        return self._world.chance.choice(alive) if alive else None
+
+    def _kill_share(self) -> None:
+        share = self._a_share()
+        if share is not None:
+            share.process.kill()
+
+    def _pause_share(self) -> None:
+        share = self._a_share()
+        if share is not None:
+            self._world.pause(share.process)
+
+    def _lose_share(self) -> None:
+        """Spark takes a worker for lost, which goes on, now or later."""
+        share = self._a_share()
+        if share is not None:
+            share.is_lost = True
+            if self._world.chance.random() < 0.6:
+                self._world.pause(share.process)
+
+    def _cut_share(self) -> None:
+        """Its connection carries nothing any more, which it notices some time later."""
+        share = self._a_share()
+        if share is not None:
+            share.line.cut(self._world.chance.uniform(0.0, 8.0))
 
     def _disk_full(self) -> None:
         self._world.faults.is_disk_full = True

@@ -1,27 +1,29 @@
-"""The work of a container in the simulated world: the product's shares, with the world going on between their steps.
-
-Between processing and committing, and between a commit and the container's note of it, other processes act, or this
-one dies.
-"""
+"""The work of a container in the simulated world: its start, and the epochs of its shares under a simulated Spark."""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
-from grete.container.control import Ended
+from grete.container.control import Ended, Interruption
 from grete.container.epochs import Epoch
+from grete.container.share_server import EndedWell
 from grete.container.start import steps
-from grete.testing.job_container import LocalShares
+from grete.errors import GreteError, JobError
+from grete.tasks.shares import Committed
 from grete.testing.simulator.scheduler import Sleep
+from grete.testing.simulator.share import Line, ShareProgram
 
 if TYPE_CHECKING:
     from grete.testing.simulator.container import ContainerProgram
 
-_TRIGGER_S = 4.0
-_ROWS = 6
+_LOOKS_S = 1.0
+_END_S = 8.0
 _SHARES = 2
+_ATTEMPTS = (1, 4, 4)
+"""Spark's maxFailures: a local master has one."""
 
 
 class QueryRun:
@@ -32,33 +34,34 @@ class QueryRun:
         self._assignment = assignment
         self._world = container.world
         self._system = container.system
-        self._clock = container.process.clock
-        self._shares: LocalShares | None = None
+        self.spark: SimulatedSpark | None = None
 
     def close(self) -> None:
-        """Give files and locks back, as the end of a process does."""
-        if self._shares is not None:
-            self._shares.kill()
-            self._shares.close()
-            self._shares = None
+        """Let the shares that are left notice that their container is gone, each in its time."""
+        if self.spark is not None:
+            self.spark.close()
 
     def run(self) -> Any:
         """Run an epoch until interrupted or drained; returns which."""
         self._system.tasks = [task.name for task in self._assignment.tasks if task.pending.startpoints]
         started = yield from self._start()
         yield Sleep()
-        epoch = Epoch(started, self._clock, slots_at_most=_SHARES, on_batch=self._container.course.on_batch)
-        shares = LocalShares(epoch, self._clock, system=self._system, commit_s=0.0, records_at_most=_ROWS)
-        self._shares = shares
-        return (yield from self._work(epoch, shares))
+        container = self._container
+        epoch = Epoch(
+            started, container.process.clock, slots_at_most=_SHARES, on_batch=container.course.on_batch
+        )
+        self.spark = SimulatedSpark(container, epoch)
+        ended = yield from self.spark.run(container.control)
+        if epoch.has_ended_well:
+            container.kept.keep(self._assignment.fence)
+        return ended
 
     def _start(self) -> Any:
         """The product's start, with the world going on between its steps."""
-        home, store = (
-            self._container.home,
-            checkpoint_store(self._assignment, self._clock, self._container.home),
-        )
-        remaining = steps(self._assignment, self._system, store, self._clock, home)
+        home, clock = self._container.home, self._container.process.clock
+        store = checkpoint_store(self._assignment, clock, home)
+        is_raised = self._container.kept.take(self._assignment.fence)
+        remaining = steps(self._assignment, self._system, store, clock, home, is_raised=is_raised)
         next(remaining)
         yield Sleep()
         self._note_fence()
@@ -75,17 +78,113 @@ class QueryRun:
             for task in self._assignment.tasks:
                 self._world.ledger.takes(task.name, self._container.incarnation)
 
-    def _work(self, epoch: Epoch, shares: LocalShares) -> Any:
-        while not self._container.control.is_set():
-            for loop in shares.loops:
-                tasks = loop.process()
-                yield Sleep(0.5)
-                if tasks:
-                    self._system.tasks = [epoch.spec.tasks[index].name for index in tasks]
-                    made = loop.commit()
-                    yield Sleep()
-                    epoch.committed(made)
-            if shares.are_drained:
-                return Ended.DRAINED
-            yield Sleep(_TRIGGER_S)
-        return Ended.INTERRUPTED
+
+class SimulatedSpark:
+    """Runs the shares of an epoch, each a process, and starts one again that died, or that it takes for lost."""
+
+    def __init__(self, container: ContainerProgram, epoch: Epoch) -> None:
+        self.container = container
+        self.epoch = epoch
+        self.events: deque[Committed | EndedWell] = deque()
+        self._world = container.world
+        self._lines: dict[int, Line] = {}
+        self._is_ending = False
+        self._drained: set[int] = set()
+        self._attempts = self._world.chance.choice(_ATTEMPTS)
+        self._failures = dict.fromkeys(epoch.slots, 0)
+        self._shares = {slot: ShareProgram(self._world, self, slot) for slot in epoch.slots}
+        self._all = list(self._shares.values())
+
+    @property
+    def shares(self) -> list[ShareProgram]:
+        """The attempts that live."""
+        return [share for share in self._all if share.process.is_alive]
+
+    def run(self, control: Interruption) -> Any:
+        """Run every share until all have ended; returns why. Raises the error of one that failed too often."""
+        ends_s = float("inf")
+        clock = self.container.process.clock
+        try:
+            while self._go_on():
+                self._take_events()
+                if not self._is_ending and (control.is_set() or self.epoch.shuts_down):
+                    self._end_all()
+                    ends_s = clock.monotonic_s() + _END_S
+                if clock.monotonic_s() > ends_s:
+                    self._kill()
+                yield Sleep(_LOOKS_S)
+        finally:
+            self._end_all()
+        yield Sleep()
+        self._take_events()
+        if self.epoch.shuts_down:
+            return Ended.SHUTDOWN
+        return Ended.DRAINED if self._drained >= set(self.epoch.slots) else Ended.INTERRUPTED
+
+    def _go_on(self) -> bool:
+        """Start those again that failed or are taken for lost; whether some are left.
+
+        Raises:
+            GreteError: one has failed too often.
+        """
+        for slot, share in self._shares.items():
+            if share.is_lost and not self._is_ending:
+                self._again(slot)
+            elif share.process.exit_code not in (None, 0):
+                self._failures[slot] += 1
+                if self._failures[slot] >= self._attempts:
+                    raise self._failed(slot)
+                self._again(slot)
+        return any(share.process.is_alive and not share.is_lost for share in self._shares.values())
+
+    def _failed(self, slot: int) -> GreteError:
+        self._world.scheduler.after(self._world.chance.uniform(0.0, 3.0), self._kill)
+        return self._shares[slot].error or JobError(f"the worker of share {slot} died {self._attempts} times")
+
+    def _again(self, slot: int) -> None:
+        self._shares[slot] = ShareProgram(self._world, self, slot)
+        self._all.append(self._shares[slot])
+
+    def _take_events(self) -> None:
+        while self.events:
+            match self.events.popleft():
+                case Committed() as made:
+                    self.epoch.committed(made)
+                case EndedWell(slot, is_drained):
+                    self._drained |= {slot} if is_drained else set()
+                    self.epoch.ended()
+
+    # --- the server of `container.share_server` ---
+
+    def greet(self, line: Line) -> None:
+        """Answer a share that begins; a thread does, whatever the others are at."""
+        process = self.container.process
+        if not process.is_alive:
+            return
+        if not process.is_running:
+            self._world.scheduler.after(_LOOKS_S, lambda: self.greet(line))
+            return
+        if self._is_ending:
+            line.begin(None)
+            return
+        if line.slot in self._lines:
+            self._lines[line.slot].replace()
+        self._lines[line.slot] = line
+        self.epoch.began()
+        line.begin(self.epoch.start_of(line.slot))
+
+    def _end_all(self) -> None:
+        self._is_ending = True
+        for line in self._lines.values():
+            line.ask_to_end()
+
+    def _kill(self) -> None:
+        """Kill what does not end; who is taken for lost is not there to be killed."""
+        for share in self.shares:
+            if not share.is_lost:
+                share.process.kill()
+
+    def close(self) -> None:
+        """The container is gone, or has given its shares up: their connections break."""
+        for share in self.shares:
+            share.line.cut(self._world.chance.uniform(0.1, 6.0))

@@ -57,6 +57,8 @@ class ProcessClock(Clock):
         self._scheduler = scheduler
         self._rate = rate
         self.jump_ms = wall_offset_ms
+        self.on_wait: Callable[[float], None] | None = None
+        """Lets the world go on for this time, in processes whose only thread may block."""
 
     def true_s(self, seconds_s: float) -> float:
         """How long it really takes until this clock has counted so many seconds."""
@@ -71,8 +73,10 @@ class ProcessClock(Clock):
         return _WALL_START_MS + round(self._scheduler.now_s * 1000) + self.jump_ms
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
-        """Nothing in the simulated world may block: a script yields instead."""
-        raise AssertionError("a simulated process must not block; yield Sleep instead")
+        """See Clock. Scripts yield instead; only the code of shares waits in the middle of a call."""
+        assert self.on_wait is not None, "a simulated process must not block; yield Sleep instead"
+        self.on_wait(self.true_s(timeout_s))
+        return False
 
 
 class Killed(BaseException):

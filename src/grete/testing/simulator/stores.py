@@ -65,10 +65,12 @@ class ProcessLog(KeyedLog):
 class ProcessSystem(LocalSystem):
     """A process's handle on streams and checkpoints. `tasks` are those whose share is committed next."""
 
-    def __init__(self, system: LocalSystem, world: World, process: Process) -> None:
+    def __init__(self, system: LocalSystem, world: World, process: Process, writer: str = "") -> None:
+        """`writer` is the container's incarnation, of a process of another name."""
         self.__dict__.update(system.__dict__)  # the same open file, with this process's line to it
         self._world = world
         self._process = process
+        self._writer = writer or process.name
         self.tasks: Sequence[TaskName] = ()
 
     def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
@@ -77,7 +79,7 @@ class ProcessSystem(LocalSystem):
             self._world.ledger.is_dirty = True
             ends = super().commit(group)
             for task in self.tasks:
-                self._world.ledger.commits(task, self._process.name)
+                self._world.ledger.commits(task, self._writer)
             return ends
 
     def take_slot(self, fence: Fence, scope: str) -> Fence:

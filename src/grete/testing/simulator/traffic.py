@@ -59,8 +59,10 @@ def produce(world: World) -> Script:
         if not world.is_busy:
             return
         messages = []
+        keys = world.chance.choice((_KEYS, 1))
+        first = world.chance.randrange(_KEYS)
         for _ in range(world.chance.randrange(1, 8)):
-            key = f"k{world.chance.randrange(_KEYS)}".encode()
+            key = f"k{(first + world.chance.randrange(keys)) % _KEYS}".encode()
             number += 1
             messages.append(Message(key, str(number).encode(), 0))
         world.system.append(INPUT, messages)

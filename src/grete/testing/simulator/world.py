@@ -34,6 +34,7 @@ from grete.testing.simulator.scheduler import (
     Server,
     Sleep,
 )
+from grete.testing.simulator.share import ShareProgram
 from grete.testing.simulator.traffic import audit, config, produce
 from grete.testing.simulator.watch import StreamWatch
 
@@ -70,6 +71,7 @@ class World:
         self.hosts = ["a", "b"] if self.faults.has("two-hosts") else ["a"]
         self.coordinators: list[CoordinatorProgram] = []
         self.containers: dict[str, ContainerProgram] = {}
+        self.shares: list[ShareProgram] = []
         self.is_busy = True
         self.kills_reach = not self.faults.has("kills-lost")
         self._asked_to_stop = -1
@@ -85,7 +87,8 @@ class World:
         self.submit()
         for _ in range(self.chance.choice((0, 1, 1, 2))):
             self._coordinate(None, take_over=False)
-        scripts = (produce(self), audit(self), self.operator.script(), Nemesis(self).script())
+        nemesis = Nemesis(self)
+        scripts = (produce(self), audit(self), self.operator.script(), nemesis.script(), nemesis.shares())
         for script in scripts:
             self.process("somebody").spawn(script)
 
@@ -134,8 +137,9 @@ class World:
         return self.watch.ended is not None
 
     def alive(self) -> list[str]:
-        """The containers that run, or are paused."""
-        return sorted(name for name, program in self.containers.items() if program.process.is_alive)
+        """The containers and shares that run, or are paused."""
+        programs: list[ContainerProgram | ShareProgram] = [*self.containers.values(), *self.shares]
+        return sorted(program.process.name for program in programs if program.process.is_alive)
 
     def wall_ms(self) -> int:
         """The time of a clock that is right."""
