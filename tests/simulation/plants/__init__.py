@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from grete.testing.simulator.plants import Plant
 
-from . import commit, control, leadership, log, model, rewinds, state
+from . import commit, control, leadership, log, model, rewinds, shares, state
 
 PLANTS: Mapping[str, Plant] = {
     **log.PLANTS,
@@ -19,4 +19,5 @@ PLANTS: Mapping[str, Plant] = {
     **control.PLANTS,
     **model.PLANTS,
     **rewinds.PLANTS,
+    **shares.PLANTS,
 }
