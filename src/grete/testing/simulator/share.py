@@ -120,6 +120,7 @@ class ShareProgram:
         self._system = ProcessSystem(world.system, world, self.process, container.incarnation)
         executor = world.chance.choice(("", "", "-2"))
         self._spec = replace(spark.epoch.spec, store_directory=spark.epoch.spec.store_directory + executor)
+        self._world = world
         self._pace = world.chance.choice(_PACES)
         self._workers: TaskWorkers | None = None
         self._loop: ShareLoop | None = None
@@ -151,7 +152,8 @@ class ShareProgram:
         )
         for tasks in work(self._loop, self.line, clock, wait_s=0.0):
             self._system.tasks = [self._spec.tasks[index].name for index in tasks]
-            yield Sleep((_STEP_S if tasks else _IDLE_S) * self._pace)
+            pace = self._pace if self._world.is_busy else 1.0
+            yield Sleep((_STEP_S if tasks else _IDLE_S) * pace)
         self._loop.close()
         self._workers.close()
 
