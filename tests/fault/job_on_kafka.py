@@ -48,7 +48,7 @@ class Application(grete.StreamTask):
     def process(self, envelope, collector, coordinator):
         count = (self.counts.get(envelope.key) or 0) + 1
         self.counts.put(envelope.key, count)
-        collector.send("kafka.NAME-out", {"count": count}, key=envelope.key)
+        collector.send("kafka.NAME-out", {"count": count, **envelope.message}, key=envelope.key)
 """
 COPYING = """
 import grete
@@ -109,6 +109,7 @@ class Job:
         cluster: KafkaCluster,
         *,
         copies: int = 1,
+        partitions: int = 2,
         application: str = COUNTING,
         brokers: str | None = None,
         placed: Sequence[Sequence[int]] | None = None,
@@ -119,7 +120,7 @@ class Job:
         `placed` are the nodes that hold each partition of the input, when brokers are not to decide.
         """
         self.id = JobId(f"counting-{uuid.uuid4().hex[:8]}")
-        self.partitions = 2
+        self.partitions = partitions
         self._directory = directory
         self._sent = self._number = self._count = 0
         self._processes: list[subprocess.Popen[str]] = []
@@ -305,6 +306,13 @@ class Job:
             assert [count for other, count in counted if other == key] == list(range(1, times + 1))
         assert len(counted) == self._sent
 
+    def assert_order_of_keys(self) -> None:
+        """The records of a key were processed in the order in which they were sent."""
+        last: dict[bytes, int] = {}
+        for output in self.written():
+            assert output.value["n"] > last.get(output.key, -1)
+            last[output.key] = output.value["n"]
+
     def assert_each_copied_once(self) -> None:
         """For a job that copies."""
         assert sorted(output.value["n"] for output in self.written()) == list(range(self._sent))
@@ -321,6 +329,11 @@ class Job:
         """The job's history."""
         with open_job(self.id) as handle:
             return handle.history()
+
+    def set(self, key: str, value: str) -> None:
+        """Change the configuration of the running job, as an operator does."""
+        command = [sys.executable, "-m", "grete.cli.main", "config", "set", "--job", self.id.name]
+        subprocess.run([*command, key, value, "--reason", "test"], check=True, timeout=patient(60))
 
     def events(self) -> list[str]:
         """The names of what has happened."""

@@ -174,9 +174,9 @@ class Container:
     def worker(self) -> TaskWorkers:
         return TaskWorkers(self.epoch.spec)
 
-    def share(self, worker: TaskWorkers, slot: int) -> ShareLoop:
+    def share(self, worker: TaskWorkers, slot: int, *, commit_s: float = 0.0) -> ShareLoop:
         """Spark begins a share, as often and wherever it likes."""
-        return ShareLoop(worker, self.epoch.start_of(slot), SystemClock(), commit_s=0.0)
+        return ShareLoop(worker, self.epoch.start_of(slot), SystemClock(), commit_s=commit_s)
 
     def run(self, worker: TaskWorkers, *, slots: Sequence[int] | None = None) -> BatchOutcome:
         """All that is there now, by shares of this worker that go on from run to run."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -228,6 +229,48 @@ def test_a_poison_message_goes_to_the_dead_letters_in_the_same_transaction(make_
     assert container.run(container.worker()).dead_letters == 1
     [letter] = [json.loads(one["value"]) for one in job.records("dead") if job.input in one["value"].decode()]
     assert letter["ssp"] == f"kafka.{job.input}.0"
+    job.assert_exactly_once()
+
+
+def test_a_message_that_cannot_be_read_late_in_a_long_transaction_leaves_nothing_of_it(
+    make_job: MakeJob,
+) -> None:
+    """Of thousands of records and many polls before it, too; the one before it in its share stays."""
+    job = make_job()
+    container = job.container(1)
+    share = container.share(container.worker(), 0, commit_s=60.0)
+    job.fill(14)
+    assert share.step(10) is not None
+    before = job.counts()
+    job.fill(3_500)
+    job.send("key0", b"{not json", partition=0)
+    with pytest.raises(ProcessingError, match=rf"{job.name}.{job.input}.0 offset "):
+        share.step(10)
+    assert job.counts() == before
+    job.config["task.poison.policy"] = "dead-letter"
+    job.fill(14)
+    again = job.container(2)
+    assert again.run(again.worker()).dead_letters == 1
+    job.assert_exactly_once()
+
+
+def test_a_transaction_begins_with_its_commit_however_long_records_were_processed_before(
+    make_job: MakeJob, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So neither a long `task.commit.ms` nor a slow task meets the brokers' timeout."""
+    job = make_job(config={"task.commit.transaction.timeout.ms": "1000", "task.commit.groups": "1"})
+    container = job.container(1)
+    share = container.share(container.worker(), 0, commit_s=3.0)
+    job.fill(14)
+    assert share.step(10) is not None
+    job.fill(14)
+    began_s = time.monotonic()
+    made = share.step(10)
+    assert made is not None
+    assert made.commits == 1
+    assert time.monotonic() - began_s > 2
+    assert "not committed" not in caplog.text
+    container.epoch.committed(made)
     job.assert_exactly_once()
 
 

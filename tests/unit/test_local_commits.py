@@ -19,6 +19,9 @@ from grete.model.streams import StreamSpec
 from grete.systems.base import Message
 from grete.systems.local.system import LocalSystem
 
+test_a_message_that_cannot_be_read_late_in_a_long_transaction_leaves_nothing_of_it = (
+    on_kafka.test_a_message_that_cannot_be_read_late_in_a_long_transaction_leaves_nothing_of_it
+)
 test_a_rewind_brings_the_stores_back_with_the_offsets = (
     on_kafka.test_a_rewind_brings_the_stores_back_with_the_offsets
 )
@@ -75,6 +78,9 @@ class LocalJob(Job):
 
     def open(self) -> Any:
         return LocalSystem(self.home / "local", SystemClock())
+
+    def send(self, key: str, value: bytes = b"{}", partition: int | None = None) -> None:
+        self.system.append(self.input, [Message(key.encode(), value, 1, partition)])
 
     def fill(self, records: int) -> None:
         keys = [number % KEYS for number in range(self.sent, self.sent + records)]

@@ -67,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--scale", action="store_true", help="change the own job's container count between kills"
     )
+    parser.add_argument(
+        "--rate", type=int, default=0, metavar="N", help="records/s for the own job, also while it is killed"
+    )
     parser.add_argument("--restart", help="command that starts a coordinator again; it is not waited for")
     parser.add_argument("--broker-pid-file", type=Path)
     parser.add_argument("--broker-start", help="command that starts the broker in the background")
@@ -175,18 +178,20 @@ def _own_job(options: argparse.Namespace) -> int:
         )
         stack.callback(monkey.wait)
         chance = random.Random(options.seed)  # noqa: S311 - to be repeated, not to be secret
-        for _ in _rounds(options.rounds):
-            time.sleep(options.kill_time)
-            if options.scale:
-                _scale(handle, chance)
-            monkey.strike()
-            own.send(500)
+        with own.fed(options.rate):
+            for _ in _rounds(options.rounds):
+                time.sleep(options.kill_time)
+                if options.scale:
+                    _scale(handle, chance)
+                monkey.strike()
+                if not options.rate:
+                    own.send(500)
         monkey.wait()
         done = own.wait_until_counted(own.sent, _QUIET_S)
         code = own.stop()
         problems = list(own.problems())
     kinds = ", ".join(f"{kill.component} {kill.pid}" for kill in monkey.kills)
-    _log.info("seed %d, %d kills: %s", options.seed, len(monkey.kills), kinds)
+    _log.info("seed %d, %d records, %d kills: %s", options.seed, own.sent, len(monkey.kills), kinds)
     if not done:
         problems.insert(0, f"not everything was processed within {_QUIET_S:g} s")
     if code != 0:

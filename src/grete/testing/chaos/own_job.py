@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import orjson
@@ -23,6 +24,7 @@ from grete.testing.waiting import patient
 
 JOB = "chaos"
 KEYS = 50
+_FEED_EVERY_S = 0.1
 _PROPERTIES = f"""
 job.name={JOB}
 task.class=grete.testing.counting:Counter
@@ -61,6 +63,25 @@ class OwnJob:
             numbers = range(self.sent, self.sent + records)
             local.append("chaos-in", (Message(b"key%d" % (i % KEYS), b"{}", i) for i in numbers))
         self.sent += records
+
+    @contextmanager
+    def fed(self, rate: int) -> Iterator[None]:
+        """Append so many records a second meanwhile."""
+        ended = threading.Event()
+        feeding = threading.Thread(target=self._feed, args=(rate, ended), name="chaos-feed")
+        feeding.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            feeding.join()
+
+    def _feed(self, rate: int, ended: threading.Event) -> None:
+        began_s, before = time.monotonic(), self.sent
+        while not ended.wait(_FEED_EVERY_S):
+            due = before + int(rate * (time.monotonic() - began_s)) - self.sent
+            if due > 0:
+                self.send(due)
 
     def start(self) -> subprocess.Popen[bytes]:
         """A coordinator; it adopts the containers of one that was killed."""
