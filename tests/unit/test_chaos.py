@@ -19,6 +19,7 @@ from grete.testing.chaos.__main__ import main
 from grete.testing.chaos.components import Component, broker, command_of, descendants, is_running
 from grete.testing.chaos.monkey import Monkey
 from grete.testing.chaos.own_job import KEYS, OwnJob
+from grete.testing.waiting import eventually
 
 HEADS = 2
 """The first coin of this seed is heads: to be paused."""
@@ -185,3 +186,33 @@ def test_a_job_that_is_not_there_is_said(
     log = ["--log-file", str(tmp_path / "log")]
     assert main(["--job", "nothing", "--kill-container", "--rounds", "1", *log]) == 1
     assert "there is no job nothing" in capsys.readouterr().err
+
+
+CHILD_OF_A_THREAD = """
+import subprocess, sys, threading
+started, ended = threading.Event(), threading.Event()
+
+def start():
+    with subprocess.Popen(["sleep", "600"]) as child:
+        started.set()
+        ended.wait()
+        child.kill()
+
+threading.Thread(target=start).start()
+started.wait()
+print("up", flush=True)
+sys.stdin.read()
+ended.set()
+"""
+
+
+def test_what_another_thread_has_started_is_found_as_well() -> None:
+    """As the JVM starts the daemon of Python workers."""
+    command = [sys.executable, "-c", CHILD_OF_A_THREAD]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as outer:
+        assert outer.stdout is not None
+        outer.stdout.readline()
+        # a process has no command line for a moment after Popen() has returned
+        eventually(
+            lambda: any("sleep 600" in command_of(pid) for pid in descendants(outer.pid)), "it is found"
+        )

@@ -75,14 +75,15 @@ def below_containers(handle: JobHandle, word: str) -> list[int]:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Children, their children and so on, as far as they still run."""
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    except OSError:
-        return
-    for child in map(int, children):
-        yield child
-        yield from descendants(child)
+    """Children, their children and so on, as far as they still run. Linux lists them by the thread that made them."""
+    for thread in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            children = (thread / "children").read_text(encoding="ascii").split()
+        except OSError:
+            continue
+        for child in map(int, children):
+            yield child
+            yield from descendants(child)
 
 
 def command_of(pid: int) -> str:
