@@ -18,7 +18,7 @@ _NAME = "running"
 def running_in(directory: Path) -> Iterator[None]:
     """Hold the folder's lock. Several processes may: the fence decides which of them commits.
 
-    The first of them removes what batches of containers that were killed have left.
+    The first of them removes what batches of earlier versions have left.
     """
     private_directory(directory)
     descriptor = os.open(directory / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -32,7 +32,7 @@ def running_in(directory: Path) -> Iterator[None]:
 
 
 def at_work_in(directory: Path) -> Path:
-    """Where batches at work keep their claims and outputs."""
+    """Where batches of earlier versions kept their claims and outputs."""
     return directory / "batches"
 
 

@@ -287,7 +287,7 @@ class TransactionalProducer:
 
 
 class ReadableProducer(TransactionalProducer):
-    """A transactional id whose commits are acknowledged when their records can be read. Used by one thread.
+    """A transactional id whose commits can be confirmed: that their records can be read. Used by one thread.
 
     Brokers do not always end what they say is committed (see `abort_dangling_transactions`), and a topic with an open
     transaction stands still for all its readers. Of 6 runs that killed the broker right after "committed", 3 did.
@@ -303,19 +303,22 @@ class ReadableProducer(TransactionalProducer):
         super().__init__(make, clock)
         self._connection = connection
         self._patience_s = 2 * transaction_timeout_s
+        self._unconfirmed: dict[Partition, int] = {}
 
     def commit(self, deadline_s: float) -> None:
-        """Make the transaction's records visible, and wait until they are.
+        """See TransactionalProducer. Whether it can be read is looked after by `confirm`."""
+        super().commit(deadline_s)
+        self._unconfirmed |= self.deliveries.ends
+
+    def confirm(self) -> None:
+        """Wait until readers get to the end of what was committed since the last time.
 
         Raises:
-            NotWritten: they never will be.
-            OutcomeUnknown: they may be; also when they are committed and cannot be read for long.
+            OutcomeUnknown: they do not for long; the id must be opened again before anything else.
         """
-        super().commit(deadline_s)
-        self._confirm(self.deliveries.ends)
-
-    def _confirm(self, ends: Mapping[Partition, int]) -> None:
-        """Wait until readers get to these offsets. Raises OutcomeUnknown: they do not for long."""
+        ends, self._unconfirmed = self._unconfirmed, {}
+        if not ends or not self.is_open:
+            return
         reason = self._connection.await_stable(ends, self._patience_s)
         if reason:
             self.give_up()

@@ -23,7 +23,7 @@ _POLL_S = 0.2
 _FIRST_POLL_S = 0.002
 _CONSUMERS = 8
 """Partitions that stay assigned; a worker with more of them pays 4 ms for each range."""
-_SETTINGS = {
+READER_SETTINGS = {
     "enable.partition.eof": True,
     "check.crcs": True,
     "fetch.error.backoff.ms": 50,
@@ -32,10 +32,12 @@ _SETTINGS = {
     "queued.max.messages.kbytes": 16 * 1024,
     "enable.sparse.connections": False,
 }
-_TUNABLE = {
+"""Of consumers that fetch ahead, and say where a partition ends."""
+READER_TUNABLE = {
     "fetch.wait.max.ms": 100,
     "max.partition.fetch.bytes": 1 << 20,  # 8 MB make the first record of a range wait for 60 ms, 1 MB for 4
 }
+"""What the configuration may change of them."""
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _UNKNOWN = (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
@@ -89,7 +91,9 @@ class RangeReader:
             reader = self._readers.popitem(last=False)[1]
             reader.position = -1
         if reader is None:
-            reader = _Reader(self._connection.new_consumer(f"reading {key[0]}", _SETTINGS, _TUNABLE))
+            reader = _Reader(
+                self._connection.new_consumer(f"reading {key[0]}", READER_SETTINGS, READER_TUNABLE)
+            )
         self._readers[key] = reader
         if reader.position != start:
             reader.left = []

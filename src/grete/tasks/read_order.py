@@ -60,7 +60,7 @@ class ReadOrder:
         if not self._first:
             return set()
         if self._first_ends is None:
-            ends = _ends(self._held(self._first, all_of_it=True))
+            ends = ends_of(self._held(self._first, all_of_it=True))
             self._first_ends = {ssp: ends[ssp] for ssp in self._first}
         if any(positions[ssp] < end for ssp, end in self._first_ends.items()):
             return self._ssps.keys() - self._first
@@ -86,7 +86,7 @@ class ReadOrder:
     def _find_origins(self, positions: Positions) -> dict[str, list[tuple[str, int]]]:
         """Where the keys of each added partition that we read were before, and up to which offset there."""
         held = self._held(self._ssps, all_of_it=bool(self._later))
-        ends = _ends(held)
+        ends = ends_of(held)
         found: dict[str, list[tuple[str, int]]] = {}
         for text, ssp in self._ssps.items():
             mine = held[text]
@@ -105,5 +105,6 @@ class ReadOrder:
         return {text: by_stream[self._ssps[text].stream][self._ssps[text].partition] for text in ssps}
 
 
-def _ends(held: Mapping[str, PartitionOffsets | None]) -> dict[str, int]:
+def ends_of(held: Mapping[str, PartitionOffsets | None]) -> dict[str, int]:
+    """The upcoming offset of each partition that can be reached."""
     return {ssp: int(offsets.upcoming) for ssp, offsets in held.items() if offsets is not None}

@@ -8,8 +8,7 @@ workers read their records.
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,11 +16,9 @@ from grete.clock import Clock
 from grete.model.ids import SystemStreamPartition
 from grete.systems.admin import PartitionOffsets
 from grete.systems.admin import Range as Span
-from grete.systems.inputs import share_out
+from grete.systems.inputs import Absent, share_out
 from grete.tasks.ranges import SourceOffsets, TaskGroup, task_groups
-from grete.tasks.read_order import ReadOrder
-
-_log = logging.getLogger("grete.container")
+from grete.tasks.read_order import ReadOrder, ends_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +98,7 @@ class ReadPlan:
         self._ssps = [SystemStreamPartition.parse(text) for text in spec.ssps]
         self._target: SourceOffsets | None = None
         self._order = ReadOrder(spec.ssps, spec.bootstrap, spec.later, system)
-        self._unreachable: frozenset[str] = frozenset()
+        self._absent = Absent()
 
     def initial(self) -> SourceOffsets:
         """Where reading starts."""
@@ -110,8 +107,10 @@ class ReadPlan:
     def end(self) -> SourceOffsets:
         """Where the streams end now, without the partitions that no broker answers for."""
         held = self._held()
-        self._tell({ssp for ssp, offsets in held.items() if offsets is None})
-        return SourceOffsets(_ends(held), self._tick())
+        self._absent.note(
+            ssp for ssp, text in zip(self._ssps, self._spec.ssps, strict=True) if held[text] is None
+        )
+        return SourceOffsets(ends_of(held), self._tick())
 
     def stop_at_the_end(self) -> None:
         """From now on nothing is planned that is not there yet.
@@ -161,15 +160,7 @@ class ReadPlan:
         }
 
     def _all_ends(self) -> dict[str, int]:
-        return _ends(self._held(all_of_it=True))
-
-    def _tell(self, unreachable: Iterable[str]) -> None:
-        now = frozenset(unreachable)
-        for ssp in sorted(now - self._unreachable):
-            _log.warning("waiting for %s: no broker answers for it, do the brokers that hold it run?", ssp)
-        for ssp in sorted(self._unreachable - now):
-            _log.info("%s can be read again", ssp)
-        self._unreachable = now
+        return ends_of(self._held(all_of_it=True))
 
 
 def _sizes(system: StreamEnds, start: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
@@ -180,7 +171,3 @@ def _sizes(system: StreamEnds, start: Mapping[str, int], ends: Mapping[str, int]
         if start.get(ssp, 0) < end
     }
     return {str(ssp): size for ssp, size in system.sizes(ranges).items()}
-
-
-def _ends(held: Mapping[str, PartitionOffsets | None]) -> dict[str, int]:
-    return {ssp: int(offsets.upcoming) for ssp, offsets in held.items() if offsets is not None}

@@ -47,6 +47,7 @@ class Appender(ReadableProducer):
                 self.abort(deadline_s)
                 raise
             self.commit(deadline_s)
+            self.confirm()
         except (NotWritten, LogError) as error:
             raise StreamError(f"nothing was appended to {stream}: {error}") from error
         except OutcomeUnknown as error:

@@ -10,7 +10,7 @@ from grete.errors import StreamUnreachable
 from grete.kafka.client import KafkaConnection, Partition
 from grete.kafka.errors import describe, reason_of
 from grete.kafka.library import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from grete.kafka.ranges import refused
+from grete.kafka.ranges import READER_SETTINGS, READER_TUNABLE, refused
 from grete.model.ids import SystemStreamPartition
 from grete.systems.admin import PartitionOffsets
 from grete.systems.inputs import Absent, Arrived, Inputs, Span, Wanted
@@ -20,19 +20,8 @@ Held = Callable[[str], Mapping[int, PartitionOffsets | None]]
 """The offsets of a stream's partitions; see `OffsetAdmin.reachable_offsets`."""
 _CHUNK = 10_000
 _LOOK_EVERY_S = 2.0
-_SETTINGS = {
-    "enable.partition.eof": True,
-    "check.crcs": True,
-    "fetch.error.backoff.ms": 50,
-    "fetch.queue.backoff.ms": 2,  # by default a client whose queue is full does nothing for a second
-    "queued.min.messages": 100_000,
-    "queued.max.messages.kbytes": 32 * 1024,
-    "enable.sparse.connections": False,
-}
-_TUNABLE = {
-    "fetch.wait.max.ms": 100,
-    "max.partition.fetch.bytes": 1 << 20,
-}
+_SETTINGS = {**READER_SETTINGS, "queued.max.messages.kbytes": 32 * 1024}
+"""One consumer has all partitions of a share."""
 
 
 class KafkaInputs(Inputs):
@@ -84,7 +73,9 @@ class KafkaInputs(Inputs):
     def _assign(self) -> None:
         """All anew, which costs a request for each partition: at the start, and after an error."""
         if self._consumer is None:
-            self._consumer = self._connection.new_consumer("reading a share's inputs", _SETTINGS, _TUNABLE)
+            self._consumer = self._connection.new_consumer(
+                "reading a share's inputs", _SETTINGS, READER_TUNABLE
+            )
         self._kept.clear()
         self._consumer.assign([TopicPartition(*key, at) for key, at in self._positions.items()])
         self._paused = set()

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from grete.clock import Clock
 from grete.kafka.client import KafkaConnection, Partition
-from grete.kafka.producer import BATCH_BYTES, ReadableProducer, TransactionalProducer, transaction_producer
+from grete.kafka.producer import BATCH_BYTES, ReadableProducer, transaction_producer
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry, Fence
 from grete.systems.kafka.fence import FenceReader
@@ -55,7 +55,6 @@ class GroupTransactions(ReadableProducer):
         self._reader = reader
         self._largest = largest
         self._partitions = partitions
-        self._unconfirmed: dict[Partition, int] = {}
 
     def open(self, deadline_s: float) -> None:
         """Take the id over and check that no higher epoch is stored; a successor loses a transaction, no more.
@@ -72,17 +71,6 @@ class GroupTransactions(ReadableProducer):
         except BaseException:
             self.drop()
             raise
-
-    def commit(self, deadline_s: float) -> None:
-        """See Transactions. Whether it can be read is looked after by `confirm`."""
-        TransactionalProducer.commit(self, deadline_s)
-        self._unconfirmed |= self.deliveries.ends
-
-    def confirm(self) -> None:
-        """See Transactions: brokers may have to be asked for a while."""
-        ends, self._unconfirmed = self._unconfirmed, {}
-        if ends and self.is_open:
-            self._confirm(ends)
 
     def fits(self, streams: Sequence[str]) -> None:
         """Let batches be as small as the topics want; an open producer with larger ones is given up."""
