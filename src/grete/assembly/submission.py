@@ -54,6 +54,27 @@ class RunOptions:
     container_command: Sequence[str] = (sys.executable, "-P", "-m", "grete.spark.container")
 
 
+def submitted_config(options: RunOptions, home: Path, clock: Clock) -> dict[str, str]:
+    """The configuration that `grete run` would submit: loaded, rewritten, validated, by today's names of keys.
+
+    Raises:
+        ConfigError: it is wrong; every problem at once.
+    """
+
+    def list_streams(system: str, config: Mapping[str, str]) -> Sequence[str]:
+        """The streams of a system, for rewriters that choose inputs by pattern."""
+        with closing(open_system(Settings.of(config), system, home, clock)) as opened:
+            return opened.streams()
+
+    loaded = load(options.config_paths, options.overrides)
+    if options.dev:
+        loaded |= dev_overrides(loaded)
+    config = apply_rewriters(loaded, list_streams=list_streams)
+    for warning in validate(config):
+        _log.warning("%s", warning)
+    return canonical_keys(config)
+
+
 class Submission:
     """A submit by `grete run`. Everything opened is closed with `stack`; methods are called once, in order."""
 
@@ -80,19 +101,9 @@ class Submission:
         """The configuration to submit, None to go on with the stream's."""
         if not self._options.config_paths:
             return None
-        loaded = load(self._options.config_paths, self._options.overrides)
-        if self._options.dev:
-            loaded |= dev_overrides(loaded)
-        config = apply_rewriters(loaded, list_streams=self._list_streams)
-        for warning in validate(config):
-            _log.warning("%s", warning)
+        config = submitted_config(self._options, self._home, self._clock)
         failpoint("submit.config-loaded")
-        return canonical_keys(config)
-
-    def _list_streams(self, system: str, config: Mapping[str, str]) -> Sequence[str]:
-        """The streams of a system, for rewriters that choose inputs by pattern."""
-        with closing(open_system(Settings.of(config), system, self._home, self._clock)) as opened:
-            return opened.streams()
+        return config
 
     def _named_job(self) -> JobId:
         if self._submitted is not None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from grete.cli.dry_run import show_dry_run
 from grete.cli.options import add_job_options
 from grete.cli.progress import Progress
 from grete.errors import ConfigError
@@ -32,6 +33,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--take-over", action="store_true", help="fence a holder that hangs")
     parser.add_argument(
         "--dev", action="store_true", help="one copy of each topic where nothing says how many"
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say what would run, with Spark's plan of a pipeline; nothing is started or written",
     )
     parser.add_argument("--reason", default="", help="recorded in the history")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -55,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
         reason=options.reason,
         dev=options.dev,
     )
+    if options.dry_run:
+        return show_dry_run(run_options, options.output)
     with _watcher(quiet=options.quiet) as on_view:
         return run_job(run_options, on_view)
 

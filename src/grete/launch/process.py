@@ -108,7 +108,7 @@ class ProcessLauncher(Launcher):
         with open(log, "ab", opener=private_opener) as output:
             process = subprocess.Popen(  # noqa: S603 - our own command, no shell
                 self._command,
-                env=_environment(os.environ, own),
+                env=container_environment(os.environ, own),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -216,7 +216,7 @@ class ProcessLauncher(Launcher):
         self.abandon()
 
 
-def _environment(inherited: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+def container_environment(inherited: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """A minimal environment (S2-57): nothing of ours that a container has no business with.
 
     Paths are absolute, since the container works in another folder than this process.

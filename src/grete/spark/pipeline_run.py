@@ -88,6 +88,16 @@ class PipelineRun:
         )
         return run(batch.run)
 
+    def plan(self) -> tuple[dict[SystemStream, DataFrame], str]:
+        """The frame of each output, checked, and the output mode. Nothing is begun.
+
+        Raises:
+            ConfigError, ApplicationError: as `execute` would, before anything ran.
+        """
+        pipeline = self._load_pipeline()
+        frame = self._built(pipeline, self._decide_lineage("plan"))
+        return {SystemStream.parse(pipeline.output): frame}, pipeline.output_mode
+
     def close(self) -> None:
         """Release the lineage's lock."""
         self._lineages.close()

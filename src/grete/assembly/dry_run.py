@@ -1,0 +1,161 @@
+"""`grete run --dry-run`: what a submit would run, worked out without leading, writing or creating anything.
+
+The configuration, the inputs and the job model are looked at here; the application is loaded, and a pipeline's plan
+built, in a process like a container's (`grete.spark.dry_run`): in its folder, with its environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grete.assembly.submission import RunOptions, submitted_config
+from grete.clock import SystemClock
+from grete.config.key_tables.job import STATE_DIR
+from grete.config.settings import Settings
+from grete.coordinator.job_model import Remembered, calculate
+from grete.environment import HOME, grete_home
+from grete.errors import ApplicationError, ConfigError, JobError, StreamNotFound
+from grete.launch.process import container_environment
+from grete.model.ending import ExitCode
+from grete.model.ids import JobId, SystemStream
+from grete.model.job import ContainerModel, JobModel
+from grete.systems.base import System
+from grete.systems.factory import open_system
+from grete.systems.outputs import OutputSystems
+from grete.wire.container_protocol import Assignment, Partition, Task, document
+
+_COMMAND = (sys.executable, "-P", "-m", "grete.spark.dry_run")
+_TIMEOUT_S = 600.0
+_SHOWN_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What would run. Inputs and outputs with their numbers of partitions, 0 for an output that would be created.
+
+    `plan` is Spark's physical plan of each output, and `output_mode` how it is written; a StreamTask has neither.
+    """
+
+    job: JobId
+    application: str
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+    containers: int
+    tasks: int
+    output_mode: str = ""
+    plan: Mapping[str, str] | None = None
+
+
+def dry_run(options: RunOptions) -> Planned:
+    """Work out what `grete run` would run. Reads the systems of the inputs and outputs, and writes nothing there.
+
+    Raises:
+        ConfigError: as `grete run` would refuse the configuration; or there is none (`--config`).
+        StreamNotFound: inputs that do not exist, or an output that nothing would create.
+        ApplicationError: the application cannot be loaded, or Spark refuses its plan, in Spark's words.
+        JobError: the process that tries it did not answer.
+    """
+    if not options.config_paths:
+        raise ConfigError("--dry-run goes with --config FILE: it tries what has not been submitted yet")
+    home, clock = grete_home(), SystemClock()
+    settings = Settings.of(submitted_config(options, home, clock))
+    with ExitStack() as stack:
+        own = settings.task.commit_system
+        names = {own, *(stream.system for stream in settings.task.all_inputs)}
+        systems = {
+            name: stack.enter_context(closing(open_system(settings, name, home, clock))) for name in names
+        }
+        inputs = _input_partitions(settings, systems)
+        model = calculate(settings, inputs, Remembered()).model
+        tried = _tried(settings, model, home)
+        opened = stack.enter_context(closing(OutputSystems(settings, own, systems[own], home, clock)))
+        outputs = _output_partitions(settings, opened, tried)
+    return Planned(
+        settings.job.id,
+        settings.job.application_class or settings.job.task_class or "",
+        {str(stream): count for stream, count in inputs.items()},
+        outputs,
+        len(model.containers),
+        len(model.tasks),
+        tried.get("output_mode", ""),
+        tried.get("plan"),
+    )
+
+
+def _input_partitions(settings: Settings, systems: Mapping[str, System]) -> dict[SystemStream, int]:
+    found, missing = dict[SystemStream, int](), []
+    for stream in settings.task.all_inputs:
+        try:
+            found[stream] = systems[stream.system].partition_count(stream.stream)
+        except StreamNotFound as error:
+            missing.append(f"input {stream}: {error}")
+    if missing:
+        raise StreamNotFound("\n".join(missing))
+    return found
+
+
+def _output_partitions(
+    settings: Settings, systems: OutputSystems, tried: Mapping[str, Any]
+) -> dict[str, int]:
+    declared = settings.task.written_streams
+    found = {}
+    for stream in dict.fromkeys([*declared, *map(SystemStream.parse, tried.get("plan") or {})]):
+        system, name = systems.written(stream)
+        try:
+            found[str(stream)] = system.partition_count(name)
+        except StreamNotFound as error:
+            if stream not in declared:
+                raise StreamNotFound(
+                    f"output {stream}: {error}; name it in task.outputs, and it is created when the job starts"
+                ) from error
+            found[str(stream)] = 0
+    return found
+
+
+def _tried(settings: Settings, model: JobModel, home: Path) -> dict[str, Any]:
+    """What the process of the first container finds out about the application; see `grete.spark.dry_run`."""
+    container = next(iter(model.containers.values()))
+    with tempfile.TemporaryDirectory(prefix="grete-dry-run-") as folder:
+        assignment = _assignment(settings, container, Path(folder))
+        answer = Path(folder) / "answer.json"
+        try:
+            done = subprocess.run(  # noqa: S603 - our own command, no shell
+                [*_COMMAND, str(answer)],
+                input=json.dumps(document(assignment)),
+                env=container_environment(os.environ, {HOME: str(home)}),
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise JobError(f"the application was not loaded within {_TIMEOUT_S:.0f} s") from error
+        if not answer.exists():
+            last = "\n".join(done.stderr.splitlines()[-_SHOWN_LINES:])
+            raise JobError(
+                f"the process that loads the application ended with code {done.returncode}:\n{last}"
+            )
+        found: dict[str, Any] = json.loads(answer.read_bytes())
+    if "error" in found:
+        kind = ConfigError if found["exit_code"] == ExitCode.CONFIG else ApplicationError
+        raise kind(found["error"])
+    return found
+
+
+def _assignment(settings: Settings, container: ContainerModel, folder: Path) -> Assignment:
+    """As a coordinator gives it, of a job whose folder is nowhere else."""
+    tasks = tuple(
+        Task(task.name, tuple(map(Partition.of, task.ssps)), task.changelog_partition)
+        for task in container.tasks.values()
+    )
+    config = {**settings.raw, STATE_DIR.name: str(folder)}
+    return Assignment(job=settings.job.id, container_id=container.id, epoch=1, config=config, tasks=tasks)

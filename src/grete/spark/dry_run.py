@@ -1,0 +1,86 @@
+"""Loads an application as a container does, and builds a pipeline's plan, without running it.
+
+`python -m grete.spark.dry_run FILE` reads an assignment (`wire.container_protocol`) from standard input and writes a
+JSON object into FILE: `{}` for a StreamTask, `{"output_mode", "plan": {output: text}}` for a pipeline, or `{"error",
+"exit_code"}`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from grete.api import DataFramePipeline, StreamTask
+from grete.checkpoint.offset_manager import StartingOffsets
+from grete.clock import SystemClock
+from grete.config.settings import Settings
+from grete.container.assignment import Assignment, parse_assignment
+from grete.container.checkpoints import commit_target
+from grete.container.main_loop import enter
+from grete.container.specs import single_system
+from grete.container.start import Started
+from grete.environment import grete_home
+from grete.errors import GreteError, MissingExtra
+from grete.model.ending import exit_code
+from grete.systems.factory import open_system
+from grete.tasks.application import check_application
+
+_LOCAL = {"spark.master": "local[1]"}
+"""A plan needs no executors: nothing is asked of a cluster."""
+
+
+def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
+    """Load the application, and build a pipeline's plan. Nothing is read or written but by the application itself.
+
+    Raises:
+        ConfigError, ApplicationError: it cannot be loaded, or Spark refuses its plan.
+        MissingExtra: a pipeline, without pyspark.
+    """
+    enter(assignment, home)
+    job = Settings.of(assignment.config).job
+    check_application(job, DataFramePipeline if job.is_pipeline else StreamTask)
+    if not job.is_pipeline:
+        return {}
+    try:
+        from grete.spark import pipeline_run, plan_text, session
+        from grete.spark.kafka_pipeline import kafka_system_of
+    except ModuleNotFoundError as error:
+        raise MissingExtra(str(error.name), "spark") from error
+    settings, name = Settings.of(assignment.config), single_system(assignment)
+    spark = session.build_session(
+        f"grete {assignment.job} dry run",
+        {**assignment.config, **_LOCAL},
+        kafka_system=kafka_system_of(settings, name),
+    )
+    with closing(open_system(settings, name, home, SystemClock())) as system:
+        begun = Started(
+            assignment,
+            system,
+            home,
+            commit_target(assignment, system, SystemClock()),
+            commits={},
+            starting=StartingOffsets({}, dict.fromkeys(assignment.ssps, "0")),
+            log_end=0,
+        )
+        with closing(pipeline_run.PipelineRun(spark, begun, Event(), None)) as run:
+            outputs, mode = run.plan()
+            plan = {str(stream): plan_text.checked_plan(frame, mode) for stream, frame in outputs.items()}
+    return {"output_mode": mode, "plan": plan}
+
+
+def main() -> int:
+    """Answer; also of what went wrong."""
+    try:
+        answer = tried(parse_assignment(json.load(sys.stdin)), grete_home())
+    except GreteError as error:
+        answer = {"error": str(error), "exit_code": exit_code(error)}
+    Path(sys.argv[1]).write_text(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
