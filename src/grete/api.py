@@ -307,16 +307,15 @@ class DataFramePipeline(ABC):
     output_mode = "append"
     """Spark's output mode: "append", "update" or "complete"."""
 
-    @property
-    @abstractmethod
-    def output(self) -> str:
-        """The output stream, `system.stream`."""
+    output = ""
+    """The output stream, `system.stream`, when `build` returns one DataFrame."""
 
     @abstractmethod
-    def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
-        """Turn the inputs (`system.stream` -> streaming DataFrame) into the output DataFrame.
+    def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame | Mapping[str, DataFrame]:
+        """Turn the inputs (`system.stream` -> streaming DataFrame) into the output, or several by name.
 
-        In this version it uses one input, once. With more than one container every row has to be treated alone: what
+        Every input is used, as often as is needed: joined, united, with itself too; it is read once. What several
+        outputs have in common is computed once. With more than one container every row has to be treated alone: what
         shuffles rows or keeps state is refused before the first batch.
 
         Input columns: stream string, partition int, offset long, key binary, value binary, timestamp timestamp.

@@ -57,7 +57,7 @@ def test_what_looks_at_each_row_alone_may_run_in_any_number_of_containers(
     spark: SparkSession, stream: DataFrame
 ) -> None:
     for name, built in every_way_of_looking_at_each_row_alone(spark, stream).items():
-        assert (name, gathers(check_build(built, "my:App"))) == (name, None)
+        assert (name, gathers(check_build(built, "my:App", "local.out")["local.out"])) == (name, None)
         check_containers(built, 7)
 
 
@@ -65,7 +65,7 @@ def test_what_looks_at_several_rows_is_refused_in_more_than_one_container_by_the
     stream: DataFrame,
 ) -> None:
     for name, built in every_way_of_looking_at_several_rows(stream).items():
-        check_containers(check_build(built, "my:App"), 1)
+        check_containers(check_build(built, "my:App", "local.out")["local.out"], 1)
         with pytest.raises(ConfigError) as refused:
             check_containers(built, 2)
         assert f"shuffles rows or keeps state ({name}" in str(refused.value)
@@ -76,27 +76,34 @@ def test_what_looks_at_several_rows_is_refused_in_more_than_one_container_by_the
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda stream: {"local.a": stream, "local.b": stream}, "a dict of outputs ('local.a', 'local.b')"),
-        (lambda stream: None, "has to return a DataFrame, it returned NoneType"),
-        (lambda stream: stream.sparkSession.range(3), "reads none of its inputs"),
-        (lambda stream: stream.where("value=1").union(stream.where("value=2")), "uses streams 2 times"),
         (
-            lambda stream: stream.sparkSession.sql(
-                "with r as (select * from {stream}) select value from r union all select value + 1 from r",
-                stream=stream,
-            ),
-            "uses streams 2 times",
+            lambda stream: None,
+            "has to return a DataFrame, or a dict from output names to DataFrames; it returned",
         ),
-        (lambda stream: stream.alias("a").join(stream.alias("b"), "value"), "uses streams 2 times"),
+        (lambda stream: {}, "returned an empty dict"),
+        (
+            lambda stream: stream.sparkSession.range(3),
+            "output 'local.out' is a DataFrame that reads none of its",
+        ),
+        (
+            lambda stream: {"local.a": stream, "local.b": 3},
+            "output 'local.b' has to be a DataFrame, it is int",
+        ),
+        (lambda stream: {3: stream}, "the name of an output is text, 3 is not"),
     ],
 )
-def test_what_a_pipeline_cannot_return_in_this_version_is_said_with_the_way_out(
+def test_what_a_pipeline_cannot_return_is_said_with_the_way_out(
     stream: DataFrame, build: Callable[[DataFrame], object], says: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        check_build(build(stream), "my:App")
+        check_build(build(stream), "my:App", "local.out")
     assert str(refused.value).startswith("app.class: my:App.build")
     assert says in str(refused.value)
+
+
+def test_one_frame_needs_the_name_of_its_output(stream: DataFrame) -> None:
+    with pytest.raises(ConfigError, match=r"my:App.output does not say where it goes: set it to a stream"):
+        check_build(stream, "my:App", "")
 
 
 @pytest.mark.timeout(400)

@@ -19,12 +19,12 @@ from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.errors import ConfigError, JobError, OffsetOutOfRange
 from grete.model.ids import SystemStreamPartition
-from grete.spark import kafka_sink
 from grete.spark.committed_rows import committed_rows
-from grete.spark.kafka_batch import may_be_reordered, runs_tasks_once
 from grete.spark.kafka_options import sink_settings, source_settings
 from grete.spark.kafka_source import KafkaSourceSpec, explain_data_loss, read_stream
 from grete.spark.pipeline_rows import key_and_value
+from grete.spark.sinks import kafka as kafka_sink
+from grete.spark.sinks.kafka import may_be_reordered, runs_tasks_once
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.partitioner import partition_of
@@ -147,8 +147,8 @@ def test_records_that_are_gone_are_reported_by_their_offsets(
     with pytest.raises(StreamingQueryException) as failed:
         drained(read_stream(spark, config, KafkaSourceSpec("kafka", {ssp: 2}, 100)), tmp_path)
     with pytest.raises(OffsetOutOfRange, match=r"the offsets from 2 to before 7 are gone.*rewind --ssp"):
-        explain_data_loss(JobError(str(failed.value)), {str(ssp): 2}, system)
-    explain_data_loss(JobError("another failure"), {str(ssp): 2}, system)
+        explain_data_loss(JobError(str(failed.value)), {str(ssp): 2}, {"kafka": system})
+    explain_data_loss(JobError("another failure"), {str(ssp): 2}, {"kafka": system})
 
 
 def test_keys_headers_and_partitions_of_a_record(

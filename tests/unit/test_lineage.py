@@ -12,6 +12,7 @@ from grete.spark.lineage import (
     StartNew,
     decide_lineage,
     refuse_to_lose_state,
+    with_sources,
 )
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.offset_log import SourceOffsets, SparkLogUnreadable, SparkProgress, read_progress
@@ -97,7 +98,7 @@ def test_sparks_logs_are_read(tmp_path: Path) -> None:
     for number in range(2):
         write_log(tmp_path, "commits", number)
     (tmp_path / "offsets" / ".2.crc").write_bytes(b"crc")
-    found = read_progress(tmp_path, "local")
+    found = read_progress(tmp_path, ("local.in",))
     assert (found.planned, found.committed) == (2, 1)
     assert found.planned_end == SourceOffsets({"local.in.0": 30})
     assert found.committed_end == SourceOffsets({"local.in.0": 20})
@@ -107,18 +108,43 @@ def test_sparks_logs_are_read(tmp_path: Path) -> None:
 def test_the_log_of_sparks_kafka_source_is_read_with_the_systems_name(tmp_path: Path, topic: str) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_text(f'v1\n{{}}\n{{"{topic}":{{"1":7,"0":123}}}}')
-    found = read_progress(tmp_path, "kafka")
+    found = read_progress(tmp_path, (f"kafka.{topic}",))
     assert found.planned_end == SourceOffsets({f"kafka.{topic}.0": 123, f"kafka.{topic}.1": 7})
+
+
+def test_each_source_has_its_line_and_a_foreign_one_is_sparks_alone(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    lines = ['{"in":{"0":123}}', '{"logOffset":4}', '{"in":{"0":9}}', '{"in":{"0":120}}']
+    (tmp_path / "offsets" / "0").write_text("\n".join(["v1", "{}", *lines]))
+    found = read_progress(tmp_path, ("a.in", "", "b.in", "a.in"))
+    assert found.planned_end == SourceOffsets({"a.in.0": 120, "b.in.0": 9})
+
+
+def test_a_lineage_goes_on_only_while_build_reads_the_same_inputs_in_the_same_order() -> None:
+    lineage = LineageInfo("l1", {"local.in.0": 0, "local.b.0": 0}, "plan", ("local.in", "", "local.b"))
+    goes_on, wanted = Continue(lineage), {"local.in.0": 7, "local.b.0": 8}
+    assert with_sources(goes_on, ("local.in", "", "local.b"), wanted) == goes_on
+    changed = with_sources(goes_on, ("local.b", "local.in"), wanted)
+    assert isinstance(changed, StartNew)
+    assert changed.lineage == LineageInfo("", wanted, "plan", ("local.b", "local.in"))
+    assert (
+        "local.b, local.in, in this order, and read local.in, a source of Spark's, local.b" in changed.reason
+    )
+
+
+def test_a_lineage_of_an_earlier_version_reads_the_streams_that_it_started_with(tmp_path: Path) -> None:
+    (tmp_path / "current.json").write_text('{"id":"l1","starting_offsets":{"kafka.in.0":3},"plan":"p"}')
+    assert LineageDirectory(tmp_path).current() == LineageInfo("l1", {"kafka.in.0": 3}, "p", ("kafka.in",))
 
 
 def test_a_job_that_moved_to_another_system_starts_a_new_lineage(tmp_path: Path) -> None:
     write_log(tmp_path, "offsets", 0, 10)
     write_log(tmp_path, "commits", 0)
-    decision = decide_lineage(LINEAGE, read_progress(tmp_path, LINEAGE.system), {"kafka.in.0": 10}, "plan")
+    decision = decide_lineage(LINEAGE, read_progress(tmp_path, ("local.in",)), {"kafka.in.0": 10}, "plan")
     assert "other stream partitions" in str(decision)
 
 
-@pytest.mark.parametrize("damage", ["empty", "version", "hole", "foreign"])
+@pytest.mark.parametrize("damage", ["empty", "version", "hole", "foreign", "more sources", "another input"])
 def test_damaged_logs_name_the_file(tmp_path: Path, damage: str) -> None:
     write_log(tmp_path, "offsets", 0, 10)
     write_log(tmp_path, "commits", 0)
@@ -129,10 +155,14 @@ def test_damaged_logs_name_the_file(tmp_path: Path, damage: str) -> None:
         file.write_text("v9\n{}\n{}")
     elif damage == "hole":
         write_log(tmp_path, "commits", 5)
+    elif damage == "more sources":
+        file.write_text(file.read_text() + '\n{"logOffset":3}')
+    elif damage == "another input":
+        file.write_text('v1\n{}\n{"offsets": {"local.other.0": 1}, "tick": 0}')
     else:
         file.write_text("v1\n{}\n[1, 2]")
     with pytest.raises(SparkLogUnreadable, match=str(tmp_path)):
-        read_progress(tmp_path, "local")
+        read_progress(tmp_path, ("local.in",))
 
 
 def test_a_lineage_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:

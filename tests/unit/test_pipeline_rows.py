@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grete.errors import ConfigError
-from grete.spark.pipeline_batch import by_partition
 from grete.spark.pipeline_rows import check_types
+from grete.spark.sinks.local import by_partition
 from grete.systems.partitioner import partition_of
 
 Records = list[tuple[bytes | None, bytes | None]]

@@ -79,7 +79,9 @@ def test_a_query_ends_though_a_batch_is_on_its_way_and_does_not_run_it(tmp_path:
     asked = threading.Event()
     asked.set()
     spark = SparkAboutToHandOver()
-    query = Query(run_batch, QuerySettings(tmp_path, "local", until_drained=False, interval_ms=0), asked)
+    query = Query(
+        run_batch, QuerySettings(tmp_path, ("local.in",), until_drained=False, interval_ms=0), asked
+    )
     gateway: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
 
     ended = query.run(gateway, spark)  # type: ignore[arg-type]  # as much of a frame as is used
@@ -123,7 +125,7 @@ class SparkWithoutMemory(SparkAboutToHandOver):
 def test_a_jvm_that_has_run_out_of_memory_is_reported_with_the_keys(
     tmp_path: Path, code: int, says: str
 ) -> None:
-    settings = QuerySettings(tmp_path, "local", until_drained=False, interval_ms=0)
+    settings = QuerySettings(tmp_path, ("local.in",), until_drained=False, interval_ms=0)
     query = Query(lambda *batch: BatchOutcome(), settings, threading.Event())
     with subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"]) as jvm:
         gateway: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=jvm)))

@@ -54,6 +54,11 @@ class Started:
     log_end: int
 
     @property
+    def system_name(self) -> str:
+        """The system that the container's checkpoints are in."""
+        return single_system(self.assignment)
+
+    @property
     def next_offsets(self) -> dict[str, int]:
         """The next offset to read of each SSP, by its text."""
         return {str(ssp): int(offset) for ssp, offset in self.starting.by_ssp.items()}

@@ -47,14 +47,14 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
         return {}
     try:
         from grete.spark import pipeline_run, plan_text, session
-        from grete.spark.kafka_pipeline import kafka_system_of
+        from grete.spark.job_run import kafka_system_of
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name), "spark") from error
     settings, name = Settings.of(assignment.config), single_system(assignment)
     spark = session.build_session(
         f"grete {assignment.job} dry run",
         {**assignment.config, **_LOCAL},
-        kafka_system=kafka_system_of(settings, name),
+        kafka_system=kafka_system_of(settings, assignment),
     )
     with closing(open_system(settings, name, home, SystemClock())) as system:
         begun = Started(
@@ -68,7 +68,7 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
         )
         with closing(pipeline_run.PipelineRun(spark, begun, Event(), None)) as run:
             outputs, mode = run.plan()
-            plan = {str(stream): plan_text.checked_plan(frame, mode) for stream, frame in outputs.items()}
+            plan = {output: plan_text.checked_plan(frame, mode) for output, frame in outputs.items()}
     return {"output_mode": mode, "plan": plan}
 
 

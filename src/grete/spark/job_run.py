@@ -13,9 +13,7 @@ from grete.container.control import Ended, Interruption
 from grete.container.epochs import OnBatch, run_epoch
 from grete.container.kept_fence import KeptFence
 from grete.container.opened import opened
-from grete.container.specs import single_system
 from grete.failpoints import failpoint
-from grete.spark.kafka_pipeline import kafka_system_of
 from grete.spark.pipeline_run import PipelineRun
 from grete.spark.session import build_context, build_session
 from grete.spark.stream_task import SparkEngine
@@ -40,10 +38,10 @@ def run_job(
         GreteError: see `opened`, `run_epoch` and `Query.run`.
     """
     clock = SystemClock() if clock is None else clock
-    settings, name = Settings.of(assignment.config), single_system(assignment)
+    settings = Settings.of(assignment.config)
     with opened(assignment, home, clock, kept) as (started, publisher):
         if settings.job.is_pipeline:
-            kafka_system = kafka_system_of(settings, name)
+            kafka_system = kafka_system_of(settings, assignment)
             spark = build_session(_app_name(assignment), assignment.config, kafka_system=kafka_system)
             failpoint("container.session-started")
             with closing(PipelineRun(spark, started, stop, publisher)) as run:
@@ -55,6 +53,16 @@ def run_job(
             ended = run_epoch(started, SparkEngine(context), stop, clock, on_batch, publisher, kept)
         failpoint("container.drained")
         return ended
+
+
+def kafka_system_of(settings: Settings, assignment: Assignment) -> str | None:
+    """A system that Spark's connector to Kafka is there for; None where the coordinator's is the only one.
+
+    `build` names its outputs only once there is a session.
+    """
+    known = {*(ssp.system for ssp in assignment.ssps), *(one.system for one in settings.task.outputs)}
+    names = [name for name in settings.system_names if name in known or name != settings.coordinator.system]
+    return next((name for name in names if settings.system(name).capabilities.kafka_topics), None)
 
 
 def _app_name(assignment: Assignment) -> str:

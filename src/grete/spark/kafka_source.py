@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from grete.checkpoint.offset_manager import check_in_range
-from grete.errors import ConfigError, JobError
+from grete.errors import JobError
 from grete.model.ids import SystemStreamPartition
 from grete.spark.kafka_options import source_settings
 from grete.systems.admin import SystemAdmin
@@ -24,12 +24,16 @@ _DATA_LOSS = ("KAFKA_DATA_LOSS", "OffsetOutOfRangeException", "some data may hav
 
 @dataclass(frozen=True, slots=True)
 class KafkaSourceSpec:
-    """The input: next offsets by SSP, all of one system, at most `max_records` offsets a batch."""
+    """The input: next offsets by SSP, all of one system, at most `max_records` offsets a batch.
+
+    `also` stays among the options of the stream; the connector passes over what it does not know.
+    """
 
     system: str
     starting_offsets: Mapping[SystemStreamPartition, int]
     max_records: int
     with_headers: bool = False
+    also: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_stream(spark: SparkSession, config: Mapping[str, str], spec: KafkaSourceSpec) -> DataFrame:
@@ -38,10 +42,11 @@ def read_stream(spark: SparkSession, config: Mapping[str, str], spec: KafkaSourc
     Its query fails when an offset that it is to read is gone. `headers` is there when asked for.
 
     Raises:
-        ConfigError: no brokers, a reference to nothing, or an input that is to be read before the others.
+        ConfigError: no brokers, or a reference to nothing.
     """
     reader = spark.readStream.format("kafka").options(
         **source_settings(config, spec.system),
+        **spec.also,
         assign=_by_topic({ssp: None for ssp in spec.starting_offsets}),
         startingOffsets=_by_topic(spec.starting_offsets),
         maxOffsetsPerTrigger=str(spec.max_records),
@@ -63,20 +68,9 @@ def _by_topic(offsets: Mapping[SystemStreamPartition, int | None]) -> str:
     return json.dumps(topics)
 
 
-def refuse_bootstrap(streams: Iterable[str]) -> None:
-    """The connector reads all inputs alike.
-
-    Raises:
-        ConfigError: naming the streams that were to be read first.
-    """
-    if named := ", ".join(sorted(streams)):
-        raise ConfigError(
-            f"{named}: samza.bootstrap=true is not possible for a DataFrame pipeline that reads from Kafka, since "
-            "Spark's connector reads all inputs at once; use a StreamTask, or join with a table"
-        )
-
-
-def explain_data_loss(error: JobError, positions: Mapping[str, int], admin: SystemAdmin) -> None:
+def explain_data_loss(
+    error: JobError, positions: Mapping[str, int], admins: Mapping[str, SystemAdmin]
+) -> None:
     """When the query failed because offsets are gone, say which: by what the brokers have now.
 
     Raises:
@@ -86,6 +80,7 @@ def explain_data_loss(error: JobError, positions: Mapping[str, int], admin: Syst
         return
     for text, offset in sorted(positions.items()):
         ssp = SystemStreamPartition.parse(text)
+        admin = admins[ssp.system]
         offsets = admin.offsets(ssp.stream).get(ssp.partition)
         if offsets is not None:
             what = f"{ssp} was to be read from offset {offset}"

@@ -14,26 +14,24 @@ say so. StreamTasks have no lineages: what they continue from is in checkpoints 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from grete.errors import JobError
-from grete.model.ids import SystemStreamPartition
 from grete.spark.offset_log import SparkProgress
 
 
 @dataclass(frozen=True, slots=True)
 class LineageInfo:
-    """The record of a lineage, written when it starts. `starting_offsets` are next offsets to read by SSP."""
+    """The record of a lineage, written when it starts. `starting_offsets` are next offsets to read by SSP.
+
+    `sources` are those of its query, in Spark's order: see `offset_log.read_batch_end`.
+    """
 
     id: str
     starting_offsets: Mapping[str, int]
     plan: str
-
-    @property
-    def system(self) -> str:
-        """The system that its query reads from; empty when it reads nothing."""
-        return next((SystemStreamPartition.parse(ssp).system for ssp in self.starting_offsets), "")
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +96,23 @@ def decide_lineage(
                 f"{ssp}: the checkpoint says {offset}, Spark has planned only {planned.get(ssp, 0)}"
             )
     return Continue(current)
+
+
+def with_sources(
+    decision: LineageDecision, sources: tuple[str, ...], wanted: Mapping[str, int]
+) -> LineageDecision:
+    """The decision, once it is known what `build` reads: Spark tells its sources by their order alone."""
+    lineage = decision.lineage
+    if isinstance(decision, StartNew):
+        return StartNew(decision.reason, replace(lineage, sources=sources))
+    if lineage.sources == sources:
+        return decision
+    reason = f"build reads {_listed(sources)}, in this order, and read {_listed(lineage.sources)} before"
+    return StartNew(reason, LineageInfo("", dict(wanted), lineage.plan, sources))
+
+
+def _listed(sources: Sequence[str]) -> str:
+    return ", ".join(source or "a source of Spark's" for source in sources)
 
 
 def refuse_to_lose_state(decision: LineageDecision, *, had_checkpoint: bool, discard: bool) -> None:

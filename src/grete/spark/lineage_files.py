@@ -11,13 +11,15 @@ import fcntl
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import orjson
 
 from grete.errors import WireError
 from grete.failpoints import failpoint
+from grete.model.ids import SystemStreamPartition
 from grete.spark.lineage import LineageInfo
 from grete.spark.offset_log import SparkLogUnreadable, SparkProgress, read_progress
 
@@ -37,9 +39,9 @@ class LineageDirectory:
         """The lineage started last, None when there is none or its description is unreadable."""
         try:
             document = orjson.loads((self._directory / "current.json").read_bytes())
-            lineage = LineageInfo(document["id"], document["starting_offsets"], document["plan"])
-            assert lineage.system or not lineage.starting_offsets
-            return lineage
+            starting = document["starting_offsets"]
+            sources = document.get("sources", _streams(starting))
+            return LineageInfo(document["id"], starting, document["plan"], tuple(map(str, sources)))
         except (OSError, orjson.JSONDecodeError, KeyError, TypeError, WireError):
             return None
 
@@ -66,19 +68,20 @@ class LineageDirectory:
         if not checkpoint.is_dir():
             return None
         try:
-            return read_progress(checkpoint, lineage.system)
+            return read_progress(checkpoint, lineage.sources)
         except SparkLogUnreadable as error:
             return str(error)
 
-    def start(self, starting_offsets: Mapping[str, int], plan: str) -> LineageInfo:
+    def start(
+        self, starting_offsets: Mapping[str, int], plan: str, sources: Sequence[str] = ()
+    ) -> LineageInfo:
         """Begin a new lineage and make it the current one. Durable on return."""
-        lineage = LineageInfo(uuid.uuid4().hex, dict(starting_offsets), plan)
+        lineage = LineageInfo(uuid.uuid4().hex, dict(starting_offsets), plan, tuple(sources))
         locked = self.lock(lineage)
         assert locked, "a lineage that no other process knows of is locked"
         self.spark_checkpoint(lineage).mkdir()
         failpoint("lineage.locked")
-        document = {"id": lineage.id, "starting_offsets": lineage.starting_offsets, "plan": plan}
-        _write_durably(self._directory / "current.json", orjson.dumps(document))
+        _write_durably(self._directory / "current.json", orjson.dumps(asdict(lineage)))
         failpoint("lineage.current")
         self._prune(keep=lineage.id)
         return lineage
@@ -95,6 +98,11 @@ class LineageDirectory:
         """Give the locks back."""
         while self._locks:
             os.close(self._locks.pop())
+
+
+def _streams(starting_offsets: Mapping[str, int]) -> list[str]:
+    """The sources of a lineage that an earlier version began: it had one for all inputs."""
+    return sorted({str(SystemStreamPartition.parse(ssp).system_stream) for ssp in starting_offsets})
 
 
 def _write_durably(path: Path, content: bytes) -> None:

@@ -1,37 +1,28 @@
-"""A micro-batch of a DataFramePipeline: Spark computes it, its rows and the checkpoints go out in one transaction."""
+"""A micro-batch of a DataFramePipeline: its rows go to its sinks, then its checkpoints are written."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from grete.checkpoint.task_commit import TaskCommit
 from grete.failpoints import failpoint
-from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
-from grete.spark.pipeline_rows import key_and_value
+from grete.model.ids import SystemStreamPartition, TaskName
+from grete.spark.pipeline_outputs import Shared
+from grete.spark.sinks.base import BatchId, Sink
+from grete.spark.sinks.kafka import OutputStamps
 from grete.systems.commit_group import SegmentWrite
-from grete.systems.partitioner import partition_of
-from grete.systems.records import SCHEMA, pieces, write
 from grete.tasks.commit.base import BatchOutcome, CommitTarget
 from grete.tasks.ranges import SourceOffsets
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineOutput:
-    """The stream a pipeline writes."""
+class PipelineBatches:
+    """Writes and commits the batches of one lineage. A batch that is committed already is computed again, for the
+    sake of Spark's state, and not written again.
 
-    stream: SystemStream
-    partitions: int
-
-
-class PipelineBatch:
-    """Commits the batches of one pipeline. A batch that is committed already is computed again, for the sake of
-    Spark's state, but not written again: so outputs are exactly once.
+    The checkpoint is written after every sink has the batch's rows, or together with them.
     """
 
     def __init__(
@@ -39,34 +30,61 @@ class PipelineBatch:
         target: CommitTarget,
         lineage: str,
         tasks: Mapping[TaskName, Sequence[SystemStreamPartition]],
-        output: PipelineOutput,
         commits: Mapping[TaskName, TaskCommit],
         starting: Mapping[str, int],
+        shared: Shared,
+        sinks: Mapping[str, Sink],
+        stamps: OutputStamps | None,
     ) -> None:
         self._target = target
         self._lineage = lineage
         self._tasks = tasks
-        self._output = output
         self._commits = dict(commits)
-        self._position = dict(starting)
+        self._shared = shared
+        self._sinks = sinks
+        self._stamps = stamps
+        self.position = dict(starting)
+        """The next offset to read of each SSP, as of the last batch that is done."""
 
     def run(self, batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
-        """Compute the batch and commit its rows together with the checkpoints of its end."""
+        """Compute the batch, write its rows, and commit the checkpoints of its end.
+
+        Raises:
+            Fenced, InDoubt: see TransactionalStore.commit; what was written is not committed then.
+            GreteError: a sink's, see `Sink.write`.
+        """
+        read = sum(max(0, offset - self.position.get(ssp, 0)) for ssp, offset in end.next_offsets.items())
         failpoint("batch.before-run")
-        rows = key_and_value(batch).toArrow()
-        failpoint("batch.after-run")
-        read = sum(max(0, offset - self._position.get(ssp, 0)) for ssp, offset in end.next_offsets.items())
-        self._position = dict(end.next_offsets)
         if self._is_committed(batch_id):
+            compute_only(batch)
+            self.position |= end.next_offsets
             return BatchOutcome()
-        commits = {task: self._task_commit(task, end, batch_id) for task in self._tasks}
-        segments = self._segments(rows)
-        started_s = time.monotonic()
-        self._target.commit(segments, commits)
-        commit_s = time.monotonic() - started_s
-        self._commits.update(commits)
+        segments = self._write(batch, BatchId(self._lineage, batch_id))
+        failpoint("batch.after-run")
+        commit_s = self._commit(segments, batch_id, end)
+        self.position |= end.next_offsets
         failpoint("batch.after-commit")
         return BatchOutcome(records=read, commit_s=commit_s)
+
+    def _write(self, batch: DataFrame, id: BatchId) -> list[SegmentWrite]:
+        is_kept = len(self._sinks) > 1
+        rows = batch.persist() if is_kept else batch
+        try:
+            outputs = self._shared.of_batch(rows, list(self._sinks))
+            return [one for name, sink in self._sinks.items() for one in sink.write(outputs[name], id)]
+        finally:
+            if is_kept:
+                rows.unpersist()
+
+    def _commit(self, segments: Sequence[SegmentWrite], batch_id: int, end: SourceOffsets) -> float:
+        commits = {task: self._task_commit(task, end, batch_id) for task in self._tasks}
+        stamps, started_s = self._stamps, time.monotonic()
+        also = [] if stamps is None else [stamps.entry(batch_id, self._target.grouper)]
+        self._target.commit(segments, commits, also=also)
+        if stamps is not None:
+            stamps.committed(batch_id)
+        self._commits.update(commits)
+        return time.monotonic() - started_s
 
     def _is_committed(self, batch_id: int) -> bool:
         """Whether this batch of this lineage is in our checkpoints."""
@@ -77,45 +95,17 @@ class PipelineBatch:
         )
 
     def _task_commit(self, task: TaskName, end: SourceOffsets, batch_id: int) -> TaskCommit:
-        ends = {ssp: end.next_offsets[str(ssp)] for ssp in self._tasks[task]}
         return TaskCommit(
-            # -1 for a partition of which nothing is read: without it the next start would go by the default
-            offsets={ssp: str(offset - 1) for ssp, offset in ends.items()},
+            # one before the next offset, be it a record, a transaction's marker, or -1 where nothing is read: what
+            # Samza takes for processed, and without it the next start would go by the default
+            offsets={ssp: str(end.next_offsets[str(ssp)] - 1) for ssp in self._tasks[task]},
             lineage=self._lineage,
             batch_id=batch_id,
-            token="",
+            token="" if self._stamps is None else str(self._stamps.attempt),
             store_positions={},
         )
 
-    def _segments(self, rows: pa.Table) -> list[SegmentWrite]:
-        stream, now_ms = self._output.stream.stream, pa.scalar(self._target.now_ms(), pa.int64())
-        keys, values = (column.combine_chunks() for column in rows.select(["key", "value"]).columns)
-        return [
-            SegmentWrite(stream, partition, piece.num_rows, write(piece))
-            for partition, k, v in by_partition(keys, values, self._output.partitions)
-            for piece in pieces(_records(k, v, now_ms))
-        ]
 
-
-def by_partition(
-    keys: pa.Array, values: pa.Array, partitions: int
-) -> Iterator[tuple[int, pa.Array, pa.Array]]:
-    """The records of each partition that gets any, in their order; those without key are of the first.
-
-    A key is hashed once, however many records have it: a hash is 2 µs, ten times the rest.
-    """
-    keyed = keys.dictionary_encode()
-    of_key = pa.array(
-        [partition_of(key, partitions) for key in keyed.dictionary.to_pylist()], type=pa.int32()
-    )
-    chosen = of_key.take(keyed.indices).fill_null(0)
-    order, start = pc.sort_indices(chosen), 0
-    counts = {count["values"]: count["counts"] for count in pc.value_counts(chosen).to_pylist()}
-    for partition, count in sorted(counts.items()):
-        which = order.slice(start, count)  # Arrow's sort is stable
-        yield partition, keys.take(which), values.take(which)
-        start += count
-
-
-def _records(keys: pa.Array, values: pa.Array, now_ms: pa.Scalar) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([keys, values, pa.repeat(now_ms, len(keys))], schema=SCHEMA)
+def compute_only(rows: DataFrame) -> None:
+    """Compute the rows for the sake of Spark's state, and write nothing."""
+    rows.write.format("noop").mode("overwrite").save()

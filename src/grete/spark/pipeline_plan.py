@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from grete.errors import ConfigError
+from grete.spark.plans import analysed, children, name
 
 _ROW_BY_ROW = frozenset(
     {
@@ -47,31 +48,39 @@ that does not: an operator that a later Spark brings is refused rather than wron
 _SHOWN = 160
 
 
-def check_build(built: object, application: str) -> DataFrame:
-    """The frame that `build` returned, when it is one streaming DataFrame that uses one input once.
+def check_build(built: object, application: str, single: str) -> dict[str, DataFrame]:
+    """The outputs that `build` returned, by name: streaming DataFrames. `single` is the name of one alone.
 
     Raises:
         ConfigError: naming what it is instead, and the way out.
     """
     named = f"app.class: {application}.build"
-    if isinstance(built, Mapping):
-        outputs = ", ".join(map(repr, built))
+    if isinstance(built, DataFrame):
+        if not single:
+            raise ConfigError(
+                f"{named} returned one DataFrame, and {application}.output does not say where it goes: set it to a "
+                f"stream (system.stream), or return a dict from output names to DataFrames"
+            )
+        built = {single: built}
+    if not isinstance(built, Mapping):
         raise ConfigError(
-            f"{named} returned a dict of outputs ({outputs}): a pipeline has one output in this version; return the "
-            f"DataFrame of `output`, and write the others with pipelines of their own"
+            f"{named} has to return a DataFrame, or a dict from output names to DataFrames; it returned "
+            f"{type(built).__name__}"
         )
-    if not isinstance(built, DataFrame):
-        raise ConfigError(f"{named} has to return a DataFrame, it returned {type(built).__name__}")
-    uses = _streams_used(built)
-    if uses == 0:
-        raise ConfigError(f"{named} returned a DataFrame that reads none of its inputs")
-    if uses > 1:
-        raise ConfigError(
-            f"{named} uses streams {uses} times: in this version a pipeline reads one input, and uses it once. "
-            f"Bring several streams into one with a StreamTask first; where one input is used twice, say it in one "
-            f"pass (conditions in columns, explode of an array), or write two pipelines"
-        )
-    return built
+    if not built:
+        raise ConfigError(f"{named} returned an empty dict: there is no output")
+    for output, frame in built.items():
+        _check_output(named, output, frame)
+    return dict(built)
+
+
+def _check_output(named: str, output: object, frame: object) -> None:
+    if not isinstance(output, str) or not output:
+        raise ConfigError(f"{named}: the name of an output is text, {output!r} is not")
+    if not isinstance(frame, DataFrame):
+        raise ConfigError(f"{named}: output {output!r} has to be a DataFrame, it is {type(frame).__name__}")
+    if not frame.isStreaming:
+        raise ConfigError(f"{named}: output {output!r} is a DataFrame that reads none of its inputs")
 
 
 def check_containers(built: DataFrame, containers: int) -> None:
@@ -96,52 +105,21 @@ def gathers(built: DataFrame) -> str | None:
     A join of a stream with a table is none: every container has the whole table.
     """
     for plan in _operators(built):
-        name = _name(plan)
-        is_with_a_table = name == "Join" and sum(child.isStreaming() for child in _children(plan)) == 1
-        is_narrow = name == "Repartition" and not plan.shuffle()
-        if name not in _ROW_BY_ROW and not is_with_a_table and not is_narrow:
+        operator = name(plan)
+        is_with_a_table = operator == "Join" and sum(child.isStreaming() for child in children(plan)) == 1
+        is_narrow = operator == "Repartition" and not plan.shuffle()
+        if operator not in _ROW_BY_ROW and not is_with_a_table and not is_narrow:
             text = " ".join(str(plan.simpleString(25)).removeprefix("~").split())
-            text = text if text.startswith(name) else f"{name}: {text}"
+            text = text if text.startswith(operator) else f"{operator}: {text}"
             return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return None
 
 
-def _streams_used(built: DataFrame) -> int:
-    """How many sources Spark would make: one wherever a stream is used, also through the same common table."""
-    common = {plan.id(): plan for plan in _operators(built) if _name(plan) == "CTERelationDef"}
-
-    def uses(plan: Any) -> int:
-        match _name(plan):
-            case "StreamingRelation" | "StreamingRelationV2":
-                return 1
-            case "CTERelationRef":
-                return uses(common[plan.cteId()].child()) if plan.cteId() in common else 0
-            case "WithCTE":
-                return uses(plan.plan())
-            case _:
-                return sum(map(uses, _children(plan)))
-
-    return uses(_analysed(built))
-
-
 def _operators(built: DataFrame) -> Iterator[Any]:
     """The operators over streams of the analysed plan, the output's first. A table's are the same everywhere."""
-    found = [_analysed(built)]
+    found = [analysed(built)]
     while found:
         plan = found.pop()
         if plan.isStreaming():
             yield plan
-            found += reversed(_children(plan))
-
-
-def _children(plan: Any) -> list[Any]:
-    children = plan.children()
-    return [children.apply(i) for i in range(children.size())]
-
-
-def _analysed(built: DataFrame) -> Any:
-    return built._jdf.queryExecution().analyzed()
-
-
-def _name(plan: Any) -> str:
-    return str(plan.getClass().getSimpleName())
+            found += reversed(children(plan))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
@@ -19,21 +20,29 @@ from grete.container.epochs import OnBatch
 from grete.container.housekeeping import housekeeping
 from grete.container.offset_publisher import OffsetPublisher
 from grete.container.rewind import applied_startpoints
-from grete.container.specs import single_system, source_options
 from grete.container.start import Started
 from grete.errors import ApplicationError, ConfigError, GreteError, JobError
 from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
-from grete.model.ids import SystemStream
 from grete.model.startpoint import StateChoice
-from grete.spark import kafka_pipeline
-from grete.spark.lineage import Continue, LineageDecision, LineageInfo, decide_lineage, refuse_to_lose_state
+from grete.spark.kafka_source import explain_data_loss
+from grete.spark.lineage import (
+    Continue,
+    LineageDecision,
+    LineageInfo,
+    StartNew,
+    decide_lineage,
+    refuse_to_lose_state,
+    with_sources,
+)
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.offset_log import SparkProgress
-from grete.spark.pipeline_batch import PipelineBatch, PipelineOutput
+from grete.spark.pipeline_batch import PipelineBatches
+from grete.spark.pipeline_inputs import check_all_used, read_inputs, read_once, sources_of
+from grete.spark.pipeline_outputs import Shared
 from grete.spark.pipeline_plan import check_build, check_containers
-from grete.spark.planned_source import read_stream
 from grete.spark.query import Query, QuerySettings, RunBatch
+from grete.spark.sinks.factory import Sinks
 from grete.tasks.application import load_class
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets
@@ -54,8 +63,6 @@ class PipelineRun:
         self._assignment = started.assignment
         self._system = started.system
         self._settings = Settings.of(started.assignment.config)
-        self._system_name = single_system(started.assignment)
-        self._connector_system = kafka_pipeline.kafka_system_of(self._settings, self._system_name)
         self._lineages = LineageDirectory(started.assignment.state_directory(started.home) / "lineages")
 
     def execute(self, on_batch: OnBatch, on_at_work: Callable[[], None]) -> Ended:
@@ -65,73 +72,79 @@ class PipelineRun:
             GreteError: see Query.run; ConfigError before anything ran.
         """
         started, pipeline = self._started, self._load_pipeline()
-        output = SystemStream.parse(pipeline.output)
-        plan = f"pipeline {self._settings.job.application_class} to {output}, {pipeline.output_mode}"
-        decision = self._decide_lineage(plan)
-        frame = self._built(pipeline, decision)
+        shared, outputs, decision = self._planned(pipeline)
         discard = self._settings.job.lineage_state is LineageState.DISCARD or self._rewind_discards()
         refuse_to_lose_state(decision, had_checkpoint=bool(started.commits), discard=discard)
         lineage = self._lineage_of(decision)
+        with closing(Sinks(started, lineage.id, outputs)) as sinks:
+            batches = PipelineBatches(
+                started.target,
+                lineage.id,
+                {task.name: task.ssps for task in self._assignment.tasks},
+                started.commits,
+                started.next_offsets,
+                shared,
+                sinks.by_name,
+                sinks.stamps,
+            )
+            query = self._query(batches.run, lineage, pipeline.output_mode)
+            query.on_outcome, query.on_at_work = on_batch, on_at_work
+            try:
+                return query.run(self._spark, shared.frame)
+            except JobError as error:
+                explain_data_loss(error, batches.position, {started.system_name: self._system})
+                raise
 
-        def run(run_batch: RunBatch) -> Ended:
-            return self._run_query(frame, run_batch, lineage, pipeline.output_mode, on_batch, on_at_work)
-
-        if self._connector_system is not None:
-            return self._run_on_kafka(lineage, output, run)
-        batch = PipelineBatch(
-            started.target,
-            lineage.id,
-            {task.name: task.ssps for task in self._assignment.tasks},
-            PipelineOutput(output, self._system.partition_count(output.stream)),
-            started.commits,
-            started.next_offsets,
-        )
-        return run(batch.run)
-
-    def plan(self) -> tuple[dict[SystemStream, DataFrame], str]:
+    def plan(self) -> tuple[dict[str, DataFrame], str]:
         """The frame of each output, checked, and the output mode. Nothing is begun.
 
         Raises:
             ConfigError, ApplicationError: as `execute` would, before anything ran.
         """
         pipeline = self._load_pipeline()
-        frame = self._built(pipeline, self._decide_lineage("plan"))
-        return {SystemStream.parse(pipeline.output): frame}, pipeline.output_mode
+        _, outputs = self._built(pipeline, self._decide_lineage(self._fixed(pipeline)))
+        return outputs, pipeline.output_mode
 
     def close(self) -> None:
         """Release the lineage's lock."""
         self._lineages.close()
 
-    def _run_on_kafka(
-        self, lineage: LineageInfo, output: SystemStream, run: Callable[[RunBatch], Ended]
-    ) -> Ended:
-        """As on other systems, with batches that Spark writes; lost records show in the offsets of the input."""
-        batch = kafka_pipeline.make_batch_writer(self._started, lineage, output)
-        try:
-            return run(batch.run)
-        except JobError as error:
-            kafka_pipeline.explain_data_loss(error, batch.position, self._system)
-            raise
+    def _planned(self, pipeline: DataFramePipeline) -> tuple[Shared, dict[str, DataFrame], LineageDecision]:
+        """The query and its outputs, checked before anything of a lineage is touched.
 
-    def _built(self, pipeline: DataFramePipeline, decision: LineageDecision) -> DataFrame:
-        """The frame that the pipeline builds of its inputs, checked before anything of a lineage is touched.
+        A lineage goes on only when `build` reads the inputs that it read, in their order; else it is built once more,
+        from where a new one begins.
 
         Raises:
             ConfigError: see `check_build` and `check_containers`.
         """
-        if self._connector_system is not None:
-            source = kafka_pipeline.read(self._spark, self._assignment, decision.lineage)
-        else:
-            starting = decision.lineage.starting_offsets
-            options = source_options(self._assignment, self._started.home, starting, by_task=False)
-            source = read_stream(self._spark, options)
-        streams = sorted({str(ssp.system_stream) for ssp in self._assignment.ssps})
-        inputs = {name: source.where(source["stream"] == name) for name in streams}
-        if len(streams) == 1:
-            inputs = {streams[0]: source}
-        frame = check_build(self._build(pipeline, inputs), str(self._settings.job.application_class))
-        check_containers(frame, self._settings.job.container_count)
-        return frame
+        decision = self._decide_lineage(self._fixed(pipeline))
+        shared, outputs = self._built(pipeline, decision)
+        known = with_sources(decision, sources_of(shared.frame), self._started.next_offsets)
+        if isinstance(decision, Continue) and isinstance(known, StartNew):
+            shared, outputs = self._built(pipeline, known)
+        return shared, outputs, known
+
+    def _fixed(self, pipeline: DataFramePipeline) -> str:
+        """What must not change within a lineage, in words. Tasks and what they read are of it: with the same ones,
+        Spark's planned batches mean the same."""
+        tasks = ";".join(f"{task.name}={','.join(map(str, task.ssps))}" for task in self._assignment.tasks)
+        digest = zlib.crc32(tasks.encode("utf-8", "surrogatepass"))
+        to = f" to {pipeline.output}" if pipeline.output else ""
+        return f"pipeline {self._settings.job.application_class}{to}, {pipeline.output_mode}, {digest:08x}"
+
+    def _built(
+        self, pipeline: DataFramePipeline, decision: LineageDecision
+    ) -> tuple[Shared, dict[str, DataFrame]]:
+        application = str(self._settings.job.application_class)
+        inputs = read_inputs(self._spark, self._started, decision.lineage.starting_offsets)
+        built = check_build(self._build(pipeline, inputs), application, pipeline.output)
+        for frame in built.values():
+            check_containers(frame, self._settings.job.container_count)
+        outputs = read_once(built)
+        shared = Shared.of(outputs)
+        check_all_used(inputs, sources_of(shared.frame), application)
+        return shared, outputs
 
     def _build(self, pipeline: DataFramePipeline, inputs: dict[str, DataFrame]) -> Any:
         try:
@@ -159,7 +172,6 @@ class PipelineRun:
         else:
             progress = None if current is None else self._lineages.progress(current)
         moved = any(not commit.lineage for commit in self._started.commits.values())
-        plan = f"{plan}, {self._task_fingerprint()}"
         return decide_lineage(current, progress, self._started.next_offsets, plan, moved=moved)
 
     def _lineage_of(self, decision: LineageDecision) -> LineageInfo:
@@ -168,7 +180,7 @@ class PipelineRun:
         if isinstance(decision, Continue):
             _log.info("continuing lineage %s", lineage.id)
         else:
-            lineage = self._lineages.start(lineage.starting_offsets, lineage.plan)
+            lineage = self._lineages.start(lineage.starting_offsets, lineage.plan, lineage.sources)
             _log.info("starting lineage %s: %s", lineage.id, decision.reason or "the first one")
         failpoint("container.lineage-decided")
         return lineage
@@ -181,23 +193,10 @@ class PipelineRun:
             for task, commit in self._started.commits.items()
         )
 
-    def _task_fingerprint(self) -> str:
-        """A digest of which tasks read what: with the same one, Spark's planned batches mean the same."""
-        text = ";".join(f"{task.name}={','.join(map(str, task.ssps))}" for task in self._assignment.tasks)
-        return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
-
-    def _run_query(
-        self,
-        frame: DataFrame,
-        run_batch: RunBatch,
-        lineage: LineageInfo,
-        mode: str,
-        on_batch: OnBatch,
-        on_at_work: Callable[[], None],
-    ) -> Ended:
+    def _query(self, run_batch: RunBatch, lineage: LineageInfo, mode: str) -> Query:
         settings = QuerySettings(
             checkpoint=self._lineages.spark_checkpoint(lineage),
-            system=self._system_name,
+            sources=lineage.sources,
             until_drained=self._assignment.until_drained,
             interval_ms=self._settings.task.trigger_interval_ms,
             output_mode=mode,
@@ -211,7 +210,4 @@ class PipelineRun:
             tidy()
             return outcome
 
-        query = Query(run_and_publish, settings, self._stop)
-        query.on_outcome = on_batch
-        query.on_at_work = on_at_work
-        return query.run(self._spark, frame)
+        return Query(run_and_publish, settings, self._stop)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -33,12 +35,18 @@ from grete.tasks.read_plan import (
 FORMAT = "grete_local"
 RECORD_LAYOUT = "stream string, partition int, offset long, key binary, value binary, timestamp timestamp"
 _ROWS_PER_BATCH = 20_000
+_registered: WeakSet[SparkSession] = WeakSet()
+"""Sessions that know the format: Spark warns where it is registered twice."""
 
 
-def read_stream(spark: SparkSession, options: SourceOptions) -> DataFrame:
-    """A streaming DataFrame over exactly these SSPs from exactly these offsets."""
-    spark.dataSource.register(LocalSource)
-    return spark.readStream.format(FORMAT).option("spec", options.to_json()).load()
+def read_stream(
+    spark: SparkSession, options: SourceOptions, also: Mapping[str, str] = MappingProxyType({})
+) -> DataFrame:
+    """A streaming DataFrame over exactly these SSPs from exactly these offsets; `also` stays among its options."""
+    if spark not in _registered:
+        spark.dataSource.register(LocalSource)
+        _registered.add(spark)
+    return spark.readStream.format(FORMAT).options(spec=options.to_json(), **also).load()
 
 
 class LocalSource(DataSource):

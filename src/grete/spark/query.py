@@ -35,11 +35,11 @@ class _StopRequested(Exception):
 class QuerySettings:
     """How the query runs: until what is there is consumed, or for ever with a batch every `interval_ms`.
 
-    `system` is the one that it reads from.
+    `sources` are what it reads, see `offset_log.read_batch_end`.
     """
 
     checkpoint: Path
-    system: str
+    sources: tuple[str, ...]
     until_drained: bool
     interval_ms: int
     output_mode: str = "append"
@@ -67,7 +67,7 @@ class Query:
                 self._failure = _StopRequested()
                 raise self._failure
             try:
-                end = read_batch_end(self._settings.checkpoint, batch_id, self._settings.system)
+                end = read_batch_end(self._settings.checkpoint, batch_id, self._settings.sources)
                 outcome = self._run_batch(batch, batch_id, end)
             except BaseException as error:
                 # Spark turns it into text; keep the object, so that the container can tell fencing from poison

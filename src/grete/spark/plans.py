@@ -1,0 +1,95 @@
+"""Spark's logical plans, looked at and rebuilt through Py4J: what its Python interface has no words for.
+
+Only analysed plans of classic sessions. A rebuilt plan keeps the ids of its columns, so that what stands above a node
+goes on to find them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+_RELATIONS = ("StreamingRelation", "StreamingRelationV2")
+
+
+def analysed(frame: DataFrame) -> Any:
+    """The plan that Spark has made of a frame: names resolved, nothing moved."""
+    return frame._jdf.queryExecution().analyzed()
+
+
+def name(plan: Any) -> str:
+    """The operator's name, as `Aggregate`."""
+    return str(plan.getClass().getSimpleName())
+
+
+def children(plan: Any) -> list[Any]:
+    """The operator's inputs, from left to right."""
+    found = plan.children()
+    return [found.apply(i) for i in range(found.size())]
+
+
+def streams(plan: Any) -> Iterator[Any]:
+    """The relations that read streams, in the order in which Spark lists them in its logs of offsets."""
+    if name(plan) in _RELATIONS:
+        yield plan
+    for child in children(plan):
+        yield from streams(child)
+
+
+def option(relation: Any, key: str) -> str | None:
+    """An option with which a stream is read; None when it has none, or is read by an interface of before Spark 3."""
+    if name(relation) != "StreamingRelationV2":
+        return None
+    value = relation.extraOptions().get(key)
+    return None if value is None else str(value)
+
+
+def replaced(plan: Any, found: Callable[[Any], Any | None]) -> Any:
+    """The plan with other nodes where `found` gives one; below these nothing is looked for."""
+    other = found(plan)
+    if other is not None:
+        return other
+    old = children(plan)
+    new = [replaced(child, found) for child in old]
+    if all(before is after for before, after in zip(old, new, strict=True)):
+        return plan
+    return plan.withNewChildren(_seq(_session()._jvm, new))
+
+
+def renamed(plan: Any, like: Any) -> Any:
+    """The plan with the columns of `like`, one by one: their names and their ids."""
+    jvm = _session()._jvm
+    own, theirs = plan.output(), like.output()
+    expressions = jvm.org.apache.spark.sql.catalyst.expressions
+    columns = [
+        expressions.Alias(
+            own.apply(i),
+            theirs.apply(i).name(),
+            theirs.apply(i).exprId(),
+            theirs.apply(i).qualifier(),
+            jvm.scala.Option.empty(),
+            _seq(jvm, []),
+        )
+        for i in range(own.size())
+    ]
+    return jvm.org.apache.spark.sql.catalyst.plans.logical.Project(_seq(jvm, columns), plan)
+
+
+def frame_of(plan: Any) -> DataFrame:
+    """The frame of a plan, in the session that is at work."""
+    session = _session()
+    return DataFrame(
+        session._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session
+    )
+
+
+def _seq(jvm: Any, items: Iterable[Any]) -> Any:
+    return jvm.PythonUtils.toSeq(list(items))
+
+
+def _session() -> SparkSession:
+    session = SparkSession.getActiveSession()
+    assert session is not None, "plans are of a session"
+    return session

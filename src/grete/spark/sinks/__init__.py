@@ -1,0 +1,1 @@
+"""Where a DataFrame pipeline's outputs go."""
