@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback for fault tests: it passes bytes on until it is set to delay, swallow or cut them."""
+"""A TCP proxy on loopback for fault tests: passes bytes on until it is to delay, slow down, swallow or cut them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TcpProxy:
 
     def __init__(self, port: int, target_port: int) -> None:
         self._target = ("127.0.0.1", target_port)
-        self._delay_s = 0.0
+        self._delay_s = self._s_per_byte = 0.0
         self._swallows = False
         self._refuses = False
         self._lock = threading.Lock()
@@ -35,6 +35,10 @@ class TcpProxy:
         """Hold back every chunk so long, in both directions."""
         self._delay_s = seconds
 
+    def slow_down(self, bytes_per_s: float) -> None:
+        """Pass so many bytes a second on, in each connection and direction."""
+        self._s_per_byte = 1 / bytes_per_s
+
     def swallow(self) -> None:
         """Take bytes and pass none on; connections stay open, as when a network drops everything."""
         self._swallows = True
@@ -49,7 +53,8 @@ class TcpProxy:
         """Pass everything on again. What was swallowed is gone, so the connections of then are reset."""
         if self._swallows:
             self._reset_all()
-        self._delay_s, self._swallows, self._refuses = 0.0, False, False
+        self._delay_s = self._s_per_byte = 0.0
+        self._swallows = self._refuses = False
 
     def close(self) -> None:
         """End."""
@@ -96,8 +101,8 @@ class TcpProxy:
     def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(_CHUNK):
-                if self._delay_s:
-                    time.sleep(self._delay_s)
+                if hold_s := self._delay_s + len(data) * self._s_per_byte:
+                    time.sleep(hold_s)
                 if not self._swallows:
                     sink.sendall(data)
         for connection in (source, sink):

@@ -213,8 +213,10 @@ class TransactionalProducer:
     def _unsent(self, deadline_s: float) -> int:
         try:
             return self.producer.flush(self._left_s(deadline_s))
+        except KafkaException as error:  # a fatal one
+            raise not_written(error) from error
         except SystemError as error:
-            # The client raises a fatal error, as that of being fenced, while it still calls back for reports; Python
+            # The client mostly raises it, as that of being fenced, while it still calls back for reports; Python
             # then complains about the mixture. The producer is of no use any more, and nothing was committed.
             raise NotWritten(f"the producer has ended: {error.__cause__ or error}") from error
 

@@ -109,8 +109,8 @@ class Topics:
                 self.get(name)
             raise self._failed(f"reading the configuration of {name}", error) from error
 
-    def largest(self, name: str) -> int:
-        """How many bytes a record of the topic may have.
+    def largest(self, name: str, *, again: bool = False) -> int:
+        """How many bytes a record of the topic may have; `again` asks also where the answer is remembered.
 
         Raises:
             StreamNotFound: no such topic.
@@ -188,6 +188,12 @@ class RememberedTopics(Topics):
         if name not in self._configs:
             self._configs[name] = super().config(name)
         return self._configs[name]
+
+    def largest(self, name: str, *, again: bool = False) -> int:
+        """As first read; see Topics."""
+        if again:
+            self._configs.pop(name, None)
+        return super().largest(name)
 
 
 def create_topic(connection: KafkaConnection, name: str, partitions: int, settings: TopicSettings) -> bool:

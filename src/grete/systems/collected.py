@@ -69,6 +69,11 @@ class CollectedTransactions:
         """See Transactions."""
         return self._right is not None
 
+    @property
+    def has_timed_out(self) -> bool:
+        """See Transactions."""
+        return False
+
     def open(self, deadline_s: float) -> None:
         """See Transactions."""
         self.drop()
@@ -79,8 +84,9 @@ class CollectedTransactions:
         self._right = None
         self._forget()
 
-    def fits(self, streams: Sequence[str]) -> None:
+    def fits(self, streams: Sequence[str], *, again: bool = False) -> bool:
         """See Transactions: any streams do."""
+        return False
 
     def check_sizes(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
         """See Transactions: `System.largest_record` is all there is to observe."""

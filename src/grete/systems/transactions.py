@@ -36,6 +36,10 @@ class Transactions(Protocol):
     def is_open(self) -> bool:
         """Whether we hold the slot as far as we know."""
 
+    @property
+    def has_timed_out(self) -> bool:
+        """Whether the last transaction failed after the system had waited for it as long as it waits for one."""
+
     def open(self, deadline_s: float) -> None:
         """Take the slot over. Afterwards no transaction of its last holder is open, and none will be.
 
@@ -47,8 +51,11 @@ class Transactions(Protocol):
     def drop(self) -> None:
         """Let the slot go; it is to be opened again before it is used."""
 
-    def fits(self, streams: Sequence[str]) -> None:
-        """Called before `open` with the streams that will be written; may drop the slot."""
+    def fits(self, streams: Sequence[str], *, again: bool = False) -> bool:
+        """Take the streams that will be written, and learn what sizes they take; may drop the slot.
+
+        `again` reads what is remembered of them. Returns whether that has changed since the last call.
+        """
 
     def check_sizes(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
         """Raises RecordTooLarge for the first record that the stream does not take."""

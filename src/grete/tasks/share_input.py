@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from grete.model.ids import SystemStreamPartition
 from grete.systems.inputs import Arrived, Inputs, Span
@@ -26,7 +27,8 @@ class ShareInput:
         self._system = system
         self._ssps = {text: SystemStreamPartition.parse(text) for text in starting}
         self._positions = dict(starting)
-        self._order = ReadOrder(starting, bootstrap, later or {}, system)
+        self._read_order = partial(ReadOrder, starting, bootstrap, later or {}, system)
+        self._order = self._read_order()
         self._ends: dict[str, int] | None = None
         self._left: list[Arrived] = []
         self._moved: set[str] = set()
@@ -60,6 +62,12 @@ class ShareInput:
             self._ssps.pop(str(ssp), None)
             if self._ends is not None:
                 self._ends.pop(str(ssp), None)
+
+    def go_back(self, positions: Mapping[str, int]) -> None:
+        """Stand at these offsets again, with nothing given after them."""
+        self._positions = {ssp: positions[ssp] for ssp in self._positions}
+        self._order = self._read_order()
+        self._left, self._moved, self._asked = [], set(), None
 
     def poll(self, records: int, wait_s: float) -> list[Arrived]:
         """About so many records at most; waits so long at most while there are none.

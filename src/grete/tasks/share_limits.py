@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 
 from grete.clock import Clock
 from grete.config.settings import Settings
+from grete.errors import LogError
 from grete.tasks.spec import RunnerSpec
+
+_log = logging.getLogger("grete.container")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,51 @@ class Limits:
             timeout_ms / 1000 if timeout_ms > 0 else None,
         )
 
-    def are_reached(self, records: int, size: int) -> bool:
-        """Whether so many records of `size` bytes together are enough for a commit."""
-        return records >= self.records or 0 < self.bytes <= size
+
+_TRIES_ALONE = 3
+"""A record whose transaction timed out so often will not be committed: brokers that are away return sooner."""
+
+
+class CommitSize:
+    """How many records go into one commit: fewer after one that took longer than brokers wait for a transaction."""
+
+    def __init__(self, at_most: int, timeout_s: float) -> None:
+        """Takes what the configuration says."""
+        self.records = self._at_most = at_most
+        self._timeout_s = timeout_s
+        self._tries = 0
+
+    def note(self, took_s: float) -> None:
+        """A commit took so long; where that is a small part of the time that it may take, the next may be larger."""
+        self._tries = 0
+        if took_s < self._timeout_s / 4:
+            self.records = min(2 * self.records, self._at_most)
+
+    def timed_out(self, records: int, size: int) -> None:
+        """So many records, with outputs and changes of so many bytes, took too long.
+
+        Raises:
+            LogError: it was one record, not for the first time.
+        """
+        what = (
+            f"a transaction of {size:,} bytes, the outputs and changes of stores of {records:,} records, took longer "
+            f"than task.commit.transaction.timeout.ms={self._timeout_s * 1000:.0f}, so the brokers gave it up, and "
+            f"nothing of it was written"
+        )
+        together = min(records, self.records)
+        self._tries += together <= 1
+        if self._tries >= _TRIES_ALONE:
+            raise LogError(
+                f"{what}, {self._tries} times. It cannot be made smaller: raise task.commit.transaction.timeout.ms, "
+                f"or let the application send less for one record"
+            )
+        self.records = max(1, together // 2)
+        _log.warning(
+            "%s. They are processed again, with %d records in a transaction at most. For transactions that are small "
+            "enough from the beginning lower task.max.records.per.batch or task.max.bytes.per.batch; where the way "
+            "to the brokers is slow raise task.commit.transaction.timeout.ms",
+            *(what, self.records),
+        )
 
 
 _AT_ONCE_S = 0.2

@@ -13,15 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from grete.clock import Clock
+from grete.config.settings import Settings
 from grete.model.ids import SystemStreamPartition
 from grete.systems.admin import OffsetAdmin
 from grete.systems.inputs import Arrived, LookedFor
-from grete.tasks.commit.executor import SlotCommits
+from grete.tasks.commit.executor import SlotCommits, TimedOut
 from grete.tasks.concurrent import Piece, process_side_by_side
 from grete.tasks.runner import TaskRun
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_input import ShareInput
-from grete.tasks.share_limits import Limits, Pace
+from grete.tasks.share_limits import CommitSize, Limits, Pace
 from grete.tasks.shares import Committed, ShareStart
 from grete.tasks.spec import RunnerSpec, TaskReport, advanced
 from grete.tasks.timers import DueCalls
@@ -65,8 +66,12 @@ class ShareLoop:
         self._slot = start.slot
         self._tasks = [task for task in start.tasks if task not in start.shut_down]
         self._progress = {task: start.progress[task] for task in start.tasks}
+        self._starting = start.starting
         self._batch = start.next_batch
         self._limits = Limits.of(workers.spec, commit_s, records_at_most)
+        self._size = CommitSize(
+            self._limits.records, Settings.of(workers.spec.config).task.transaction_timeout_s
+        )
         self._pace = Pace()
         workers.make_room(len(self._tasks))
         self._commits = SlotCommits(
@@ -82,7 +87,7 @@ class ShareLoop:
         self._resume(start.tasks)
         self._input = self._open_input(start, ends)
         self._readers = self._readers_of(workers.spec)
-        self._runs: Mapping[int, TaskRun] = {}
+        self._gathered = _Gathered()
         self._passed: dict[int, int] = {}
         self._passed_at_s = self._confirmed_at_s = -math.inf
         self._committed_at_s = clock.monotonic_s() if self._limits.commit_s == math.inf else -math.inf
@@ -123,16 +128,17 @@ class ShareLoop:
     def _open_input(self, start: ShareStart, ends: OffsetAdmin | None) -> ShareInput:
         spec, system = self._workers.spec, self._workers.system
         inputs = system.inputs(self._clock) if ends is None else LookedFor(system, self._clock, ends)
-        starting = self._positions(start.starting)
-        made = ShareInput(inputs, ends or system, starting, bootstrap=start.bootstrap, later=start.later)
+        made = ShareInput(
+            inputs, ends or system, self._positions(), bootstrap=start.bootstrap, later=start.later
+        )
         made.leave_out(_unread(spec, start.tasks, self._tasks))
         if start.until_drained:
             made.stop_at_the_end()
         return made
 
-    def _positions(self, starting: Mapping[str, int]) -> dict[str, int]:
-        """The next offset that a task wants of each: an earlier attempt may have gone on from where they started."""
-        spec = self._workers.spec
+    def _positions(self) -> dict[str, int]:
+        """The next offset that a task wants of each: commits have gone on from where they started."""
+        spec, starting = self._workers.spec, self._starting
         wanted: dict[str, int] = {}
         for task in self._tasks:
             last = self._progress[task].last_offsets
@@ -172,17 +178,24 @@ class ShareLoop:
             GreteError: see `step`.
         """
         with self._dropped_in_errors():
-            self._runs = self._gather(wait_s)
-        return sorted(self._runs)
+            self._gathered = self._gather(wait_s)
+        return sorted(self._gathered.runs)
 
-    def commit(self) -> Committed:
+    def commit(self) -> Committed | None:
         """The second half of `step`: commit what was processed. Durable on return.
+
+        None when it was too much for one transaction: it is processed again, in smaller ones.
 
         Raises:
             GreteError: see `step`.
         """
         with self._dropped_in_errors():
-            made = self._commit(self._runs)
+            try:
+                made = self._commit(self._gathered.runs)
+            except TimedOut as late:
+                self._size.timed_out(self._gathered.records, late.size)
+                self._go_back()
+                return None
         if self._clock.monotonic_s() >= self._confirmed_at_s + _CONFIRM_S:
             self.confirm()
         return made
@@ -206,24 +219,30 @@ class ShareLoop:
 
     def drop(self) -> None:
         """Give the tasks up as they are: they are not committed."""
-        self._runs = {}
+        self._gathered = _Gathered()
         self._due.drop()
         for task in self._tasks:
             self._workers.drop(task)
+
+    def _go_back(self) -> None:
+        """Stand where the last commit was."""
+        self.drop()
+        self._passed.clear()
+        self._input.go_back(self._positions())
 
     def close(self) -> None:
         """Let the slot go, and release connections of the input."""
         self._commits.close()
         self._input.close()
 
-    def _gather(self, wait_s: float) -> dict[int, TaskRun]:
+    def _gather(self, wait_s: float) -> _Gathered:
         """The tasks that processed something, up to a commit."""
         gathered = _Gathered()
         now_s = self._clock.monotonic_s()
         began_s, due_s = now_s, max(self._committed_at_s + self._limits.commit_s, now_s)
         wait_s = min(wait_s, self._due.until_s(self._tasks))
         while True:
-            wanted = min(self._pace.rows, self._limits.records - gathered.records)
+            wanted = min(self._pace.rows, self._size.records - gathered.records)
             arrived = self._input.poll(wanted, min(wait_s, _SLICE_S) if gathered.runs else wait_s)
             count = sum(one.records.num_rows for one in arrived if one.records is not None)
             processing_s = self._clock.monotonic_s()
@@ -235,7 +254,7 @@ class ShareLoop:
                 is_at_the_end=self._input.is_at_the_end,
             )
             is_cut |= any(run.wants_commit for run in gathered.runs.values())
-            is_full = self._limits.are_reached(gathered.records, gathered.bytes)
+            is_full = gathered.records >= self._size.records or 0 < self._limits.bytes <= gathered.bytes
             if is_cut or is_full or not gathered.runs or self._is_ending() or self._input.is_at_the_end:
                 break
             now_s = self._clock.monotonic_s()
@@ -246,7 +265,7 @@ class ShareLoop:
             else:
                 break
         self._note_passed(gathered)
-        return gathered.runs
+        return gathered
 
     def _process(self, arrived: Sequence[Arrived], gathered: _Gathered) -> bool:
         """Give each task its records; whether one of them wants a commit now, before what is left."""
@@ -314,7 +333,9 @@ class ShareLoop:
 
     def _commit(self, runs: Mapping[int, TaskRun]) -> Committed:
         made = [run.finish() for _, run in sorted(runs.items())]
+        began_s = self._clock.monotonic_s()
         reports = self._commits.commit(self._batch, made)
+        self._size.note(self._clock.monotonic_s() - began_s)
         for report in reports:
             self._workers.succeeded(report.task, report.token)
         self._take(reports)

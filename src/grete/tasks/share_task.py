@@ -94,7 +94,8 @@ def work(
             yield tasks
             committed = loop.commit()
             yield ()
-            reporter.add(committed)
+            if committed is not None:
+                reporter.add(committed)
         else:
             loop.confirm()
             if loop.is_drained:

@@ -42,6 +42,11 @@ class HubTransactions:
         """See Transactions."""
         return self._other.is_open
 
+    @property
+    def has_timed_out(self) -> bool:
+        """See Transactions."""
+        return self._other.has_timed_out
+
     def open(self, deadline_s: float) -> None:
         """See Transactions."""
         self._other.open(deadline_s)
@@ -50,9 +55,10 @@ class HubTransactions:
         """See Transactions."""
         self._other.drop()
 
-    def fits(self, streams: Sequence[str]) -> None:
+    def fits(self, streams: Sequence[str], *, again: bool = False) -> bool:
         """See Transactions."""
-        self._other.fits([kept for kept in map(self._beside, streams) if kept is not None])
+        kept = [name for name in map(self._beside, streams) if name is not None]
+        return self._other.fits(kept, again=again)
 
     def check_sizes(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
         """See Transactions. A record that a hub does not take is refused when it is sent."""

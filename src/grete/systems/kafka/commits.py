@@ -68,7 +68,7 @@ class KafkaCommits:
         self,
         fence: Fence,
         slot: str,
-        largest: Callable[[str], int],
+        topics: Topics,
         partitions: Callable[[], Sequence[Partition]],
     ) -> GroupTransactions:
         """The transactions of one slot of the fence's scope; see GroupTransactions."""
@@ -77,7 +77,7 @@ class KafkaCommits:
             transactional_id(fence.scope, slot),
             fence,
             self._reader(fence.scope),
-            largest,
+            topics,
             partitions,
             self._clock,
             self._transaction_timeout_s,
@@ -154,7 +154,7 @@ class KafkaCommits:
             for old in [one for one in self._writers if one.scope == fence.scope and one.epoch < fence.epoch]:
                 self._writers.pop(old).drop()  # a coordinator fences a container off many times in its life
             # no partitions: what an older driver left open, its successor's next transaction there ends
-            self._writers[fence] = self.transactions(fence, DRIVER, self._topics.largest, lambda: ())
+            self._writers[fence] = self.transactions(fence, DRIVER, self._topics, lambda: ())
         return self._writers[fence]
 
     def _producer(self, id_: str) -> TransactionalProducer:

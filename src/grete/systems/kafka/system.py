@@ -299,7 +299,7 @@ class KafkaSystem(System):
         return self._commits.transactions(
             fence,
             str(slot),
-            self._remembered.largest,
+            self._remembered,
             lambda: [
                 (stream, p) for stream in streams for p in range(self._remembered.get(stream).partitions)
             ],

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from grete.clock import Clock
 from grete.kafka.client import KafkaConnection, Partition
 from grete.kafka.producer import BATCH_BYTES, ReadableProducer, transaction_producer
+from grete.kafka.topics import Topics
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry, Fence
 from grete.systems.kafka.fence import FenceReader
@@ -29,7 +30,7 @@ OVERHEAD_BYTES = 128
 class GroupTransactions(ReadableProducer):
     """The transactions of one slot. Used by one thread.
 
-    `largest` is how many bytes a record of a topic may have; what an older process of the slot left open in
+    `topics` say how many bytes a record may have; what an older process of the slot left open in
     `partitions` is ended when the id is opened.
     """
 
@@ -39,7 +40,7 @@ class GroupTransactions(ReadableProducer):
         id_: str,
         fence: Fence,
         reader: FenceReader,
-        largest: Callable[[str], int],
+        topics: Topics,
         partitions: Callable[[], Sequence[Partition]],
         clock: Clock,
         transaction_timeout_s: float,
@@ -51,9 +52,13 @@ class GroupTransactions(ReadableProducer):
             transaction_timeout_s,
         )
         self._batch_bytes = BATCH_BYTES
+        self._transaction_timeout_s = transaction_timeout_s
+        self._began_s = 0.0
+        self.has_timed_out = False
         self._fence = fence
         self._reader = reader
-        self._largest = largest
+        self._topics = topics
+        self._limits: dict[str, int] = {}
         self._partitions = partitions
 
     def open(self, deadline_s: float) -> None:
@@ -72,12 +77,39 @@ class GroupTransactions(ReadableProducer):
             self.drop()
             raise
 
-    def fits(self, streams: Sequence[str]) -> None:
+    def begin(self) -> None:
+        """See TransactionalProducer."""
+        self._began_s = self._clock.monotonic_s()
+        super().begin()
+
+    def abort(self, deadline_s: float) -> None:
+        """See TransactionalProducer."""
+        has_timed_out = self._has_been_too_long()
+        super().abort(deadline_s)
+        self.has_timed_out = has_timed_out
+
+    def give_up(self) -> None:
+        """See TransactionalProducer."""
+        super().give_up()
+        self.has_timed_out = self._has_been_too_long()
+
+    def _has_been_too_long(self) -> bool:
+        return self._clock.monotonic_s() - self._began_s > self._transaction_timeout_s
+
+    def drop(self) -> None:
+        """See TransactionalProducer."""
+        super().drop()
+        self.has_timed_out = False
+
+    def fits(self, streams: Sequence[str], *, again: bool = False) -> bool:
         """Let batches be as small as the topics want; an open producer with larger ones is given up."""
-        wanted = min([BATCH_BYTES, *(self._largest(stream) for stream in streams)])
+        before = dict(self._limits)
+        self._limits |= {stream: self._topics.largest(stream, again=again) for stream in streams}
+        wanted = min([BATCH_BYTES, *(self._limits[stream] for stream in streams)])
         if wanted < self._batch_bytes:
             self._batch_bytes = wanted
             self.drop()
+        return self._limits != before
 
     def check_sizes(self, stream: str, partition: int, records: pa.RecordBatch) -> None:
         """Whether the topic takes each of them.
@@ -85,7 +117,7 @@ class GroupTransactions(ReadableProducer):
         Raises:
             RecordTooLarge: naming the first that it does not.
         """
-        limit = self._largest(stream) - OVERHEAD_BYTES
+        limit = self._topics.largest(stream) - OVERHEAD_BYTES
         sizes = pc.add(
             pc.coalesce(pc.binary_length(records.column(0)), pa.scalar(0, pa.int32())),
             pc.coalesce(pc.binary_length(records.column(1)), pa.scalar(0, pa.int32())),

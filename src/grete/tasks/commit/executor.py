@@ -45,6 +45,15 @@ Place = tuple[str, int]
 """A stream and a partition."""
 
 
+class TimedOut(Exception):
+    """A transaction took longer than brokers wait for one; nothing of it was written, and nothing of it will be."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        """The bytes that were to be sent."""
+        super().__init__(f"a transaction of {size} bytes was not sent in time")
+
+
 class _Unexpected(Exception):
     """A changelog does not end where it was expected; nothing is committed."""
 
@@ -111,14 +120,11 @@ class SlotCommits:
             Fenced: another container has taken over; nothing was written.
             CheckpointsMoved: another attempt at this share has; nothing was written.
             InDoubt: the outcome is unknown; the next attempt finds out.
+            TimedOut: it took longer than brokers wait for a transaction; nothing was written.
             ProcessingError: a record is larger than its topic takes; nothing was written.
             LogError: nothing was written.
         """
-        streams = [stream for result in made for stream, _, _ in result.outputs]
-        streams += [change.stream for result in made for change in result.changes]
-        self._transactions.fits(sorted(set(streams)))
-        for result in made:
-            self._check_sizes(result)
+        self._fit(made)
         started_s = time.perf_counter()
         reports = self._commit_or_find(batch_id, made)
         commit_s = time.perf_counter() - started_s
@@ -129,22 +135,29 @@ class SlotCommits:
     def _commit_or_find(self, batch_id: int, made: Sequence[Processed]) -> list[TaskReport]:
         deadline = Deadline(self._clock, _PATIENCE_S, pauses_s=_PAUSES_S)
         doubt: OutcomeUnknown | None = None
+        is_late = False
         while True:
             try:
                 if not self._transactions.is_open and (found := self._found(made, deadline)):
                     return found
                 doubt = None
+                if is_late:
+                    raise TimedOut(_size(made))
                 return self._write(batch_id, made, deadline.at_s)
             except OutcomeUnknown as unknown:
                 doubt = unknown
+                is_late |= self._transactions.has_timed_out
                 _log.warning("a commit may have been made, looking whether it was: %s", unknown)
                 self._transactions.drop()
                 if deadline.is_over:
                     raise self._in_doubt(batch_id, doubt) from unknown
             except NotWritten as refusal:
+                is_late |= self._transactions.has_timed_out
                 self._transactions.drop()
                 if doubt is not None and deadline.is_over:
                     raise self._in_doubt(batch_id, doubt) from refusal
+                if doubt is None and refusal.is_final and self._fit(made, again=True):
+                    continue  # topics take less than they did
                 self._pause(refusal, deadline)
 
     def _in_doubt(self, batch_id: int, cause: OutcomeUnknown) -> InDoubt:
@@ -221,6 +234,19 @@ class SlotCommits:
         return self._signed(report)
 
     # --- writing ---
+
+    def _fit(self, made: Sequence[Processed], *, again: bool = False) -> bool:
+        """Let batches be such as their streams take; returns whether that has changed.
+
+        Raises:
+            ProcessingError: a record is larger.
+        """
+        streams = [stream for result in made for stream, _, _ in result.outputs]
+        streams += [change.stream for result in made for change in result.changes]
+        has_changed = self._transactions.fits(sorted(set(streams)), again=again)
+        for result in made:
+            self._check_sizes(result)
+        return has_changed
 
     def _check_sizes(self, result: Processed) -> None:
         name = self._spec.tasks[result.report.task].name
@@ -343,6 +369,12 @@ class SlotCommits:
     def close(self) -> None:
         """Let the id go."""
         self._transactions.drop()
+
+
+def _size(made: Sequence[Processed]) -> int:
+    batches = [rows for result in made for _, _, rows in result.outputs]
+    batches += [change.records for result in made for change in result.changes]
+    return sum(int(rows.nbytes) for rows in batches)
 
 
 def _companion(record: Record) -> tuple[TaskName | None, TaskCommit | None]:
