@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import fcntl
 import socket
+import struct
+import termios
 import threading
 import time
+from functools import partial
 from typing import Self
 
+from grete.testing.waiting import eventually
+
 _CHUNK = 1 << 16
+_SO_ATTACH_FILTER = 26
 
 
 class TcpProxy:
@@ -42,6 +50,20 @@ class TcpProxy:
     def swallow(self) -> None:
         """Take bytes and pass none on; connections stay open, as when a network drops everything."""
         self._swallows = True
+
+    def drop(self) -> None:
+        """Lose every packet that comes in on open connections, unanswered, as when a machine is gone.
+
+        That begins when all that was sent has arrived: what the proxy's kernel sent again would be a sign of life.
+        """
+        drops_all = ctypes.create_string_buffer(
+            struct.pack("HBBI", 0x06, 0, 0, 0)
+        )  # "return 0 bytes of the packet"
+        program = struct.pack("HL", 1, ctypes.addressof(drops_all))
+        with self._lock:
+            for connection in self._open:
+                eventually(partial(_has_arrived, connection), "what was sent arrives")
+                connection.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
 
     def cut(self) -> None:
         """Reset every connection and refuse new ones."""
@@ -108,3 +130,9 @@ class TcpProxy:
         for connection in (source, sink):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+
+
+def _has_arrived(connection: socket.socket) -> bool:
+    """Whether everything that was sent is known to have arrived."""
+    [unacknowledged] = struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))
+    return bool(unacknowledged == 0)

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
 import pytest
+from tests.support.tcp_proxy import TcpProxy
 
 from grete.container.share_server import Began, EndedWell, ShareServer
 from grete.errors import ContainerGone, JobError
 from grete.tasks.share_channel import ShareChannel
 from grete.tasks.shares import Committed, ShareStart
 from grete.tasks.spec import TaskProgress, TaskReport
+from grete.testing.kafka_broker import free_ports
 from grete.testing.waiting import eventually
 
 START = ShareStart(
@@ -71,6 +73,30 @@ def test_a_share_that_is_asked_to_end_knows_it(server: ShareServer) -> None:
         share.finish(is_drained=False)
     assert server.events.get(timeout=10) == Began(3)
     assert server.events.get(timeout=10) == EndedWell(3, False)
+
+
+def test_when_all_packets_between_shares_and_their_container_are_lost_both_notice_it(
+    server: ShareServer,
+) -> None:
+    """As when a machine is gone. The kernels ask each other, so a process that stands still is no loss."""
+    [port] = free_ports(1)
+    with TcpProxy(port, server.address[1]) as proxy, ExitStack() as stack:
+        idle, reporting = (
+            stack.enter_context(closing(ShareChannel(("127.0.0.1", port), server.key, slot, "worker")))
+            for slot in (3, 4)
+        )
+        assert {server.events.get(timeout=10) for _ in range(2)} == {Began(3), Began(4)}
+        proxy.drop()
+        reporting.report(Committed(4, 1, [], {}))
+        for share in (idle, reporting):
+            eventually(share.is_ending, "the share's end", within_s=20)
+            with pytest.raises(ContainerGone):
+                share.finish(is_drained=False)
+        eventually(lambda: not at_work(), "the end of the connections at the container's end", within_s=20)
+
+
+def at_work() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "grete-share"]
 
 
 def test_a_share_whose_container_is_gone_ends_as_failed() -> None:

@@ -15,7 +15,18 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from grete.errors import WireError
-from grete.tasks.share_channel import END, REPLACED, Answer, Hello, Report, new_nonce, proof, receive, send
+from grete.tasks.share_channel import (
+    END,
+    REPLACED,
+    Answer,
+    Hello,
+    Report,
+    new_nonce,
+    prepare,
+    proof,
+    receive,
+    send,
+)
 from grete.tasks.shares import Committed, ShareStart
 
 _log = logging.getLogger("grete.container")
@@ -111,7 +122,7 @@ class ShareServer:
     def _greet(self, connection: socket.socket) -> int | None:
         """The slot of a share that has the key, told its beginning; None for any other, and at the end."""
         connection.settimeout(_HELLO_S)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        prepare(connection)
         nonce = new_nonce()
         connection.sendall(nonce)
         hello = receive(connection, Hello, largest=_HELLO_BYTES)

@@ -28,6 +28,16 @@ REPLACED = b"r"
 """Another attempt at the share has begun."""
 _NONCE_BYTES = 32
 _CONNECT_S = 10.0
+_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 4),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000),
+)
+"""A machine that is gone without a word is noticed after 10 seconds, whether something is on its way to it or not. A
+process that stands still is not, for its kernel answers, unless it takes nothing in for as long with its buffer full.
+"""
 T = TypeVar("T")
 
 
@@ -106,6 +116,12 @@ def _exactly(connection: socket.socket, count: int) -> bytes | None:
     return bytes(data)
 
 
+def prepare(connection: socket.socket) -> None:
+    """Let a connection send at once, and end with an error when the machine of the other end is gone."""
+    for level, option, value in (*_ALIVE, (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)):
+        connection.setsockopt(level, option, value)
+
+
 class ShareChannel:
     """A share's end. One thread reports; `is_ending` may be asked by any."""
 
@@ -115,7 +131,7 @@ class ShareChannel:
         self._is_asked = False
         try:
             self._connection = socket.create_connection(address, _CONNECT_S)
-            self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            prepare(self._connection)
             nonce = _exactly(self._connection, _NONCE_BYTES) or b""
             send(self._connection, Hello(slot, worker, proof(key, nonce, slot)))
             answer = receive(self._connection, Answer)
