@@ -35,7 +35,7 @@ COMMANDS = {
     "job": "delete a job",
     "history": "deployments, attempts, exits, changes",
     "doctor": "check this machine, and a job's configuration",
-    "migrate": "say what of a Samza job carries over",
+    "migrate": "say what of a Samza job carries over; go on from a query of Spark's",
 }
 EXIT_INTERRUPTED = 130
 

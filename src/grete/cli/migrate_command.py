@@ -1,4 +1,7 @@
-"""`grete migrate samza --check FILE`: what of a Samza job carries over, key by key; nothing is run or changed."""
+"""`grete migrate samza --check FILE`: what of a Samza job carries over, key by key; nothing is run or changed.
+
+`grete migrate spark` is in `migrate_spark`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grete.cli import migrate_spark
 from grete.cli.migrate_take_over import print_take_over, take_over_document
 from grete.cli.options import add_common_options
 from grete.cli.output import cell, print_json
@@ -25,7 +29,7 @@ _EPILOG = (
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    origins = parser.add_subparsers(dest="origin", required=True, metavar="samza")
+    origins = parser.add_subparsers(dest="origin", required=True, metavar="samza|spark")
     samza = origins.add_parser("samza", help="a job of Apache Samza", epilog=_EPILOG)
     samza.add_argument(
         "--check", nargs="+", required=True, metavar="FILE", help="the job's configuration; later ones win"
@@ -38,7 +42,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     samza.add_argument("--write", metavar="FILE", help="write the .properties file that grete runs")
     add_common_options(samza)
-    parser.set_defaults(run=run)
+    samza.set_defaults(run=run)
+    migrate_spark.declare(origins)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from grete.cli.output import print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from grete.migration.note import Note
     from grete.migration.take_over import TakeOver
 
@@ -27,11 +29,12 @@ def take_over_document(found: TakeOver) -> dict[str, Any]:
             }
             for task in found.tasks
         ],
-        "findings": [_finding(note) for note in found.notes],
+        "findings": [finding(note) for note in found.notes],
     }
 
 
-def _finding(note: Note) -> dict[str, str]:
+def finding(note: Note) -> dict[str, str]:
+    """A note for JSON."""
     return {
         "section": note.section.value,
         "what": note.key,
@@ -53,7 +56,12 @@ def print_take_over(found: TakeOver) -> None:
     ]
     if rows:
         print_table(("task", "container", "changelog partition", "input", "checkpoint"), rows)
-    for note in found.notes:
+    print_findings(found.notes)
+
+
+def print_findings(notes: Iterable[Note]) -> None:
+    """Notes for people."""
+    for note in notes:
         print(f"  {note.outcome:<13}  {note.key}: {note.says}")
         if note.way_out:
             print(f"{'':17}{note.way_out}")

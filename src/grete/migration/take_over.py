@@ -98,7 +98,7 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
         raise ConfigError(f"--coordinator-stream reads Kafka, and the coordinator stream is on {system!r}")
     inspector = KafkaInspector(config, system, clock)
     name = stream_name(job)
-    written = _checkpoints(config, job, clock)
+    written = written_checkpoints(config, job, clock)
     store = open_store(StoreContext(job, settings, home, clock)) if inspector.topic(name) is None else None
     if inspector.topic(name) is None and store is None and not written.commits:
         return _never_ran(name)
@@ -107,8 +107,8 @@ def take_over(config: Mapping[str, str], home: Path, clock: Clock) -> TakeOver:
     else:
         with closing(ExistingLog(inspector.clients(name), clock)) as log:
             stream = CoordinatorStream(log, clock, source="grete-migrate")
-            in_force, remembered, standalone = stream.config(), _remembered(stream), []
-    ends = _ends(config, home, clock)
+            in_force, remembered, standalone = stream.config(), remembered_by(stream), []
+    ends = ends_of(config, home, clock)
     calculated = calculate(settings, {stream: len(found) for stream, found in ends.items()}, remembered)
     sources = [f"topic {checkpoint_log_name(job)} of system {log_system(config)}"] if written.commits else []
     if store is not None:
@@ -151,7 +151,8 @@ def _standalone(name: str) -> Note:
     return Note(Section.COORDINATION, name, Outcome.AS_IS, says)
 
 
-def _remembered(stream: CoordinatorStream) -> Remembered:
+def remembered_by(stream: CoordinatorStream) -> Remembered:
+    """What a coordinator stream remembers of earlier models."""
     assignments = TaskAssignments(stream)
     return Remembered(
         assignments.read(),
@@ -162,9 +163,10 @@ def _remembered(stream: CoordinatorStream) -> Remembered:
     )
 
 
-def _ends(
+def ends_of(
     config: Mapping[str, str], home: Path, clock: Clock
 ) -> dict[SystemStream, Mapping[int, PartitionOffsets]]:
+    """The offsets that the job's inputs hold."""
     found = {}
     settings = Settings.of(config)
     for stream in settings.task.all_inputs:
@@ -173,12 +175,15 @@ def _ends(
     return found
 
 
-def _checkpoints(config: Mapping[str, str], job: JobId, clock: Clock) -> Written:
+def written_checkpoints(config: Mapping[str, str], job: JobId, clock: Clock) -> Written:
+    """The content of the job's checkpoint log, empty when there is none."""
     system = log_system(config)
+    name, nothing = checkpoint_log_name(job), Written(frozenset(), {}, {})
+    if not Settings.of(config).system(system).capabilities.kafka_topics:
+        return nothing
     inspector = KafkaInspector(config, system, clock)
-    name = checkpoint_log_name(job)
-    if not Settings.of(config).system(system).capabilities.kafka_topics or inspector.topic(name) is None:
-        return Written(frozenset(), {}, {})
+    if inspector.topic(name) is None:
+        return nothing
     with closing(ExistingLog(inspector.clients(name), clock)) as log:
         return written_in(list(log.read()))
 

@@ -1,0 +1,107 @@
+"""`grete migrate spark`: where a job would go on that was a query of Structured Streaming, and taking it over."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from typing import TYPE_CHECKING, Any
+
+from grete.cli.migrate_take_over import finding, print_findings
+from grete.cli.options import add_job_options
+from grete.cli.output import print_json, print_table, when
+from grete.cli.rewind_options import say_whether_written
+from grete.errors import ConfigError
+from grete.text_logs import printable
+
+if TYPE_CHECKING:
+    from grete.migration.spark_take_over import SparkTakeOver
+
+_EPILOG = (
+    "Exit code 0: nothing stands in the way; 1: something does, and nothing was written. Stop the query first. "
+    "Without --execute nothing is written."
+)
+
+
+def declare(origins: Any) -> None:
+    """Declare the options."""
+    parser = origins.add_parser("spark", help="a query of Structured Streaming", epilog=_EPILOG)
+    parser.add_argument(
+        "--checkpoint",
+        required=True,
+        metavar="DIR",
+        help="the query's checkpointLocation, a folder of this machine",
+    )
+    parser.add_argument(
+        "--state", choices=("discard",), help="begin with empty state, though the query keeps some"
+    )
+    parser.add_argument("--execute", action="store_true", help="do it; without, show what would be done")
+    add_job_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show, write when asked to; exit 1 when something is in the way."""
+    from grete.assembly.submission import RunOptions, submitted_config
+    from grete.clock import SystemClock
+    from grete.environment import grete_home
+    from grete.migration.spark_take_over import execute, take_over_query
+
+    if not options.config:
+        raise ConfigError("name the configuration of the job that is to go on, with --config FILE")
+    logging.getLogger("grete").addHandler(logging.NullHandler())  # errors say what clients would say as well
+    home, clock = grete_home(), SystemClock()
+    config = submitted_config(RunOptions(config_paths=options.config), home, clock)
+    found = take_over_query(options.checkpoint, config, home, clock, discard_state=options.state == "discard")
+    executed = options.execute and not found.blocks
+    if executed:
+        execute(found, config, home, clock)
+    if options.output == "json":
+        print_json({**_document(found), "executed": executed})
+    else:
+        _print(found)
+        say_whether_written(executed=executed)
+    return 1 if found.blocks else 0
+
+
+def _document(found: SparkTakeOver) -> dict[str, Any]:
+    query = found.query
+    return {
+        "job": found.job.shown,
+        "checkpoint": str(query.folder),
+        "query": query.id,
+        "version": query.version,
+        "committed": query.committed,
+        "planned": query.planned,
+        "blocks": found.blocks,
+        "tasks": [
+            {
+                "task": task.task,
+                "container": task.container,
+                "checkpoint": {str(ssp): task.checkpoint.get(ssp) for ssp in task.ssps},
+            }
+            for task in found.tasks
+        ],
+        "planned_not_committed": {
+            f"{topic}.{partition}": offset
+            for (topic, partition), offset in sorted(query.planned_ends.items())
+        },
+        "findings": [finding(note) for note in found.notes],
+    }
+
+
+def _print(found: SparkTakeOver) -> None:
+    query = found.query
+    at = "" if query.committed_at_s is None else f", at {when(int(query.committed_at_s * 1000))}"
+    print(
+        printable(
+            f"{query.folder}: query {query.id or 'without id'}, log {query.version}, batch {query.committed} is the "
+            f"last committed{at}, {query.planned} the last planned"
+        )
+    )
+    rows = [
+        (task.task, task.container, ssp, task.checkpoint.get(ssp))
+        for task in found.tasks
+        for ssp in task.ssps
+    ]
+    print_table(("task", "container", "input", "checkpoint"), rows)
+    print_findings(found.notes)

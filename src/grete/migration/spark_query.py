@@ -1,0 +1,155 @@
+"""An existing Structured Streaming query, as its checkpoint location says: where it stands, and with which state.
+
+Everything is read; nothing is written, and no broker is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from grete.errors import ConfigError, JobError
+from grete.spark.source_log import batches, check_commit, read_beginning, read_planned
+
+_OPERATOR = re.compile(rb'"operatorName"\s*:\s*"([^"]{1,200})"')
+_URL = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/")
+
+Offsets = Mapping[tuple[str, int], int]
+"""The next offset to read, by topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class OldQuery:
+    """Where a query stands. Batches are -1 where there is none.
+
+    `committed_ends` is where the last committed batch ended, or where the query began, if none was; `planned_ends`
+    where the batch after it would end, empty when none was planned. `foreign` are sources that are not Kafka's, with
+    what Spark wrote of them; `apart` says of partitions that several sources read, that they stand at different
+    offsets. `operators` are those that keep state.
+    """
+
+    folder: Path
+    id: str
+    version: str
+    committed: int
+    planned: int
+    committed_at_s: float | None
+    watermark_ms: int
+    committed_ends: Offsets
+    planned_ends: Offsets
+    foreign: Mapping[str, str]
+    apart: tuple[str, ...]
+    operators: tuple[str, ...]
+
+
+def read_query(location: str) -> OldQuery:
+    """Read a checkpoint location.
+
+    Raises:
+        ConfigError: it is not a folder of this machine, or no checkpoint location of a query.
+        SparkLogUnreadable: a file of its logs is missing, or not of a version that is known.
+        JobError: nothing of it was planned yet.
+    """
+    folder = _folder(location)
+    planned, committed = batches(folder / "offsets"), batches(folder / "commits")
+    if not planned:
+        raise JobError(f"{folder}: no batch was ever planned, so there is nothing to go on from")
+    last = committed[-1] if committed else -1
+    if committed:
+        check_commit(folder, last)
+    newest = read_planned(folder, planned[-1])
+    batch = read_planned(folder, last) if last >= 0 else None
+    ends = {source: None if batch is None else batch.ends.get(source) for source in newest.ends}
+    ends = {source: read_beginning(folder, source) if end is None else end for source, end in ends.items()}
+    found, apart = _of_kafka(ends)
+    return OldQuery(
+        folder,
+        _id(folder),
+        newest.version,
+        last,
+        newest.number,
+        (folder / "commits" / str(last)).stat().st_mtime if committed else None,
+        0 if batch is None else batch.watermark_ms,
+        found,
+        _of_kafka(newest.ends)[0] if newest.number > last else {},
+        {source: _shown(end) for source, end in newest.ends.items() if not _is_kafka(ends[source], end)},
+        tuple(apart),
+        tuple(_operators(folder / "state")),
+    )
+
+
+def _folder(location: str) -> Path:
+    if _URL.match(location):
+        raise ConfigError(
+            f"--checkpoint {location}: copy the folders offsets, commits, sources and state to this machine, and "
+            f"name that folder"
+        )
+    folder = Path(location.removeprefix("file:"))
+    if not (folder / "offsets").is_dir():
+        raise ConfigError(
+            f"--checkpoint {location}: there is no folder {folder / 'offsets'}; name the checkpointLocation of a "
+            f"Structured Streaming query, which holds offsets, commits and metadata"
+        )
+    return folder
+
+
+def _id(folder: Path) -> str:
+    try:
+        return str(orjson.loads((folder / "metadata").read_bytes())["id"])
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return ""
+
+
+def _is_kafka(*documents: Any) -> bool:
+    """Whether Spark wrote this of Kafka's source: `{"topic":{"0":123}}`, and no other source of Spark's is so."""
+    known = [document for document in documents if document is not None]
+    return bool(known) and all(
+        isinstance(document, Mapping)
+        and all(
+            isinstance(partitions, Mapping)
+            and all(key.isdecimal() and type(value) is int for key, value in partitions.items())
+            for partitions in document.values()
+        )
+        for document in known
+    )
+
+
+def _of_kafka(ends: Mapping[str, Any]) -> tuple[dict[tuple[str, int], int], list[str]]:
+    """The offsets of Kafka's sources together, and partitions at which two of them are not at one offset."""
+    found: dict[tuple[str, int], int] = {}
+    apart = []
+    for source, end in sorted(ends.items()):
+        if not _is_kafka(end):
+            continue
+        for topic, partitions in end.items():
+            for partition, offset in partitions.items():
+                before = found.setdefault((topic, int(partition)), offset)
+                if before != offset:
+                    apart.append(
+                        f"partition {partition} of {topic}: {before} and, in source {source}, {offset}"
+                    )
+    return found, apart
+
+
+def _operators(state: Path) -> Iterator[str]:
+    """The operators that keep state, by Spark's names where it has written them (since 4.0)."""
+    if not state.is_dir():
+        return
+    for folder in sorted(
+        (one for one in state.iterdir() if one.name.isdigit()), key=lambda one: int(one.name)
+    ):
+        written = (file.read_bytes() for file in sorted(folder.glob("_metadata/**/*")) if file.is_file())
+        names = [
+            match[1].decode(errors="replace") for content in written if (match := _OPERATOR.search(content))
+        ]
+        yield names[-1] if names else f"operator {folder.name}"
+
+
+def _shown(document: Any) -> str:
+    text = orjson.dumps(document).decode()
+    return text if len(text) <= 120 else f"{text[:120]}..."

@@ -1,0 +1,289 @@
+"""What grete would take over of a Structured Streaming query, and writing it.
+
+The first batch of grete begins where the last committed batch of the query ended: of each partition the checkpoint,
+which is the last processed offset, is one before the offset that Spark would read next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.checkpoint.applied_startpoints import Applied, applied_entry
+from grete.checkpoint.names import checkpoint_log_name
+from grete.checkpoint.open_store import open_store
+from grete.checkpoint.store import StoreContext, copies
+from grete.checkpoint.task_commit import TaskCommit, moved_entries
+from grete.clock import Clock
+from grete.config.choices import LostOffsets
+from grete.config.settings import Settings
+from grete.coordinator.job_model import Remembered, calculate
+from grete.errors import HeldByOther, JobError, JobNotFound
+from grete.migration.note import Note, Outcome, Section
+from grete.migration.spark_query import Offsets, OldQuery, read_query
+from grete.migration.take_over import Ends, TaskTakeOver, ends_of, remembered_by, written_checkpoints
+from grete.model.ids import JobId, SystemStream, SystemStreamPartition, TaskName
+from grete.model.startpoint import StateChoice
+from grete.operations import open_job
+from grete.operations.job_handle import JobHandle
+from grete.systems.admin import PartitionOffsets
+from grete.systems.factory import open_system
+
+_STOP = "stop it first; a job that runs has checkpoints of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTakeOver:
+    """What was found. `tasks` are those of grete's job model, with the checkpoints that are to be written."""
+
+    job: JobId
+    query: OldQuery
+    tasks: tuple[TaskTakeOver, ...]
+    notes: tuple[Note, ...]
+
+    @property
+    def blocks(self) -> bool:
+        """Whether nothing can be written as things are."""
+        return any(note.outcome is Outcome.BLOCKS for note in self.notes)
+
+
+def take_over_query(
+    location: str, config: Mapping[str, str], home: Path, clock: Clock, *, discard_state: bool
+) -> SparkTakeOver:
+    """Look at a query's checkpoint location and at the job that is to go on from it. Writes nothing.
+
+    Raises:
+        ConfigError, JobError, SparkLogUnreadable: see `read_query`; or the configuration makes no job model.
+        HeldByOther: the job runs.
+        LogError, StreamError: brokers do not answer, or an input is not there.
+    """
+    settings, query = Settings.of(config), read_query(location)
+    job = settings.job.id
+    with _existing(job, config) as handle:
+        if handle is not None and (holder := handle.holder()) is not None:
+            raise HeldByOther(f"job {job.shown}", f"{holder}: {_STOP}")
+        remembered = Remembered() if handle is None else remembered_by(handle.stream)
+    ends = ends_of(config, home, clock)
+    model = calculate(settings, {stream: len(found) for stream, found in ends.items()}, remembered).model
+    wanted = dict(_wanted(query.committed_ends, settings, ends))
+    tasks = tuple(
+        TaskTakeOver(
+            task.name,
+            str(container.id),
+            task.changelog_partition,
+            tuple(sorted(task.ssps)),
+            {ssp: str(wanted[ssp] - 1) for ssp in sorted(task.ssps) if ssp in wanted},
+        )
+        for container in model.containers.values()
+        for task in container.tasks.values()
+    )
+    notes = [
+        *_has_checkpoints(config, job, home, clock, [task.task for task in tasks]),
+        *_of_query(query, discard_state=discard_state),
+        *_of_streams(query, settings, ends),
+        *(note for ssp, offset in wanted.items() for note in _of_offset(ssp, offset, settings, ends)),
+    ]
+    return SparkTakeOver(job, query, tasks, tuple(notes))
+
+
+@contextmanager
+def _existing(job: JobId, config: Mapping[str, str]) -> Iterator[JobHandle | None]:
+    """The job's coordinator stream, None of a job that was never submitted."""
+    with ExitStack() as stack:
+        try:
+            yield stack.enter_context(open_job(job, config))
+        except JobNotFound:
+            yield None
+
+
+def _inputs(topic: str, settings: Settings) -> list[SystemStream]:
+    return [
+        stream
+        for stream in settings.task.all_inputs
+        if stream.stream == topic and settings.system(stream.system).capabilities.kafka_topics
+    ]
+
+
+def _wanted(offsets: Offsets, settings: Settings, ends: Ends) -> Iterator[tuple[SystemStreamPartition, int]]:
+    """The next offset of each input partition. Those that the query did not know yet begin at their first record.
+
+    Spark reads a partition that was added from its beginning, whatever the query's starting offsets were.
+    """
+    for topic in sorted({topic for topic, _ in offsets}):
+        for stream in _inputs(topic, settings):
+            for partition, held in sorted(ends[stream].items()):
+                first = int(held.upcoming if held.oldest is None else held.oldest)
+                offset = offsets.get((topic, partition), first)
+                yield SystemStreamPartition(stream.system, topic, partition), offset
+
+
+def _has_checkpoints(
+    config: Mapping[str, str], job: JobId, home: Path, clock: Clock, tasks: Sequence[TaskName]
+) -> Iterator[Note]:
+    settings = Settings.of(config)
+    found = set(written_checkpoints(config, job, clock).commits)
+    store = open_store(StoreContext(job, settings, home, clock))
+    if store is not None:
+        with ExitStack() as stack:
+            stack.callback(store.close)
+            found |= set(store.read(set(tasks)))
+    if found:
+        yield Note(
+            Section.CHECKPOINTS,
+            checkpoint_log_name(job),
+            Outcome.BLOCKS,
+            f"job {job.shown} has checkpoints already, of {len(found)} tasks: it would go on from them",
+            "give the job another job.name or job.id, delete it (grete job delete), or move its checkpoints with "
+            "grete checkpoint rewind",
+        )
+
+
+def _of_query(query: OldQuery, *, discard_state: bool) -> Iterator[Note]:
+    """What is to be said of the query itself: what it planned, what is no Kafka, and what it keeps."""
+    if query.committed < 0:
+        says = "no batch of the query was committed: everything begins where the query began"
+        yield Note(Section.CHECKPOINTS, "commits", Outcome.AS_IS, says)
+    if query.planned > query.committed:
+        says = (
+            f"batch {query.planned} was planned and not committed: its records are processed by grete; what of them "
+            "the query has written already is in its output, and stays there"
+        )
+        yield Note(Section.CHECKPOINTS, f"offsets/{query.planned}", Outcome.AS_IS, says)
+    for source, shown in query.foreign.items():
+        says = f"it is not a source of Kafka, and is left out; Spark had come to {shown}"
+        way_out = "bring its records into a topic, or let this part of the query stay with Spark"
+        yield Note(Section.STREAMS, f"source {source}", Outcome.NO_EFFECT, says, way_out)
+    if query.apart:
+        yield Note(
+            Section.CHECKPOINTS,
+            "offsets",
+            Outcome.BLOCKS,
+            f"sources that read the same topic are at different offsets: {'; '.join(query.apart[:5])}",
+            "run the query once more with trigger(availableNow=True) while nothing is appended, so that they meet",
+        )
+    if query.operators:
+        yield _of_state(query, discard_state=discard_state)
+
+
+def _of_state(query: OldQuery, *, discard_state: bool) -> Note:
+    outcome = Outcome.NO_EFFECT if discard_state else Outcome.BLOCKS
+    watermark = (
+        f"the watermark is {query.watermark_ms} ms since 1970" if query.watermark_ms else "no watermark"
+    )
+    return Note(
+        Section.STORES,
+        "state",
+        outcome,
+        f"the query keeps state ({', '.join(query.operators)}; {watermark}), which stays with Spark: grete's first "
+        "batch begins with empty state",
+        'read it as a table (spark.read.format("statestore").load(CHECKPOINT)) and add it to the output or join it '
+        "in build; or begin before what the state was made of: after --execute, grete checkpoint rewind --to "
+        "timestamp:TIME --state discard, which repeats outputs"
+        + ("" if discard_state else ". --state discard says that empty state is right"),
+    )
+
+
+def _of_streams(query: OldQuery, settings: Settings, ends: Ends) -> Iterator[Note]:
+    topics = sorted({topic for topic, _ in query.committed_ends})
+    if not any(_inputs(topic, settings) for topic in topics):
+        yield Note(
+            Section.STREAMS,
+            "task.inputs",
+            Outcome.BLOCKS,
+            f"no input is a topic that the query reads ({', '.join(topics) or 'none'})",
+            "name the topics in task.inputs as system.topic, of a system on Kafka",
+        )
+    for topic in topics:
+        named = _inputs(topic, settings)
+        if not named:
+            says = "the query reads this topic, and it is no input of the job: it is left out"
+            yield Note(Section.STREAMS, topic, Outcome.NO_EFFECT, says, "add it to task.inputs if it is one")
+        if len(named) > 1:
+            says = f"several systems have this input ({', '.join(map(str, named))}): which the query read is unknown"
+            yield Note(
+                Section.STREAMS, topic, Outcome.BLOCKS, says, "take one after the other, in jobs of their own"
+            )
+        for stream in named:
+            yield from _of_partitions(topic, stream, query.committed_ends, ends[stream])
+    for stream in settings.task.all_inputs:
+        if stream.stream not in topics:
+            says = f"the query does not read it: it begins at {settings.stream(stream).offset_default}"
+            yield Note(Section.STREAMS, str(stream), Outcome.AS_IS, says)
+
+
+def _of_partitions(
+    topic: str, stream: SystemStream, offsets: Offsets, ends: Mapping[int, PartitionOffsets]
+) -> Iterator[Note]:
+    known = {partition for name, partition in offsets if name == topic}
+    if added := sorted(ends.keys() - known):
+        numbers = ", ".join(map(str, added))
+        says = f"partitions {numbers} are not in the query's log yet: they begin at their first record"
+        yield Note(Section.STREAMS, str(stream), Outcome.AS_IS, says)
+    if gone := sorted(known - ends.keys()):
+        says = f"the query read partitions {', '.join(map(str, gone))}, and the topic has {len(ends)}"
+        yield Note(
+            Section.STREAMS,
+            str(stream),
+            Outcome.BLOCKS,
+            says,
+            "check that these are the brokers of the query",
+        )
+
+
+def _of_offset(ssp: SystemStreamPartition, offset: int, settings: Settings, ends: Ends) -> Iterator[Note]:
+    held = ends[ssp.system_stream][ssp.partition]
+    upcoming = int(held.upcoming)
+    first = upcoming if held.oldest is None else int(held.oldest)
+    if first <= offset <= upcoming:
+        return
+    is_skipped = offset < first and settings.task.lost_offsets is LostOffsets.SKIP
+    yield Note(
+        Section.CHECKPOINTS,
+        str(ssp),
+        Outcome.AS_IS if is_skipped else Outcome.BLOCKS,
+        f"the query would read on at offset {offset}, and the topic holds {first} to {upcoming - 1}: "
+        + ("records are gone" if offset < first else "the topic was recreated, or these are other brokers"),
+        "task.lost-offsets.policy=skip goes on without them"
+        if offset < first
+        else "check the brokers' addresses",
+    )
+
+
+def execute(found: SparkTakeOver, config: Mapping[str, str], home: Path, clock: Clock) -> None:
+    """Write the checkpoints that were found, in one append, durable on return.
+
+    Raises:
+        HeldByOther: the job was started meanwhile.
+        JobError: something is in the way; or the query has gone on since it was looked at. Nothing was written.
+    """
+    assert not found.blocks, "what blocks was shown to the operator"
+    with _existing(found.job, config) as handle, ExitStack() as stack:
+        if handle is not None:
+            stack.enter_context(handle.stopped(_STOP))
+        now = read_query(str(found.query.folder))
+        if (now.committed, now.planned) != (found.query.committed, found.query.planned):
+            raise JobError(
+                f"the query in {found.query.folder} still runs: batch {now.planned} was planned, and {now.committed} "
+                f"committed, since this was worked out. Stop it first; nothing was written"
+            )
+        _write(found, Settings.of(config), home, clock)
+
+
+def _write(found: SparkTakeOver, settings: Settings, home: Path, clock: Clock) -> None:
+    commits = {task.task: TaskCommit(dict(task.checkpoint)) for task in found.tasks if task.checkpoint}
+    grouper = settings.job.ssp_grouper
+    entries = moved_entries(commits, grouper=grouper)
+    if settings.job.is_pipeline:
+        # so that the first start begins a lineage without Spark's state, as after a rewind with --state discard
+        begun = Applied({}, StateChoice.DISCARD)
+        entries += [applied_entry(task, begun, grouper=grouper) for task in sorted(commits)]
+    system = open_system(settings, settings.task.commit_system, home, clock)
+    with ExitStack() as stack:
+        stack.callback(system.close)
+        system.checkpoint_log(checkpoint_log_name(found.job)).append(entries)
+        store = open_store(StoreContext(found.job, settings, home, clock))
+        if store is not None:
+            stack.callback(store.close)
+            store.write(copies(commits))

@@ -1,0 +1,96 @@
+"""Spark's offset log as Spark writes it: of every batch the end of each source, whatever the source.
+
+`offsets/N` has lines: the version, a JSON object of the batch (watermark, settings), then the sources. In version 1
+these are one line each, in their order in the plan, `-` where nothing is known yet; in version 2 (since 4.2) each is
+`ID:offset`, in any order, by the source's number or name. `sources/ID/0` holds where a source began, in a form of its
+own; Kafka's is the version (after a zero byte, for Spark 2.1) and then as in the offset log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from grete.spark.offset_log import SparkLogUnreadable
+
+_NOTHING = b"-"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """A batch of the offset log: the end of each source, parsed from JSON, None for one without."""
+
+    number: int
+    version: str
+    watermark_ms: int
+    ends: Mapping[str, Any]
+
+
+def batches(directory: Path) -> list[int]:
+    """Batch numbers that have a file; Spark's temporary and checksum files are not batches."""
+    if not directory.is_dir():
+        return []
+    return sorted(int(entry.name) for entry in directory.iterdir() if entry.name.isdigit())
+
+
+def read_planned(checkpoint: Path, number: int) -> PlannedBatch:
+    """A batch that was planned.
+
+    Raises:
+        SparkLogUnreadable: no such file, or not of a version that is known; names it.
+    """
+    path = checkpoint / "offsets" / str(number)
+    version, metadata, *lines = _lines(path)
+    try:
+        read = orjson.loads(metadata)
+        ends = {
+            source: None if end == _NOTHING else orjson.loads(end)
+            for source, end in _by_source(version, lines)
+        }
+        return PlannedBatch(number, version.decode(), int(read.get("batchWatermarkMs", 0)), ends)
+    except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
+        raise SparkLogUnreadable(f"Spark's offset log {path} cannot be read: {error!r}") from error
+
+
+def _by_source(version: bytes, lines: list[bytes]) -> Iterator[tuple[str, bytes]]:
+    for place, line in enumerate(lines):
+        if version == b"v1":
+            yield str(place), line
+        else:
+            source, _, end = line.partition(b":")
+            yield source.decode(), end
+
+
+def check_commit(checkpoint: Path, number: int) -> None:
+    """Look at the record of a committed batch. Version 2 of it says where Spark's state is, beside the watermark.
+
+    Raises:
+        SparkLogUnreadable: an empty or foreign file.
+    """
+    _lines(checkpoint / "commits" / str(number))
+
+
+def read_beginning(checkpoint: Path, source: str) -> Any:
+    """Where a source began, parsed from JSON; None when Spark has not written it, or not as JSON."""
+    try:
+        content = (checkpoint / "sources" / source / "0").read_bytes()
+        return orjson.loads(content.lstrip(b"\0").partition(b"\n")[2])
+    except (OSError, orjson.JSONDecodeError):
+        return None
+
+
+def _lines(path: Path) -> list[bytes]:
+    """At least two, the first of which is a version that is known."""
+    try:
+        lines = path.read_bytes().rstrip(b"\n").split(b"\n")
+    except OSError as error:
+        raise SparkLogUnreadable(f"cannot read Spark's log {path}: {error}") from error
+    if lines[0] not in (b"v1", b"v2") or len(lines) < 2:
+        raise SparkLogUnreadable(
+            f"Spark's log {path} starts with {lines[0][:20]!r} and has {len(lines)} lines; known are v1 and v2"
+        )
+    return lines
