@@ -91,7 +91,9 @@ class LogUnreachable(LogError):
 
 
 class CheckpointsMoved(LogError):
-    """Another run of this container has committed since this one read its checkpoints. Nothing was written.
+    """Another run or epoch of this container has begun or committed since this one read its checkpoints.
+
+    Nothing was written.
 
     The container reads them again and goes on from there.
     """

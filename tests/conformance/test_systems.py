@@ -83,7 +83,7 @@ class Kafka:
             "systems.kafka.producer.bootstrap.servers": self._bootstrap,
             "systems.kafka.default.stream.replication.factor": "1",
             "task.checkpoint.replication.factor": "1",
-            "task.commit.groups": "1",
+            "task.commit.groups": "2",
         }
         system = open_kafka_system(SystemContext(Settings.of(config), self.name, Path(), SystemClock()))
         self._stack.callback(system.close)

@@ -172,7 +172,7 @@ def test_a_worker_sends_to_hubs_and_commits_everything_else_in_the_other_system(
     hub = make_hub(secure_kafka)
     hubs = open_hubs(hub)
     hubs.ensure_stream(StreamSpec("j-1-s-changelog", 1, compacted=True))
-    slot = hubs.transactions(FENCE, 0, ["checkpoints", "flights", "j-1-s-changelog"])
+    slot = hubs.transactions([FENCE], 0, ["checkpoints", "flights", "j-1-s-changelog"])
     slot.open(0)
     slot.begin()
     slot.send_batch("flights", 1, records([b"k"], [b"a"], [1]))
@@ -192,7 +192,7 @@ def test_a_worker_of_a_container_that_was_succeeded_sends_nothing_more(
 ) -> None:
     hub = make_hub(secure_kafka)
     old, new = open_hubs(hub), open_hubs(hub)
-    slot = old.transactions(FENCE, 0, ["checkpoints", "flights"])
+    slot = old.transactions([FENCE], 0, ["checkpoints", "flights"])
     slot.open(0)
     new.raise_fence([Fence(FENCE.scope, FENCE.epoch + 1)])
     slot.begin()

@@ -38,7 +38,7 @@ class Shares(ShareProcesses):
         reaches(self.count, self._job.sent, "records counted")
 
 
-Begin = Callable[[int], Shares]
+Begin = Callable[..., Shares]
 
 
 @pytest.fixture(params=["local", "kafka"])
@@ -54,11 +54,11 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
 
 @pytest.fixture
 def begin(job: Job) -> Iterator[Begin]:
-    """Begin a container of this epoch; its shares are the test's to begin."""
+    """Begin a container under this fence, or its next epoch; its shares are the test's to begin."""
     with ExitStack() as stack:
 
-        def made(epoch: int) -> Shares:
-            container = job.container(epoch)
+        def made(fence_epoch: int, *, slots_at_most: int | None = None) -> Shares:
+            container = job.container(fence_epoch, slots_at_most=slots_at_most)
             stack.callback(container.close)
             return stack.enter_context(Shares(job, container))
 
@@ -104,6 +104,33 @@ def test_a_share_that_stood_still_while_another_container_took_over_commits_noth
     successor.await_counted()
     assert all(process.is_alive() for process in successors)
     successor.end()
+    job.assert_exactly_once()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_share_that_stood_still_while_its_container_went_on_with_fewer_shares_commits_nothing_more(
+    job: Job, begin: Begin, point: str
+) -> None:
+    """Nobody takes its slot any more, and nobody has committed its tasks' records since, when it goes on."""
+    shares = begin(1)
+    stopped, neighbour = shares.begin(1, failpoint=f"{point}:stop"), shares.begin(0)
+    job.fill(40)
+    await_stopped(stopped)
+    eventually(lambda: shares.count() >= 20, "the neighbour has committed its share")
+    neighbour.kill()
+    neighbour.join()
+    next_epoch = begin(1, slots_at_most=1)
+    only = next_epoch.begin(0, failpoint="executor.before-produce:stop")
+    await_stopped(only)
+    go_on(stopped)
+    stopped.join(patient(60))
+    assert stopped.exitcode == 1, "its epoch is over"
+    go_on(only)
+    next_epoch.await_counted()
+    job.fill(40)
+    next_epoch.await_counted()
+    assert only.is_alive()
+    next_epoch.end()
     job.assert_exactly_once()
 
 

@@ -19,6 +19,7 @@ from grete.container.assignment import AssignedTask, Assignment
 from grete.container.epochs import Epoch
 from grete.container.start import prepare
 from grete.kafka.client import KafkaConnection
+from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
 from grete.systems.factory import open_system
@@ -150,9 +151,15 @@ class Job:
         return Assignment(self.job, ContainerId("0"), epoch, self.config, tasks, **more)
 
     def container(
-        self, epoch: int, assignment: Assignment | None = None, *, slots_at_most: int | None = None
+        self,
+        epoch: int,
+        assignment: Assignment | None = None,
+        *,
+        slots_at_most: int | None = None,
+        right: Fence | None = None,
     ) -> Container:
-        return Container(self, assignment or self.assignment(epoch), slots_at_most)
+        """`right` is that of an epoch before, of which nothing is known to be at work."""
+        return Container(self, assignment or self.assignment(epoch), slots_at_most, right)
 
     def close(self) -> None:
         self.system.close()
@@ -161,13 +168,20 @@ class Job:
 class Container:
     """One incarnation of the driver, and the shares that a test begins for it."""
 
-    def __init__(self, job: Job, assignment: Assignment, slots_at_most: int | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        assignment: Assignment,
+        slots_at_most: int | None = None,
+        right: Fence | None = None,
+    ) -> None:
         self.system = job.open()
         inputs = {task.ssps[0].system_stream: len(assignment.tasks) for task in assignment.tasks}
         settings = Settings.of(assignment.config)
         with closing(OutputSystems(settings, job.name, self.system, job.home, SystemClock())) as outputs:
             create_outputs(settings, outputs, inputs)
-        started = prepare(assignment, self.system, None, SystemClock(), job.home)
+        started = prepare(assignment, self.system, None, SystemClock(), job.home, epoch=right)
+        self.right = started.epoch
         self.epoch = Epoch(started, SystemClock(), slots_at_most=slots_at_most)
         self._shares: dict[tuple[str, int], ShareLoop] = {}
 

@@ -101,16 +101,38 @@ def test_the_next_container_goes_on_and_the_one_before_is_refused(make_job: Make
 def test_what_another_run_of_the_container_commits_meanwhile_is_noticed_and_nothing_is_written(
     make_job: MakeJob,
 ) -> None:
-    """A run that was given up with its brokers away, and a worker of it that goes on, under the same epoch."""
+    """Of an epoch that was taken for ended while a worker of it goes on, whoever was wrong about that."""
     job = make_job()
     job.fill(20)
     given_up = job.container(1)
-    again = job.container(1)
+    again = job.container(1, right=given_up.right)
     given_up.run(given_up.worker(), slots=[0])
     with pytest.raises(CheckpointsMoved, match="has committed Partition 0 at offset"):
         again.share(again.worker(), 0)
     third = job.container(1)
     assert 0 < third.run(third.worker()).records < 20, "the other share"
+    job.assert_exactly_once()
+
+
+def test_an_epoch_that_was_given_up_commits_nothing_in_slots_that_the_next_one_does_not_have(
+    make_job: MakeJob,
+) -> None:
+    """Under the same fence, whether its shares hold their slots or open them only now; and its container goes on."""
+    job = make_job()
+    given_up = job.container(1)
+    shares = [given_up.share(given_up.worker(), slot) for slot in (0, 1)]
+    again = job.container(1, slots_at_most=1)
+    only = again.worker()
+    again.run(only)
+    job.fill(20)
+    for share in shares:
+        with pytest.raises(CheckpointsMoved, match="has begun a later epoch"):
+            share.step(10)
+    with pytest.raises(CheckpointsMoved, match="has begun a later epoch"):
+        given_up.share(given_up.worker(), 1)
+    assert again.run(only).records == 20
+    job.fill(20)
+    again.run(only)
     job.assert_exactly_once()
 
 

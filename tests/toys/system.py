@@ -13,6 +13,7 @@ from tests.toys.log import JournalLog, journal_of, log_entries
 from grete.clock import Clock
 from grete.errors import OffsetOutOfRange, StreamError, StreamNotFound
 from grete.keyed_log.base import Fence, Record
+from grete.model.fence import epoch_scope
 from grete.model.streams import StreamSpec
 from grete.systems.admin import PartitionOffsets
 from grete.systems.base import Change, Message, System, SystemContext
@@ -125,14 +126,19 @@ class JournalSystem(System):
     def check_fences(self, fences: Iterable[Fence]) -> None:
         self._journal.look().fenced(fences)
 
-    def take_slot(self, fence: Fence, scope: str) -> Fence:
+    def begin_epoch(self, fence: Fence) -> Fence:
+        return self.take_slot([fence], epoch_scope(fence))
+
+    def take_slot(self, fences: Sequence[Fence], scope: str) -> Fence:
         def transaction(state: State) -> Line:
-            return {"epochs": state.fenced([fence, Fence(scope, 1 + state.epochs.get(scope, 0))])}
+            return {"epochs": state.fenced([*fences, Fence(scope, 1 + state.epochs.get(scope, 0))])}
 
         return Fence(scope, self._journal.write(transaction).epochs[scope])
 
-    def transactions(self, fence: Fence, slot: int, streams: Sequence[str]) -> CollectedTransactions:
-        return CollectedTransactions(self, fence, slot)
+    def transactions(
+        self, fences: Sequence[Fence], slot: int, streams: Sequence[str]
+    ) -> CollectedTransactions:
+        return CollectedTransactions(self, fences, slot)
 
     def settled_records(self, log: str, after: int) -> Iterator[Record]:
         return self.checkpoint_log(log).read(after)

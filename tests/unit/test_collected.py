@@ -37,7 +37,7 @@ from grete.systems.records import records
 
 number, commits = int(sys.argv[2]), int(sys.argv[3])
 system = LocalSystem(Path(sys.argv[1]), SystemClock())
-slot = system.transactions(Fence("container/j-1/0", 5), number, [])
+slot = system.transactions([Fence("container/j-1/0", 5)], number, [])
 slot.open(0)
 for n in range(commits):
     slot.begin()
@@ -57,7 +57,7 @@ def system(tmp_path: Path) -> Iterator[LocalSystem]:
 
 
 def opened(system: LocalSystem, number: int = 0) -> Transactions:
-    slot = system.transactions(FENCE, number, [])
+    slot = system.transactions([FENCE], number, [])
     slot.open(0)
     return slot
 

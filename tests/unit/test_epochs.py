@@ -251,7 +251,7 @@ def test_a_folder_says_whether_a_living_process_works_in_it(tmp_path: Path) -> N
 def test_a_fence_is_raised_once_as_long_as_all_that_worked_behind_it_has_ended(
     running: Running,
 ) -> None:
-    kept, fence = KeptFence(), Fence("container", 1)
+    kept, fence, right = KeptFence(), Fence("container", 1), Fence("epoch/container", 7)
     assert not kept.take(fence), "nothing is known of a fence that this process has not raised"
     epoch = Epoch(running.started(), running.clock)
     epoch.began()
@@ -260,8 +260,8 @@ def test_a_fence_is_raised_once_as_long_as_all_that_worked_behind_it_has_ended(
     assert not epoch.has_ended_well
     epoch.ended()
     assert epoch.has_ended_well
-    kept.keep(fence)
-    assert not kept.take(Fence("container", 2))
-    kept.keep(fence)
-    assert kept.take(fence)
+    kept.keep(fence, right)
+    assert kept.take(Fence("container", 2)) is None
+    kept.keep(fence, right)
+    assert kept.take(fence) == right
     assert not kept.take(fence), "something may be at work behind it now"

@@ -31,6 +31,9 @@ test_a_share_that_begins_again_goes_on_from_what_was_committed = (
 test_an_attempt_that_fails_anywhere_is_made_up_for = (
     on_kafka.test_an_attempt_that_fails_anywhere_is_made_up_for
 )
+test_an_epoch_that_was_given_up_commits_nothing_in_slots_that_the_next_one_does_not_have = (
+    on_kafka.test_an_epoch_that_was_given_up_commits_nothing_in_slots_that_the_next_one_does_not_have
+)
 test_an_attempt_that_comes_late_commits_nothing = (
     on_kafka.test_an_attempt_that_was_taken_for_lost_and_comes_late_commits_nothing
 )

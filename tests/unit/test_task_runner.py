@@ -120,7 +120,9 @@ class Executor:
             default_system="local",
             home=str(system.directory.parent),
             dead_letter_stream="dead" if settings.get("dead.letters") else None,
-            commit=CommitSpec(Fence("container", 1), "checkpoints", "grouper", -1),
+            commit=CommitSpec(
+                Fence("container", 1), Fence("epoch/container", 1), "checkpoints", "grouper", -1
+            ),
         )
         system.raise_fence([Fence("container", 1)])
         self.log_end = -1

@@ -73,7 +73,7 @@ class Epoch:
         self._positions = {slot: self._starting_of(slot) for slot in self._slots}
         self._log_ends = dict.fromkeys(self._slots, self.spec.commit.log_end)
         self._until_drained = assignment.until_drained
-        self._tidy = housekeeping(assignment, started.system, clock)
+        self._tidy = housekeeping(assignment, started.system, [assignment.fence, started.epoch], clock)
         self._publisher = publisher
         self._on_batch = on_batch
         self._lock = threading.Lock()
@@ -194,5 +194,5 @@ def run_epoch(
     )
     ended = engine.run(epoch, control)
     if epoch.has_ended_well:
-        kept.keep(started.assignment.fence)
+        kept.keep(started.assignment.fence, started.epoch)
     return ended

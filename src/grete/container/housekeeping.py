@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from grete.checkpoint.names import checkpoint_log_name
 from grete.clock import Clock, SystemClock
@@ -13,6 +13,7 @@ from grete.container.assignment import Assignment
 from grete.container.specs import single_system
 from grete.errors import StorageFull
 from grete.keyed_log.base import KeyedLog
+from grete.model.fence import Fence
 from grete.model.ids import SystemStream
 from grete.model.streams import StreamPolicy
 from grete.systems.base import System
@@ -21,9 +22,11 @@ from grete.systems.outputs import written_together
 _log = logging.getLogger(__name__)
 
 
-def housekeeping(assignment: Assignment, system: System, clock: Clock | None = None) -> Callable[[], object]:
-    """A function to call between the container's batches."""
-    tidy = system.housekeeping(policies(assignment), assignment.fence)
+def housekeeping(
+    assignment: Assignment, system: System, fences: Sequence[Fence], clock: Clock | None = None
+) -> Callable[[], object]:
+    """A function to call between the container's batches, which are under the fences."""
+    tidy = system.housekeeping(policies(assignment), fences)
     settings = Settings.of(assignment.config)
     lags = [settings.store(store).compaction_lag_ms for store in settings.store_names]
     log = system.checkpoint_log(checkpoint_log_name(assignment.job))

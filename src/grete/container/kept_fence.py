@@ -6,22 +6,22 @@ from grete.model.fence import Fence
 
 
 class KeptFence:
-    """Which fence needs not be raised again by this process. Used by one thread.
+    """The fence that needs not be raised again by this process, and the right of the epoch. Used by one thread.
 
-    Raising it refuses every older process of the container, and everything of the container's own that it has not
-    heard to its end. On Kafka that takes the opening of all its ids, most of the time between two epochs. When all
-    shares of an epoch have said that they end, there is nothing of that kind, and the next share of a slot takes it
-    over in any case.
+    Raising it refuses every older process of the container; the right of another epoch refuses everything of the
+    container's own that it has not heard to its end. On Kafka that takes the opening of all its ids, most of the time
+    between two epochs. When all shares of an epoch have said that they end, there is nothing of that kind, and the
+    next share of a slot takes it over in any case.
     """
 
     def __init__(self) -> None:
-        self._fence: Fence | None = None
+        self._kept: tuple[Fence, Fence] | None = None
 
-    def take(self, fence: Fence) -> bool:
-        """Whether the fence stands and nothing is at work behind it; from now on something may be."""
-        is_kept, self._fence = self._fence == fence, None
-        return is_kept
+    def take(self, fence: Fence) -> Fence | None:
+        """The right of the last epoch, if the fence stands and nothing is at work behind it; now something may be."""
+        kept, self._kept = self._kept, None
+        return kept[1] if kept is not None and kept[0] == fence else None
 
-    def keep(self, fence: Fence) -> None:
-        """Everything that worked under the fence has ended and said so."""
-        self._fence = fence
+    def keep(self, fence: Fence, epoch: Fence) -> None:
+        """Everything that worked under the right of this epoch has ended and said so."""
+        self._kept = fence, epoch

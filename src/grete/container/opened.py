@@ -34,8 +34,8 @@ def opened(
         store = checkpoint_store(assignment, clock, home)
         if store is not None:
             held.callback(store.close)
-        is_raised = kept.take(assignment.fence)
-        started = prepare(assignment, system, store, clock, home, is_raised=is_raised)
+        epoch = kept.take(assignment.fence)
+        started = prepare(assignment, system, store, clock, home, epoch=epoch)
         report_skipped(assignment, started.skipped, home)
         yield (
             started,

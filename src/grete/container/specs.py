@@ -12,6 +12,7 @@ from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.diagnostics.streams import container_name, diagnostics_config
 from grete.errors import ConfigError
+from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.systems.base import System
 from grete.systems.outputs import written_together
@@ -36,8 +37,8 @@ def single_system(assignment: Assignment) -> str:
     return systems[0]
 
 
-def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int) -> RunnerSpec:
-    """The container's tasks and stores for its workers; its commits were read when the checkpoint log ended there.
+def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int, epoch: Fence) -> RunnerSpec:
+    """The container's tasks and stores for the workers of the epoch; its commits were read when the log ended there.
 
     Raises:
         ConfigError: no task.class.
@@ -72,7 +73,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
         home=str(home),
         dead_letter_stream=dead_letters,
         poison=poison,
-        commit=_commit_spec(assignment, log_end),
+        commit=_commit_spec(assignment, log_end, epoch),
         standby_directories=tuple(
             str(assignment.standby_directory(home, replica)) for replica in range(replicas - 1)
         ),
@@ -82,7 +83,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
     )
 
 
-def _commit_spec(assignment: Assignment, log_end: int) -> CommitSpec:
+def _commit_spec(assignment: Assignment, log_end: int, epoch: Fence) -> CommitSpec:
     name = checkpoint_log_name(assignment.job)
     settings = Settings.of(assignment.config)
     system = settings.system(single_system(assignment))
@@ -90,6 +91,7 @@ def _commit_spec(assignment: Assignment, log_end: int) -> CommitSpec:
     outputs = tuple(system.name_of(stream) or stream.stream for stream in written)
     return CommitSpec(
         assignment.fence,
+        epoch,
         name,
         settings.job.ssp_grouper,
         log_end,

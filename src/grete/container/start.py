@@ -27,6 +27,7 @@ from grete.errors import StreamError
 from grete.failpoints import failpoint
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.history import History
+from grete.model.fence import Fence
 from grete.model.ids import TaskName
 from grete.systems.base import System
 from grete.systems.outputs import OutputSystems, check_outputs
@@ -41,11 +42,12 @@ _SHOWN = 20
 class Started:
     """A container that may read: older incarnations are fenced off, and no other program moves its checkpoints.
 
-    `commits` is what is committed of its tasks, `starting` where each begins. What another run of the container has
-    committed since is in the checkpoint log after `log_end`.
+    `epoch` is the right of the epoch that begins. `commits` is what is committed of its tasks, `starting` where each
+    begins. What another run of the container has committed since is in the checkpoint log after `log_end`.
     """
 
     assignment: Assignment
+    epoch: Fence
     system: System
     home: Path
     target: CommitTarget
@@ -75,7 +77,7 @@ class Started:
             ConfigError: no task.class.
             StreamNotFound: a changelog is not there.
         """
-        spec = runner_spec(self.assignment, self.system, self.home, self.log_end)
+        spec = runner_spec(self.assignment, self.system, self.home, self.log_end, self.epoch)
         positions = store_positions(spec, self.system, self.commits)
         return CommittedTasks(spec, self.target, lineage, resumed(self.commits, self.starting), positions)
 
@@ -87,11 +89,12 @@ def prepare(
     clock: Clock,
     home: Path,
     *,
-    is_raised: bool = False,
+    epoch: Fence | None = None,
 ) -> Started:
-    """Begin: `store` is what `task.checkpoint.factory` names, see `checkpoint_store`; `is_raised` of the fence.
+    """Begin: `store` is what `task.checkpoint.factory` names, see `checkpoint_store`; `epoch` the right of one
+    before, of which nothing is at work.
 
-    Durable on return: the fence, what an operator or Samza moved, and applied startpoints.
+    Durable on return: the fence and the epoch's right, what an operator or Samza moved, and applied startpoints.
 
     Raises:
         ConfigError, ApplicationError: the application cannot be loaded, or the inputs are of several systems.
@@ -100,7 +103,7 @@ def prepare(
         LogCorrupted, OffsetOutOfRange, JobError: see `reconcile_checkpoint_store`, `take_over`, `apply_startpoints`
             and `starting_offsets`.
     """
-    remaining = steps(assignment, system, store, clock, home, is_raised=is_raised)
+    remaining = steps(assignment, system, store, clock, home, epoch=epoch)
     while True:
         try:
             next(remaining)
@@ -116,15 +119,15 @@ def steps(
     clock: Clock,
     home: Path,
     *,
-    is_raised: bool = False,
+    epoch: Fence | None = None,
 ) -> Generator[None, None, Started]:
-    """As `prepare`; stops after each step, the first of which raises the fence."""
+    """As `prepare`; stops after each step, the first of which raises the fence and begins an epoch."""
     config, name = assignment.config, single_system(assignment)
     settings = Settings.of(config)
     check_application(settings.job, DataFramePipeline if settings.job.is_pipeline else StreamTask)
     target = commit_target(assignment, system, clock, store)
-    if not is_raised:
-        system.raise_fence([assignment.fence])
+    if epoch is None:
+        epoch = system.begin_epoch(assignment.fence)
     failpoint("container.fence-raised")
     yield
     check_inputs(assignment, system)
@@ -143,7 +146,7 @@ def steps(
     with closing(OutputSystems(settings, name, system, home, clock)) as outputs:
         check_outputs(settings, outputs)
     failpoint("container.outputs-checked")
-    return Started(assignment, system, home, target, commits, starting, log_end)
+    return Started(assignment, epoch, system, home, target, commits, starting, log_end)
 
 
 def check_inputs(assignment: Assignment, system: System) -> None:

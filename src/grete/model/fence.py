@@ -38,6 +38,11 @@ def slot_scope(fence: Fence, slot: int) -> str:
     return f"slot/{fence.scope}/{slot}"
 
 
+def epoch_scope(fence: Fence) -> str:
+    """The scope of the epochs of the fence's scope: its epoch is the number of them that have begun."""
+    return f"epoch/{fence.scope}"
+
+
 def container_epoch(leadership_epoch: int, launch: int) -> int:
     """The fence epoch of a launch: grows with every launch of every leader, so it never repeats."""
     return (leadership_epoch << _LAUNCHES_PER_LEADERSHIP_BITS) | launch

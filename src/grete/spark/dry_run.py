@@ -26,6 +26,7 @@ from grete.container.start import Started
 from grete.environment import grete_home
 from grete.errors import GreteError, MissingExtra
 from grete.model.ending import exit_code
+from grete.model.fence import Fence, epoch_scope
 from grete.systems.factory import open_system
 from grete.tasks.application import check_application
 
@@ -59,6 +60,7 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
     with closing(open_system(settings, name, home, SystemClock())) as system:
         begun = Started(
             assignment,
+            Fence(epoch_scope(assignment.fence), 0),  # none begins
             system,
             home,
             commit_target(assignment, system, SystemClock()),

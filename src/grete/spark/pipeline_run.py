@@ -201,7 +201,7 @@ class PipelineRun:
             interval_ms=self._settings.task.trigger_interval_ms,
             output_mode=mode,
         )
-        tidy = housekeeping(self._assignment, self._system)
+        tidy = housekeeping(self._assignment, self._system, [self._assignment.fence])
 
         def run_and_publish(batch: DataFrame, batch_id: int, end: SourceOffsets) -> BatchOutcome:
             outcome = run_batch(batch, batch_id, end)

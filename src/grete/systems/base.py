@@ -203,9 +203,10 @@ class System(SystemAdmin, TransactionalStore):
         """
 
     @abstractmethod
-    def transactions(self, fence: Fence, slot: int, streams: Sequence[str]) -> Transactions:
-        """The transactions of one slot of the fence's scope, not opened yet. They write to `streams`, mostly.
+    def transactions(self, fences: Sequence[Fence], slot: int, streams: Sequence[str]) -> Transactions:
+        """The transactions of one slot, not opened yet. They write to `streams`, mostly.
 
+        `fences` are the container's, whose slot it is, and that of its epoch: nothing is committed unless all hold.
         Each worker of StreamTasks commits by some. Where `commit` is one short step, `CollectedTransactions` makes
         them of it.
         """
@@ -218,19 +219,19 @@ class System(SystemAdmin, TransactionalStore):
             NotWritten, LogUnreachable: it was not decided in time, or there was no answer.
         """
 
-    def keep_fence(self, fence: Fence) -> None:
+    def keep_fences(self, fences: Sequence[Fence]) -> None:
         """Called between batches: for systems that forget fences with time, it renews them now and then.
 
         Raises:
-            Fenced: the scope is above it.
+            Fenced: a scope is above its fence.
         """
 
-    def housekeeping(self, policies: Sequence[StreamPolicy], fence: Fence) -> Callable[[], object]:
-        """A function to call between batches, under the fence: it keeps the fence, and streams as `policies` say.
+    def housekeeping(self, policies: Sequence[StreamPolicy], fences: Sequence[Fence]) -> Callable[[], object]:
+        """A function to call between batches, under the fences: it keeps these, and streams as `policies` say.
 
         Systems that keep their streams small by themselves take no notice of `policies`.
         """
-        return lambda: self.keep_fence(fence)
+        return lambda: self.keep_fences(fences)
 
     def group_offsets(self, group: str, fence: Fence) -> GroupOffsets | None:
         """The offsets of a consumer group, written under the fence; None for a system without consumer groups."""

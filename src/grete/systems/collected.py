@@ -29,11 +29,11 @@ class SlotStore(Protocol):
     def checkpoint_log(self, name: str) -> KeyedLog:
         """See System."""
 
-    def take_slot(self, fence: Fence, scope: str) -> Fence:
+    def take_slot(self, fences: Sequence[Fence], scope: str) -> Fence:
         """Raise the scope by one and return the right to it, in one step, so that no two ever have the same.
 
         Raises:
-            Fenced: `fence`'s scope has seen a higher epoch.
+            Fenced: the scope of one of `fences` has seen a higher epoch; nothing was raised.
         """
 
     def check_fences(self, fences: Iterable[Fence]) -> None:
@@ -51,10 +51,10 @@ class CollectedTransactions:
     since only a file that is opened again shows what is in it.
     """
 
-    def __init__(self, store: SlotStore, fence: Fence, slot: int) -> None:
+    def __init__(self, store: SlotStore, fences: Sequence[Fence], slot: int) -> None:
         self._store = store
-        self._fence = fence
-        self._scope = slot_scope(fence, slot)
+        self._held = tuple(fences)
+        self._scope = slot_scope(fences[0], slot)
         self._right: Fence | None = None
         self._forget()
 
@@ -77,7 +77,7 @@ class CollectedTransactions:
     def open(self, deadline_s: float) -> None:
         """See Transactions."""
         self.drop()
-        self._right = self._store.take_slot(self._fence, self._scope)
+        self._right = self._store.take_slot(self._held, self._scope)
 
     def drop(self) -> None:
         """See Transactions."""
@@ -128,7 +128,7 @@ class CollectedTransactions:
 
     def check_fence(self) -> None:
         """See Transactions."""
-        self._store.check_fences([self._fence])
+        self._store.check_fences(self._held)
 
     def abort(self, deadline_s: float) -> None:
         """See Transactions."""
@@ -151,6 +151,6 @@ class CollectedTransactions:
     def confirm(self) -> None:
         """See Transactions: what is committed can be read."""
 
-    def _fences(self) -> tuple[Fence, Fence]:
+    def _fences(self) -> tuple[Fence, ...]:
         assert self._right is not None, "the slot is open"
-        return self._fence, self._right
+        return *self._held, self._right

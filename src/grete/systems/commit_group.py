@@ -79,3 +79,14 @@ class TransactionalStore(ABC):
         Raises:
             Fenced: a scope is above it already.
         """
+
+    @abstractmethod
+    def begin_epoch(self, fence: Fence) -> Fence:
+        """Raise the fence of a container, and return the right of its next epoch, in the scope `epoch_scope(fence)`.
+
+        From now on nothing is committed under the right of an earlier epoch, by no slot, whoever opens it next or
+        does not.
+
+        Raises:
+            Fenced: the container's scope is above it already.
+        """

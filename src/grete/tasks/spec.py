@@ -40,13 +40,14 @@ class StoreSpec:
 
 @dataclass(frozen=True, slots=True)
 class CommitSpec:
-    """How workers commit what they processed.
+    """How workers commit what they processed, as long as the container's fence and the right of its epoch hold.
 
     `log_end` is where the checkpoint log ended before the container's commits were read from it. `outputs` are the
     declared ones; a task may send to others.
     """
 
     fence: Fence
+    epoch: Fence
     checkpoint_log: str
     grouper: str
     log_end: int

@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import replace
 
 from grete.errors import InDoubt, LogError
+from grete.model.fence import Fence, epoch_scope
 from grete.systems.admin import OffsetAdmin
 from grete.systems.collected import CollectedTransactions
 from grete.systems.commit_group import CommitGroup
@@ -24,6 +25,7 @@ def _fence_not_checked(replaced: Replaced) -> None:
 
 def _fence_not_raised(replaced: Replaced) -> None:
     replaced(LocalSystem, "raise_fence", lambda self, fences: None)
+    replaced(LocalSystem, "begin_epoch", lambda self, fence: Fence(epoch_scope(fence), 1))
 
 
 def _in_two(replaced: Replaced, first: str, second: str) -> None:

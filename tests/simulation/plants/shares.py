@@ -9,8 +9,9 @@ from typing import Any
 from grete.clock import Deadline
 from grete.container.epochs import Epoch
 from grete.errors import ContainerGone
-from grete.keyed_log.base import Fence
+from grete.model.fence import Fence, epoch_scope
 from grete.sqlite_file.fences import check_fences
+from grete.systems.collected import CollectedTransactions
 from grete.systems.local import segment_rows
 from grete.systems.local.system import LocalSystem
 from grete.tasks.commit.base import CommittedTasks
@@ -49,10 +50,14 @@ def _begun_where_the_container_did(replaced: Replaced) -> None:
 
 
 def _slot_shared(replaced: Replaced) -> None:
-    def same(self: LocalSystem, fence: Fence, scope: str) -> Fence:
+    take_slot = LocalSystem.take_slot
+
+    def same(self: LocalSystem, fences: Sequence[Fence], scope: str) -> Fence:
+        if scope == epoch_scope(fences[0]):
+            return take_slot(self, fences, scope)
         right = Fence(scope, 1)
         with self._file.transaction() as connection:
-            check_fences(connection, [fence, right])
+            check_fences(connection, [*fences, right])
         return right
 
     replaced(LocalSystem, "take_slot", same)
@@ -96,7 +101,24 @@ def _stale_state(replaced: Replaced) -> None:
     _ends_unchecked(replaced)
 
 
+def _epoch_not_checked(replaced: Replaced) -> None:
+    """The container's fence and the slot's are, which is enough unless a slot is not taken any more."""
+
+    def unchecked(
+        self: LocalSystem, fences: Sequence[Fence], slot: int, streams: Any
+    ) -> CollectedTransactions:
+        return CollectedTransactions(self, fences[:1], slot)
+
+    replaced(LocalSystem, "transactions", unchecked)
+    _ends_unchecked(replaced)
+
+
 PLANTS = {
+    "epoch-not-checked": Plant(
+        "a share of an epoch that was given up commits while the next one goes on with fewer slots",
+        _epoch_not_checked,
+        ("lose-share", "config"),
+    ),
     "lost-slot-not-noticed": Plant(
         "an attempt that has lost its slot takes it again and writes without looking",
         _written_without_looking,

@@ -279,15 +279,19 @@ class EventHubsSystem(System):
         """See TransactionalStore. In the other system."""
         self._other.raise_fence(fences)
 
-    def keep_fence(self, fence: Fence) -> None:
-        """See System. In the other system."""
-        self._other.keep_fence(fence)
+    def begin_epoch(self, fence: Fence) -> Fence:
+        """See TransactionalStore. In the other system."""
+        return self._other.begin_epoch(fence)
 
-    def transactions(self, fence: Fence, slot: int, streams: Sequence[str]) -> HubTransactions:
+    def keep_fences(self, fences: Sequence[Fence]) -> None:
+        """See System. In the other system."""
+        self._other.keep_fences(fences)
+
+    def transactions(self, fences: Sequence[Fence], slot: int, streams: Sequence[str]) -> HubTransactions:
         """See System: the other system's, and records for hubs before them."""
         hubs = set(HubsSettings(self._context.settings.raw, self.name).known_streams())
         kept = [self._routes.beside(stream) or stream for stream in streams if stream not in hubs]
-        return HubTransactions(self._other.transactions(fence, slot, kept), self._routes.beside, self._send)
+        return HubTransactions(self._other.transactions(fences, slot, kept), self._routes.beside, self._send)
 
     def _send(self, segments: Sequence[SegmentWrite]) -> dict[tuple[str, int], int]:
         with self._lock:

@@ -12,7 +12,7 @@ from grete.kafka.client import KafkaConnection, Partition
 from grete.kafka.producer import NotWritten, OutcomeUnknown, TransactionalProducer, transaction_producer
 from grete.kafka.settings import KafkaLogSettings
 from grete.kafka.topics import Topics
-from grete.model.fence import Fence
+from grete.model.fence import Fence, epoch_scope
 from grete.systems.commit_group import CommitGroup
 from grete.systems.kafka.fence import DRIVER, FenceReader, Fences, transactional_id
 from grete.systems.kafka.transaction import GroupTransactions
@@ -49,16 +49,30 @@ class KafkaCommits:
     def raise_fence(self, fences: Iterable[Fence]) -> None:
         """See TransactionalStore."""
         for fence in fences:
-            self._fences.raise_fence(fence, self._producer)
+            self._fences.raise_epoch(fence)
+            self._fences.open_all(fence, self._producer)
             self._note_raised(fence)
 
-    def keep_fence(self, fence: Fence) -> None:
+    def begin_epoch(self, fence: Fence) -> Fence:
+        """See TransactionalStore. Who holds an id is refused, and finds the right raised when it opens one."""
+        scope = epoch_scope(fence)
+        self._fences.raise_epoch(fence)  # from here on no older container counts on
+        stored = self._stored(scope, Deadline(self._clock, self._log_settings.timeout_s, pauses_s=_PAUSES_S))
+        right = Fence(scope, 1 + (stored or 0))
+        self._fences.raise_epoch(right)
+        self._fences.open_all(fence, self._producer)
+        self._note_raised(fence)
+        self._note_raised(right)
+        return right
+
+    def keep_fences(self, fences: Iterable[Fence]) -> None:
         """See System."""
-        with self._lock:
-            is_due = self._clock.monotonic_s() - self._raised.get(fence, float("-inf")) > _REFRESH_S
-        if is_due:
-            self._fences.raise_epoch(fence)
-            self._note_raised(fence)
+        for fence in fences:
+            with self._lock:
+                is_due = self._clock.monotonic_s() - self._raised.get(fence, float("-inf")) > _REFRESH_S
+            if is_due:
+                self._fences.raise_epoch(fence)
+                self._note_raised(fence)
 
     def _note_raised(self, fence: Fence) -> None:
         with self._lock:
@@ -66,17 +80,16 @@ class KafkaCommits:
 
     def transactions(
         self,
-        fence: Fence,
+        fences: Sequence[Fence],
         slot: str,
         topics: Topics,
         partitions: Callable[[], Sequence[Partition]],
     ) -> GroupTransactions:
-        """The transactions of one slot of the fence's scope; see GroupTransactions."""
+        """The transactions of one slot of the first fence's scope; see GroupTransactions."""
         return GroupTransactions(
             self._connection,
-            transactional_id(fence.scope, slot),
-            fence,
-            self._reader(fence.scope),
+            transactional_id(fences[0].scope, slot),
+            {fence: self._reader(fence.scope) for fence in fences},
             topics,
             partitions,
             self._clock,
@@ -154,7 +167,7 @@ class KafkaCommits:
             for old in [one for one in self._writers if one.scope == fence.scope and one.epoch < fence.epoch]:
                 self._writers.pop(old).drop()  # a coordinator fences a container off many times in its life
             # no partitions: what an older driver left open, its successor's next transaction there ends
-            self._writers[fence] = self.transactions(fence, DRIVER, self._topics, lambda: ())
+            self._writers[fence] = self.transactions([fence], DRIVER, self._topics, lambda: ())
         return self._writers[fence]
 
     def _producer(self, id_: str) -> TransactionalProducer:

@@ -4,7 +4,8 @@ A log of its own, `__grete_fences`, holds each scope's epoch (as the keyed log o
 without members, written under a transactional id) and, as a record, how many transactional ids the scope has used.
 A container's epoch is raised in two steps: first it is durable there, then every id of the scope is opened. A process
 that opens an id reads the epoch right afterwards and stops when it is higher than its own. So once `raise_fence` has
-returned, no process of an older epoch commits: one that held an id is refused, and one that opens an id stops.
+returned, no process of an older epoch commits: one that held an id is refused, and one that opens an id stops. The
+number of the container's epoch of shares is a scope of its own (`epoch_scope`), written and read in the same steps.
 """
 
 from __future__ import annotations
@@ -94,14 +95,12 @@ class Fences:
         """
         self._log.raise_fence(fence)
 
-    def raise_fence(self, fence: Fence, make: Callable[[str], TransactionalProducer]) -> None:
-        """Raise the epoch, then open every id that the scope has ever used. `make` makes a producer of an id.
+    def open_all(self, fence: Fence, make: Callable[[str], TransactionalProducer]) -> None:
+        """Open every id that the scope has ever used, after its epoch was raised. `make` makes a producer of an id.
 
         Raises:
-            Fenced: the scope is above it already.
             LogError: the brokers did not answer.
         """
-        self.raise_epoch(fence)
         slots = max(self._slots, self._recorded(fence.scope))
         if slots > self._recorded(fence.scope):
             self._log.append(

@@ -290,14 +290,18 @@ class KafkaSystem(System):
         """See TransactionalStore. Afterwards no executor of a lower epoch commits, wherever it runs."""
         self._commits.raise_fence(fences)
 
-    def keep_fence(self, fence: Fence) -> None:
-        """See System. Brokers forget an epoch that is not written for a week; it is written every hour."""
-        self._commits.keep_fence(fence)
+    def begin_epoch(self, fence: Fence) -> Fence:
+        """See TransactionalStore."""
+        return self._commits.begin_epoch(fence)
 
-    def transactions(self, fence: Fence, slot: int, streams: Sequence[str]) -> GroupTransactions:
+    def keep_fences(self, fences: Sequence[Fence]) -> None:
+        """See System. Brokers forget an epoch that is not written for a week; it is written every hour."""
+        self._commits.keep_fences(fences)
+
+    def transactions(self, fences: Sequence[Fence], slot: int, streams: Sequence[str]) -> GroupTransactions:
         """See System."""
         return self._commits.transactions(
-            fence,
+            fences,
             str(slot),
             self._remembered,
             lambda: [

@@ -8,7 +8,7 @@ opened again by the caller, who then looks whether another process has done the 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,16 +30,16 @@ OVERHEAD_BYTES = 128
 class GroupTransactions(ReadableProducer):
     """The transactions of one slot. Used by one thread.
 
-    `topics` say how many bytes a record may have; what an older process of the slot left open in
-    `partitions` is ended when the id is opened.
+    `fences` are checked whenever the id is opened, each by its reader; records carry the first. `topics` say how many
+    bytes a record may have; what an older process of the slot left open in `partitions` is ended when the id is
+    opened.
     """
 
     def __init__(
         self,
         connection: KafkaConnection,
         id_: str,
-        fence: Fence,
-        reader: FenceReader,
+        fences: Mapping[Fence, FenceReader],
         topics: Topics,
         partitions: Callable[[], Sequence[Partition]],
         clock: Clock,
@@ -55,8 +55,8 @@ class GroupTransactions(ReadableProducer):
         self._transaction_timeout_s = transaction_timeout_s
         self._began_s = 0.0
         self.has_timed_out = False
-        self._fence = fence
-        self._reader = reader
+        self._fences = dict(fences)
+        self._fence = next(iter(self._fences))
         self._topics = topics
         self._limits: dict[str, int] = {}
         self._partitions = partitions
@@ -68,10 +68,10 @@ class GroupTransactions(ReadableProducer):
             Fenced: a higher epoch is stored.
             NotWritten: no answer in time.
         """
-        self._reader.check(self._fence.epoch)  # so that a successor who is at work is mostly left in peace
+        self.check_fence()  # so that a successor who is at work is mostly left in peace
         super().open(deadline_s)
         try:
-            self._reader.check(self._fence.epoch)
+            self.check_fence()
             self.abort_dangling_transactions(self._connection, self._partitions(), deadline_s)
         except BaseException:
             self.drop()
@@ -135,7 +135,8 @@ class GroupTransactions(ReadableProducer):
 
     def check_fence(self) -> None:
         """See Transactions."""
-        self._reader.check(self._fence.epoch)
+        for fence, reader in self._fences.items():
+            reader.check(fence.epoch)
 
     def send_batch(
         self,

@@ -20,7 +20,7 @@ from grete.failpoints import failpoint
 from grete.keyed_log import sqlite
 from grete.keyed_log.base import Record
 from grete.keyed_log.sqlite_rows import LAST_TABLE, SCHEMA
-from grete.model.fence import Fence
+from grete.model.fence import Fence, epoch_scope
 from grete.model.ids import SystemStreamPartition
 from grete.model.streams import StreamPolicy, StreamSpec, check_partitions
 from grete.sqlite_file import SqliteFile, check_fences, highest_epoch, open_file, seen_epoch
@@ -233,16 +233,22 @@ class LocalSystem(System):
                 if seen is not None and seen > fence.epoch:
                     raise Fenced(fence.scope, epoch=fence.epoch, seen=seen)
 
-    def take_slot(self, fence: Fence, scope: str) -> Fence:
+    def begin_epoch(self, fence: Fence) -> Fence:
+        """See TransactionalStore."""
+        return self.take_slot([fence], epoch_scope(fence))
+
+    def take_slot(self, fences: Sequence[Fence], scope: str) -> Fence:
         """See SlotStore."""
         with self._file.transaction() as connection:
             right = Fence(scope, 1 + (seen_epoch(connection, scope) or 0))
-            check_fences(connection, [fence, right])
+            check_fences(connection, [*fences, right])
         return right
 
-    def transactions(self, fence: Fence, slot: int, streams: Sequence[str]) -> CollectedTransactions:
+    def transactions(
+        self, fences: Sequence[Fence], slot: int, streams: Sequence[str]
+    ) -> CollectedTransactions:
         """See System."""
-        return CollectedTransactions(self, fence, slot)
+        return CollectedTransactions(self, fences, slot)
 
     def settled_records(self, log: str, after: int) -> Iterator[Record]:
         """See System. Who held the write lock when this was called has committed or not by now.
@@ -296,11 +302,11 @@ class LocalSystem(System):
         """See System."""
         return _LARGEST
 
-    def housekeeping(self, policies: Sequence[StreamPolicy], fence: Fence) -> Callable[[], object]:
+    def housekeeping(self, policies: Sequence[StreamPolicy], fences: Sequence[Fence]) -> Callable[[], object]:
         """See System: merges, trims and compacts."""
         from grete.systems.local.housekeeping import Housekeeper  # Arrow, which looking at jobs does not need
 
-        return Housekeeper(self, policies, [fence], self._clock).step
+        return Housekeeper(self, policies, fences, self._clock).step
 
     def intact_from(self, stream: str, partition: int) -> int:
         """See System: where compaction has got to."""

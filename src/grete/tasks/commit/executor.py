@@ -3,7 +3,8 @@
 A slot has a transactional id of the container. A process that opens the id ends the transaction of the one that had
 it, then reads the scope's epoch, then the end of the checkpoint log:
 
-- a higher epoch means that another container has taken over, and nothing is written;
+- a higher epoch means that another container has taken over, and nothing is written; that a later epoch of shares has
+  begun in this one, which may have fewer slots and so nobody who takes this one, ends the attempt as well;
 - a commit of a task of this container with another lineage means that a worker of an earlier run, which was given up
   with its brokers away, has committed what this run is about to process again: the container reads its checkpoints
   again;
@@ -19,14 +20,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
 
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, companion_of
 from grete.clock import Clock, Deadline
-from grete.errors import CheckpointsMoved, InDoubt, LogError, LogUnreachable, ProcessingError, WireError
+from grete.errors import (
+    CheckpointsMoved,
+    Fenced,
+    InDoubt,
+    LogError,
+    LogUnreachable,
+    ProcessingError,
+    WireError,
+)
 from grete.failpoints import failpoint
 from grete.keyed_log.base import Record
 from grete.model.ids import TaskName
@@ -91,7 +101,7 @@ class SlotCommits:
             *spec.commit.outputs,
             *(one.changelog_stream for one in spec.stores),
         ]
-        self._transactions = system.transactions(spec.commit.fence, slot, streams)
+        self._transactions = system.transactions([spec.commit.fence, spec.commit.epoch], slot, streams)
         self._has_gaps = system.capabilities.has_gaps
         self._next: dict[Place, int] = {}
         """Where the next record of a changelog will be, if nothing else happens to it."""
@@ -101,9 +111,13 @@ class SlotCommits:
 
         Raises:
             Fenced: another container has taken over.
-            CheckpointsMoved: another run of this container has committed.
+            CheckpointsMoved: another run of this container has committed, or a later epoch has begun.
             LogError: the brokers did not answer.
         """
+        with self._ended_by_a_later_epoch():
+            return self._resume(tasks)
+
+    def _resume(self, tasks: Collection[int]) -> list[TaskReport]:
         deadline = Deadline(self._clock, _PATIENCE_S, pauses_s=_PAUSES_S)
         while True:
             try:
@@ -118,7 +132,7 @@ class SlotCommits:
 
         Raises:
             Fenced: another container has taken over; nothing was written.
-            CheckpointsMoved: another attempt at this share has; nothing was written.
+            CheckpointsMoved: another attempt at this share has, or a later epoch has begun; nothing was written.
             InDoubt: the outcome is unknown; the next attempt finds out.
             TimedOut: it took longer than brokers wait for a transaction; nothing was written.
             ProcessingError: a record is larger than its topic takes; nothing was written.
@@ -126,11 +140,26 @@ class SlotCommits:
         """
         self._fit(made)
         started_s = time.perf_counter()
-        reports = self._commit_or_find(batch_id, made)
+        with self._ended_by_a_later_epoch():
+            reports = self._commit_or_find(batch_id, made)
         commit_s = time.perf_counter() - started_s
         self._log_end = max([self._log_end, *(report.committed_at for report in reports)])
         failpoint("executor.reported")
         return [replace(report, commit_s=commit_s) for report in reports]
+
+    @contextmanager
+    def _ended_by_a_later_epoch(self) -> Iterator[None]:
+        """To be fenced off by the container's own next epoch is no end of the container."""
+        try:
+            yield
+        except Fenced as error:
+            if error.scope != self._commit.epoch.scope:
+                raise
+            # without its cause, which would be read as the container's own end by `spark.failures`
+            raise CheckpointsMoved(
+                f"{self._commit.fence.scope} has begun a later epoch, its number {error.seen}, while slot "
+                f"{self._slot} of epoch {error.epoch} was at work; nothing was written"
+            ) from None
 
     def _commit_or_find(self, batch_id: int, made: Sequence[Processed]) -> list[TaskReport]:
         deadline = Deadline(self._clock, _PATIENCE_S, pauses_s=_PAUSES_S)

@@ -346,10 +346,13 @@ class TransactionsConformance(TransactionalStoreConformance):
         for one in self._opened:
             one.drop()
 
-    def slot(self, system: System, number: int = 0, epoch: int = 2) -> Transactions:
-        """A slot that is open."""
+    def slot(
+        self, system: System, number: int = 0, epoch: int = 2, right: Fence | None = None
+    ) -> Transactions:
+        """A slot that is open; `right` is that of the container's epoch."""
         streams = [self.named(name) for name in ("checkpoints", "out", "changelog")]
-        made = system.transactions(self.fence(epoch), number, streams)
+        fences = [self.fence(epoch)] if right is None else [self.fence(epoch), right]
+        made = system.transactions(fences, number, streams)
         self._opened.append(made)
         made.open(_deadline_s())
         return made
@@ -478,6 +481,39 @@ class TransactionsConformance(TransactionalStoreConformance):
         self.send(new, b"2")
         self.commit(new)
         assert self._everything(back_end) == [b"2"] * 5
+
+    def test_a_slot_of_an_epoch_that_is_over_commits_nothing_though_nobody_takes_it(
+        self, back_end: TransactionalBackEnd, system: System
+    ) -> None:
+        """The next epoch of the same container may have fewer slots."""
+        first = system.begin_epoch(self.fence(2))
+        old = self.slot(system, 1, right=first)
+        self.send(old, b"1")
+        next_system = back_end.store()
+        second = next_system.begin_epoch(self.fence(2))
+        assert (second.scope, second.epoch) == (first.scope, first.epoch + 1)
+        with pytest.raises((Fenced, NotWritten, OutcomeUnknown)):
+            old.commit(_deadline_s())
+        with pytest.raises(Fenced) as refused:
+            old.check_fence()
+        assert refused.value.scope == first.scope, "not the container's, which goes on"
+        old.drop()
+        with pytest.raises(Fenced):
+            old.open(_deadline_s())
+        new = self.slot(next_system, 0, right=second)
+        self.send(new, b"2")
+        self.commit(new)
+        assert self._everything(back_end) == [b"2"] * 5
+
+    def test_an_epoch_begins_under_the_fence_that_it_raises(self, back_end: TransactionalBackEnd) -> None:
+        """A container that was succeeded begins none, and so takes none from its successor."""
+        system = back_end.store()
+        first = system.begin_epoch(self.fence(3))
+        with pytest.raises(Fenced):
+            back_end.store().begin_epoch(self.fence(2))
+        assert back_end.store().begin_epoch(self.fence(4)).epoch == first.epoch + 1
+        with pytest.raises(Fenced):
+            system.raise_fence([self.fence(3)])
 
     def test_a_commit_is_refused_when_another_program_writes_to_the_changelog(
         self, back_end: TransactionalBackEnd, system: System

@@ -38,6 +38,8 @@ _HEARTBEAT_S = 3.0
 _ORPHAN_S = 50.0
 _TRIES = 20
 _WAIT_S = 0.5
+_SHARES = 2
+"""What Spark has room for, until it has lost executors."""
 
 
 class ContainerProgram:
@@ -61,6 +63,7 @@ class ContainerProgram:
         self.course = Course(self.id, self.epoch, self.control, self._report)
         self._is_assigned = False
         self.kept = KeptFence()
+        self.slots_at_most = _SHARES
         self.query: QueryRun | None = None
         self.process.on_end.append(self._release)
         self.process.spawn(self._main(), 0.1)

@@ -71,9 +71,11 @@ class Nemesis:
             self._world.pause(share.process)
 
     def _lose_share(self) -> None:
-        """Spark takes a worker for lost, which goes on, now or later."""
-        share = self._a_share()
-        if share is not None:
+        """Spark takes a worker for lost, which goes on, now or later: best one that has something to commit."""
+        alive = [share for share in self._world.shares if share.process.is_alive]
+        amid = [share for share in alive if share.is_amid_a_transaction]
+        if alive:
+            share = self._world.chance.choice(amid or alive)
             share.is_lost = True
             if self._world.chance.random() < 0.6:
                 self._world.pause(share.process)

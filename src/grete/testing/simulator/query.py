@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LOOKS_S = 1.0
 _END_S = 8.0
-_SHARES = 2
+_NO_ROOM = 0.5
 _ATTEMPTS = (1, 4, 4)
 """Spark's maxFailures: a local master has one."""
 
@@ -48,20 +48,23 @@ class QueryRun:
         yield Sleep()
         container = self._container
         epoch = Epoch(
-            started, container.process.clock, slots_at_most=_SHARES, on_batch=container.course.on_batch
+            started,
+            container.process.clock,
+            slots_at_most=container.slots_at_most,
+            on_batch=container.course.on_batch,
         )
         self.spark = SimulatedSpark(container, epoch)
         ended = yield from self.spark.run(container.control)
         if epoch.has_ended_well:
-            container.kept.keep(self._assignment.fence)
+            container.kept.keep(self._assignment.fence, started.epoch)
         return ended
 
     def _start(self) -> Any:
         """The product's start, with the world going on between its steps."""
         home, clock = self._container.home, self._container.process.clock
         store = checkpoint_store(self._assignment, clock, home)
-        is_raised = self._container.kept.take(self._assignment.fence)
-        remaining = steps(self._assignment, self._system, store, clock, home, is_raised=is_raised)
+        epoch = self._container.kept.take(self._assignment.fence)
+        remaining = steps(self._assignment, self._system, store, clock, home, epoch=epoch)
         next(remaining)
         yield Sleep()
         self._note_fence()
@@ -129,13 +132,21 @@ class SimulatedSpark:
         """
         for slot, share in self._shares.items():
             if share.is_lost and not self._is_ending:
-                self._again(slot)
+                self._lost(slot)
             elif share.process.exit_code not in (None, 0):
                 self._failures[slot] += 1
                 if self._failures[slot] >= self._attempts:
                     raise self._failed(slot)
                 self._again(slot)
         return any(share.process.is_alive and not share.is_lost for share in self._shares.values())
+
+    def _lost(self, slot: int) -> None:
+        """Its executor is gone: the share begins elsewhere, or there is room for one less, and the epoch is over."""
+        if self._world.chance.random() < _NO_ROOM:
+            self.container.slots_at_most = max(1, self.container.slots_at_most - 1)
+            self._end_all()
+        else:
+            self._again(slot)
 
     def _failed(self, slot: int) -> GreteError:
         self._world.scheduler.after(self._world.chance.uniform(0.0, 3.0), self._kill)

@@ -114,6 +114,7 @@ class ShareProgram:
         self.line = Line(world, slot, spark)
         self.is_lost = False
         """Whether Spark takes it for lost, whatever it does."""
+        self.is_amid_a_transaction = False
         self.error: GreteError | None = None
         self.process: Process = world.process(f"share {slot} #{len(world.shares)} of {container.incarnation}")
         self.process.clock.on_wait = lambda seconds_s: world.stall(self.process, seconds_s)
@@ -152,6 +153,7 @@ class ShareProgram:
         )
         for tasks in work(self._loop, self.line, clock, wait_s=0.0):
             self._system.tasks = [self._spec.tasks[index].name for index in tasks]
+            self.is_amid_a_transaction = bool(tasks)
             pace = self._pace if self._world.is_busy else 1.0
             yield Sleep((_STEP_S if tasks else _IDLE_S) * pace)
         self._loop.close()

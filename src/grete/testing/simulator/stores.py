@@ -82,10 +82,10 @@ class ProcessSystem(LocalSystem):
                 self._world.ledger.commits(task, self._writer)
             return ends
 
-    def take_slot(self, fence: Fence, scope: str) -> Fence:
+    def take_slot(self, fences: Sequence[Fence], scope: str) -> Fence:
         """See SlotStore."""
         with self._world.write(self._process):
-            return super().take_slot(fence, scope)
+            return super().take_slot(fences, scope)
 
     def raise_fence(self, fences: Iterable[Fence]) -> None:
         """See TransactionalStore."""
