@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from grete.api import (
     AsyncStreamTask,
+    DataFramePipeline,
     IncomingMessageEnvelope,
     MessageCollector,
     StreamTask,
@@ -23,19 +24,26 @@ Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator],
 
 Application = type[StreamTask] | Process | str
 
+Pipeline = type[DataFramePipeline]
+
 _numbers = itertools.count(1)
 
 
-def name_of(application: Application) -> str:
-    """A `task.class` that leads to the application: its own when it is a text, else a name in this module.
+def is_pipeline(application: Application | Pipeline) -> bool:
+    """Whether it is a class of DataFrame pipelines; of a text nothing is known."""
+    return isinstance(application, type) and issubclass(application, DataFramePipeline)
+
+
+def name_of(application: Application | Pipeline) -> str:
+    """A `task.class` or `app.class` that leads to the application: a text as it is, else a name in this module.
 
     Raises:
-        ConfigError: it is neither a StreamTask class, nor a function, nor `module:Class`.
+        ConfigError: it is neither such a class, nor a function, nor `module:Class`.
     """
     if isinstance(application, str):
         return application
     if isinstance(application, type):
-        if not issubclass(application, StreamTask):
+        if not issubclass(application, StreamTask | DataFramePipeline):
             raise ConfigError(f"{application!r} is not a grete.StreamTask")
         return _keep(application)
     if not callable(application):
@@ -66,7 +74,7 @@ def _async_task_of(process_one: Callable[..., Awaitable[None]]) -> type[StreamTa
     return AsyncFunctionTask
 
 
-def _keep(task: type[StreamTask]) -> str:
+def _keep(task: type[StreamTask | DataFramePipeline]) -> str:
     name = f"{task.__name__}_{next(_numbers)}"
     globals()[name] = task
     return f"{__name__}:{name}"

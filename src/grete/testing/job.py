@@ -12,13 +12,15 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from grete.checkpoint.applied_startpoints import read_applied
 from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
 from grete.config.rules.changes import refused_changes
 from grete.config.settings import Settings
+from grete.config.settings.job import JobSettings
 from grete.config.settings.streams import StreamSettings
+from grete.container.assignment import Assignment
 from grete.container.metrics import task_source
 from grete.container.standby import StandbyRun
 from grete.errors import ConfigError, IllegalStateError
@@ -30,11 +32,11 @@ from grete.model.job import JobModel, TaskMode
 from grete.model.startpoint import PendingStart
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
-from grete.testing.applications import Application
+from grete.testing.applications import Application, Pipeline
 from grete.testing.clock import ManualClock
 from grete.testing.controlled_log import ControlledLog
 from grete.testing.job_config import prepared, with_checkpoints_in
-from grete.testing.job_container import ContainerUnderTest
+from grete.testing.job_container import Container, ContainerUnderTest
 from grete.testing.job_model import assignments_of, write_job_model
 from grete.testing.job_world import JobWorld
 
@@ -65,7 +67,7 @@ class JobUnderTest(JobWorld):
 
     def __init__(
         self,
-        application: Application | None = None,
+        application: Application | Pipeline | None = None,
         config: Mapping[str, str] | None = None,
         *,
         config_files: Sequence[str | Path] = (),
@@ -76,15 +78,23 @@ class JobUnderTest(JobWorld):
     ) -> None:
         clock = ManualClock() if clock is None else clock
         loaded = prepared(application, config or {}, config_files)
+        self._check_kind(Settings.of(loaded).job)
         self._partitions = dict(partitions or {})
         self._temporary = directory is None
         self.directory = Path(tempfile.mkdtemp(prefix="grete-test-")) if directory is None else directory
         loaded = with_checkpoints_in(self.directory, loaded)
         super().__init__(loaded, LocalSystem(self.directory / "local", clock), clock)
         self._log = ControlledLog(clock) if coordinator_log is None else coordinator_log
-        self._containers: list[ContainerUnderTest] = []
+        self._containers: list[Container] = []
         self._epoch = 0
         self._create_inputs()
+
+    def _check_kind(self, job: JobSettings) -> None:
+        if job.is_pipeline:
+            raise ConfigError(
+                f"app.class={job.application_class}: a DataFrame pipeline needs Spark; use "
+                f"grete.testing.pipeline.PipelineUnderTest"
+            )
 
     def _create_inputs(self) -> None:
         settings = Settings.of(self._config)
@@ -97,7 +107,7 @@ class JobUnderTest(JobWorld):
 
     # --- life ---
 
-    def start(self, *, until_drained: bool = False) -> JobUnderTest:
+    def start(self, *, until_drained: bool = False) -> Self:
         """Submit the job and open its containers. From now on messages are new, whatever the offset default says.
 
         With `until_drained` the inputs end where they end now.
@@ -116,19 +126,18 @@ class JobUnderTest(JobWorld):
             self.clock,
         )
         self._containers = [
-            ContainerUnderTest(
-                assignment,
-                self._system,
-                self._ends,
-                self.clock,
-                self.directory,
-                coordinator_log=self._log,
-            )
+            self._container(assignment)
             for assignment in assignments_of(
                 self._model, self._epoch, self._pending_starts(), until_drained=until_drained
             )
         ]
         return self
+
+    def _container(self, assignment: Assignment) -> Container:
+        """Open a container, which fences the one before off."""
+        return ContainerUnderTest(
+            assignment, self._system, self._ends, self.clock, self.directory, coordinator_log=self._log
+        )
 
     def _pending_starts(self) -> dict[TaskName, PendingStart]:
         """Startpoints in the coordinator stream, handed over as a coordinator does."""
@@ -153,7 +162,7 @@ class JobUnderTest(JobWorld):
         for container in containers:
             container.kill()
 
-    def restart(self, *, lose_stores: bool = False, config: Mapping[str, str] | None = None) -> JobUnderTest:
+    def restart(self, *, lose_stores: bool = False, config: Mapping[str, str] | None = None) -> Self:
         """Kill the job and start it from its checkpoints; where there is none, its offset default counts.
 
         `lose_stores` takes the store files away, as another host would; `config` changes keys, as submitting the
@@ -182,7 +191,7 @@ class JobUnderTest(JobWorld):
         if self._temporary:
             shutil.rmtree(self.directory)
 
-    def __enter__(self) -> JobUnderTest:
+    def __enter__(self) -> Self:
         return self if self._containers else self.start()
 
     def __exit__(

@@ -6,31 +6,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grete.config.derived import canonical_keys
+from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
 from grete.config.key_tables.task import CHECKPOINT_PATH
 from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
-from grete.errors import ConfigError
-from grete.testing.applications import Application, name_of
+from grete.testing.applications import Application, Pipeline, is_pipeline, name_of
 
 
 def prepared(
-    application: Application | None, config: Mapping[str, str], files: Sequence[str | Path]
+    application: Application | Pipeline | None, config: Mapping[str, str], files: Sequence[str | Path]
 ) -> dict[str, str]:
     """Load, rewrite and validate.
 
     Raises:
-        ConfigError: as `grete run` would refuse it; or it is a DataFrame pipeline.
+        ConfigError: as `grete run` would refuse it.
     """
     loaded = {"job.name": "test", **load([str(file) for file in files], config)}
     if application is not None:
-        loaded["task.class"] = name_of(application)
-    if "app.class" in loaded:
-        raise ConfigError(
-            f"app.class={loaded['app.class']}: a DataFrame pipeline is Spark SQL and needs Spark; call its build() "
-            f"with DataFrames of a local session"
-        )
+        key = TASK_CLASS.name if not is_pipeline(application) else APP_CLASS.name
+        loaded[key] = name_of(application)
     rewritten = apply_rewriters(loaded)
     validate(rewritten)
     kept = canonical_keys(rewritten)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from grete.clock import Clock
 from grete.container.assignment import Assignment
@@ -149,6 +150,26 @@ class LocalShares:
         """Give everything up as a killed process does: no task is closed."""
         for loop in self.loops:
             loop.drop()
+
+
+class Container(Protocol):
+    """A container as a job in a test runs it."""
+
+    metrics: ContainerMetrics
+    all_shut_down: bool
+
+    @property
+    def shut_down(self) -> list[TaskName]:
+        """Tasks that asked to be shut down."""
+
+    def run_batch(self, *, commit: bool) -> BatchOutcome | None:
+        """Run the next batch; None when there is nothing to do."""
+
+    def close(self) -> None:
+        """End at a batch boundary."""
+
+    def kill(self) -> None:
+        """Give everything up as a killed process does."""
 
 
 class ContainerUnderTest:
