@@ -14,6 +14,7 @@ from grete.coordinator.state import Container, State
 from grete.metadata import launches
 from grete.model.ending import ExitCode
 from grete.model.ids import ContainerId
+from grete.systems.local import segment_rows
 from grete.testing.simulator import container as container_program
 from grete.testing.simulator import coordinator as program
 from grete.testing.simulator.launcher import SimulatedLauncher
@@ -33,6 +34,12 @@ def _granted_too_early(replaced: Replaced) -> None:
 def _not_fenced(replaced: Replaced) -> None:
     """A container that gives tasks away is believed when it reports that it has paused."""
     replaced(reconfigure, "_raise_fences", lambda state, pending: (state, ()))
+
+
+def _believed(replaced: Replaced) -> None:
+    """As `_not_fenced`, on a system that takes changelog records wherever they end, as brokers do."""
+    _not_fenced(replaced)
+    replaced(segment_rows, "check_first", lambda segment, end: None)
 
 
 def _never_adopted(replaced: Replaced) -> None:
@@ -136,8 +143,9 @@ PLANTS = {
     ),
     "pause-is-believed": Plant(
         "a container that says it has paused may still commit",
-        _not_fenced,
+        _believed,
         ("forged-pause", "container-count"),
+        seeds=40,
     ),
     "never-adopted": Plant(
         "a new coordinator restarts everything",

@@ -132,6 +132,7 @@ class CoordinatorProgram(Server):
         directive = view.heartbeat(request["id"], heartbeat)
         if directive.action is Command.PAUSE and self.world.faults.strikes("forged-pause"):
             view.heartbeat(request["id"], msgspec.structs.replace(heartbeat, paused=directive.number))
+            self.world.stop_a_machine(request["id"])
         return orjson.dumps(document(directive))
 
     # --- grete run ---

@@ -50,7 +50,10 @@ OPERATOR_KINDS = (
 LASTING_KINDS = ("skewed-clocks", "kills-lost", "two-hosts")
 """These are there for as long as there are faults."""
 HOSTILE_KINDS = ("forged-pause",)
-"""A forged report in a container's name. Only in seeds that enable it."""
+"""A forged report in a container's name, whose machine stands still. Only in seeds that enable it, of which most have
+no other faults than they ask for: a task has to be given away while everything else goes on.
+"""
+_ALONE = 0.7
 _WEIGHTS = {
     "container-count": 4.0,
     "config": 2.0,
@@ -89,7 +92,10 @@ class Faults:
                 strong = kind in emphasis
                 if chance.random() < share or strong:
                     rates[kind] = usual * (3.0 if strong else chance.choice((0.5, 1.0, 3.0)))
-        rates.update({kind: 0.5 for kind in HOSTILE_KINDS if kind in emphasis})
+        hostile = [kind for kind in HOSTILE_KINDS if kind in emphasis]
+        rates.update(dict.fromkeys(hostile, 1.0))
+        if hostile and chance.random() < _ALONE:
+            rates = {kind: rates[kind] for kind in emphasis}
         return cls(chance, rates)
 
     def has(self, kind: str) -> bool:

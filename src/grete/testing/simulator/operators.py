@@ -80,7 +80,14 @@ class Operator:
         """Other containers; quite often because one of them hangs."""
         if self._world.faults.has("pause-container") and self._world.chance.random() < 0.5:
             self._world.pause_a_container()
-        self._set({"job.container.count": str(self._world.chance.randint(1, self._world.containers_at_most))})
+        self._set({"job.container.count": str(self._other_count())})
+
+    def _other_count(self) -> int:
+        """Where a task that is given away matters, as many as make most of them move."""
+        most = self._world.containers_at_most
+        if self._world.faults.has("forged-pause"):
+            return most if self._stream.config().get("job.container.count") == "1" else 1
+        return self._world.chance.randint(1, most)
 
     def _set(self, changes: dict[str, str]) -> None:
         """As `grete config set` does: the whole result is checked before anything is written."""

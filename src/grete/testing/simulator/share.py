@@ -110,7 +110,7 @@ class ShareProgram:
     """One attempt at a share."""
 
     def __init__(self, world: World, spark: SimulatedSpark, slot: int) -> None:
-        container = spark.container
+        self.container = container = spark.container
         self.line = Line(world, slot, spark)
         self.is_lost = False
         """Whether Spark takes it for lost, whatever it does."""

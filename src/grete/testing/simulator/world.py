@@ -44,6 +44,7 @@ _SKEW_MS = 3 * 3_600_000
 """How wrong wall clocks are; with the jumps below twelve hours, after which startpoints expire."""
 _NETWORK_S = 0.01
 _STALLS_AT_ONCE = 2
+_MACHINE_S = (6.0, 30.0)
 
 
 class World:
@@ -180,6 +181,16 @@ class World:
         running = [program for program in self.containers.values() if program.process.is_running]
         if running:
             self.pause(self.chance.choice(running).process)
+
+    def stop_a_machine(self, container: ContainerId) -> None:
+        """Let a container and its shares stand still together, and go on later where they were."""
+        seconds_s = self.chance.uniform(*_MACHINE_S)
+        own = [one.process for one in self.containers.values() if one.id == container]
+        own += [share.process for share in self.shares if share.container.id == container]
+        for process in own:
+            if process.is_running:
+                process.pause()
+                self.scheduler.after(seconds_s, process.resume)
 
     def kill_the_leader(self) -> None:
         """Kill the coordinator of the job."""
