@@ -167,6 +167,13 @@ def test_rows_are_shared_out_fairly_and_completely() -> None:
     assert sum(share_out({"a": 100, "b": 100, "c": 100}, 100).values()) == 100
 
 
+def test_where_there_are_fewer_records_than_partitions_each_has_its_turn() -> None:
+    available = {"a": 5_000, "b": 3, "c": 0, "d": 7}
+    taken = [share_out(available, 2, turn) for turn in range(3)]
+    assert taken[0] == {"a": 1, "b": 1, "c": 0, "d": 0}
+    assert {one: sum(turn[one] for turn in taken) for one in available} == {"a": 2, "b": 2, "c": 0, "d": 2}
+
+
 def spec_of(system: LocalSystem, **options: object) -> SourceOptions:
     return SourceOptions(
         system="local",

@@ -113,38 +113,10 @@ class RangeReader:
         self, reader: _Reader, messages: list[Message], key: Partition, end: int
     ) -> Iterator[list[Message]]:
         """Records below `end` as a batch; the others stay in the reader."""
-        last = messages[-1]
-        if last.error() is not None or (last.offset() or 0) >= end or any(m.error() for m in messages):
-            messages = self._sort_out(reader, messages, key, end)
-        elif messages:
-            reader.position = (last.offset() or 0) + 1
-        if messages:
-            yield messages
-
-    def _sort_out(self, reader: _Reader, messages: list[Message], key: Partition, end: int) -> list[Message]:
-        taken = []
-        for place, message in enumerate(messages):
-            error, offset = message.error(), message.offset() or 0
-            if error is not None:
-                if error.code() != KafkaError._PARTITION_EOF:
-                    self._refuse(reader, error, key)
-                else:
-                    reader.position = max(reader.position, min(offset, end))
-            elif offset >= end:
-                reader.left = messages[place:]
-                reader.position = max(end, reader.position)
-                break
-            else:
-                taken.append(message)
-                reader.position = offset + 1
-        return taken
-
-    def _refuse(self, reader: _Reader, error: KafkaError, key: Partition) -> None:
-        position, reader.position = reader.position, -1
-        reason = refused(self._connection, error, key, position)
-        if reason is not None:
-            raise reason
-        reader.position = position
+        position, reader.position = reader.position, -1  # and stays so where one is refused
+        taken, reader.left, reader.position = sort_out(self._connection, key, messages, position, end)
+        if taken:
+            yield taken
 
     def range_of(self, key: Partition) -> tuple[int, int]:
         """(oldest, upcoming) of a partition.
@@ -160,7 +132,37 @@ class RangeReader:
             self._readers.popitem()[1].consumer.close()
 
 
-def refused(
+def sort_out(
+    connection: KafkaConnection, key: Partition, messages: list[Message], position: int, end: int | None
+) -> tuple[list[Message], list[Message], int]:
+    """What a consumer that stood at `position` got: the records below `end`, those behind, and where it stands now.
+
+    It stands behind what no reader sees, too, when it is told that a partition ends there.
+
+    Raises:
+        StreamError: as a mark among them says.
+    """
+    last = messages[-1].offset() or 0
+    if (end is None or last < end) and not any(m.error() for m in messages):
+        return messages, [], last + 1
+    taken: list[Message] = []
+    for place, message in enumerate(messages):
+        error, offset = message.error(), message.offset() or 0
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            position = max(position, offset if end is None else min(offset, end))
+        elif error is not None:
+            reason = _refused(connection, error, key, position)
+            if reason is not None:
+                raise reason
+        elif end is not None and offset >= end:
+            return taken, messages[place:], max(end, position)
+        else:
+            taken.append(message)
+            position = offset + 1
+    return taken, [], position
+
+
+def _refused(
     connection: KafkaConnection, error: KafkaError, key: Partition, position: int
 ) -> StreamError | None:
     """The error of a consumer that stood at `position`; None where the client goes on by itself."""

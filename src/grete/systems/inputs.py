@@ -123,9 +123,9 @@ class LookedFor(Inputs):
         spans = self._available(wanted)
         if not spans:
             return []
-        taken = share_out({ssp: end - start for ssp, start, end in spans}, records)
+        taken = share_out({ssp: end - start for ssp, start, end in spans}, records, self._turn)
         self._turn += 1
-        at = self._turn % len(spans)  # the first turn goes round: records may be fewer than partitions
+        at = self._turn % len(spans)  # the first goes round: bytes may end a turn early
         found: list[Arrived] = []
         for ssp, start, _ in [*spans[at:], *spans[:at]]:
             if (
@@ -176,12 +176,18 @@ class LookedFor(Inputs):
 K = TypeVar("K", bound=Any)
 
 
-def share_out(available: Mapping[K, int], records: int) -> dict[K, int]:
-    """Give each an equal share of `records`; what one does not need goes to the others. Deterministic."""
+def share_out(available: Mapping[K, int], records: int, turn: int | None = None) -> dict[K, int]:
+    """Give each an equal share of `records`; what one does not need goes to the others. Deterministic.
+
+    With a `turn`, a number that grows, and fewer records than takers, one each goes to those that are next in turn.
+    """
     taken = dict.fromkeys(available, 0)
     waiting = sorted(
         (one for one, count in available.items() if count > 0), key=lambda one: (available[one], one)
     )
+    if turn is not None and records < len(waiting):
+        in_turn = sorted(waiting)
+        return taken | {in_turn[(turn + place) % len(in_turn)]: 1 for place in range(records)}
     left = records
     for position, one in enumerate(waiting):
         taken[one] = min(available[one], left // (len(waiting) - position))

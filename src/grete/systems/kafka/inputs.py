@@ -3,29 +3,51 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
 from grete.clock import Clock
 from grete.errors import StreamUnreachable
 from grete.kafka.client import KafkaConnection, Partition
 from grete.kafka.errors import describe, reason_of
-from grete.kafka.library import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from grete.kafka.ranges import READER_SETTINGS, READER_TUNABLE, refused
+from grete.kafka.library import Consumer, KafkaException, Message, TopicPartition
+from grete.kafka.ranges import READER_SETTINGS, READER_TUNABLE, sort_out
 from grete.model.ids import SystemStreamPartition
 from grete.systems.admin import PartitionOffsets
-from grete.systems.inputs import Absent, Arrived, Inputs, Span, Wanted
+from grete.systems.inputs import Absent, Arrived, Inputs, Span, Wanted, share_out
 from grete.systems.records import batches
 
 Held = Callable[[str], Mapping[int, PartitionOffsets | None]]
 """The offsets of a stream's partitions; see `OffsetAdmin.reachable_offsets`."""
 _CHUNK = 10_000
 _LOOK_EVERY_S = 2.0
-_SETTINGS = {**READER_SETTINGS, "queued.max.messages.kbytes": 32 * 1024}
-"""One consumer has all partitions of a share."""
+_SETTINGS = {**READER_SETTINGS, "queued.max.messages.kbytes": 8 * 1024}
+"""One consumer has all partitions of a share, and one queue for them."""
+_KEPT = (40_000, 8 << 20)
+"""Messages and bytes that may be kept, by equal parts of each partition, before it is fetched no further."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Messages of a partition that were fetched and not given yet."""
+
+    messages: list[Message] = field(default_factory=list)
+    is_full: bool = False
+
+    def note_size(self, partitions: int) -> None:
+        """Look whether it has its part, or has room again; resuming costs what the client had fetched meanwhile."""
+        count, size = (most // partitions for most in _KEPT)
+        if self.is_full:
+            count, size = count // 4, size // 4
+        held = self.messages
+        self.is_full = bool(held) and (len(held) > count or sum(map(len, held)) > size)
 
 
 class KafkaInputs(Inputs):
-    """See Inputs. A partition is fetched while it is wanted, and paused while it is not."""
+    """See Inputs. A partition is fetched while it is wanted and its records are taken, and paused while not.
+
+    What one partition has waiting does not stand before the others: it is kept apart, up to a bound.
+    """
 
     def __init__(self, connection: KafkaConnection, held: Held, clock: Clock) -> None:
         self._connection = connection
@@ -35,20 +57,20 @@ class KafkaInputs(Inputs):
         self._absent = Absent()
         self._consumer: Consumer | None = None
         self._positions: dict[Partition, int] = {}
-        """Where the consumer's next message of each assigned partition is."""
+        """Where the next message to give of each assigned partition is."""
         self._paused: set[Partition] = set()
-        self._kept: dict[Partition, list[Message]] = {}
-        """Fetched and not given yet: behind the end of what was wanted."""
+        self._kept: defaultdict[Partition, _Kept] = defaultdict(_Kept)
+        self._turn = 0
 
     def poll(self, wanted: Wanted, records: int, wait_s: float) -> list[Arrived]:
         """See Inputs."""
-        self._follow({(ssp.stream, ssp.partition): span for ssp, span in wanted.items()})
         spans = {(ssp.stream, ssp.partition): (ssp, span) for ssp, span in wanted.items()}
+        self._follow({key: span for key, (_, span) in spans.items()})
         self._look(wanted)
-        found = self._take({key: [] for key in spans if key in self._kept}, spans)
-        if found:
-            return found
-        return self._take(self._fetched(records, wait_s), spans)
+        self._fetch(spans.keys(), records, wait_s)
+        found = self._take(spans, records)
+        self._hold_back(spans.keys())
+        return found
 
     def _look(self, wanted: Wanted) -> None:
         """Now and then ask the brokers, who else stay silent when they are away or a topic has been recreated."""
@@ -66,9 +88,6 @@ class KafkaInputs(Inputs):
             for key in moved:
                 self._positions[key] = wanted[key].start
             self._assign()
-        idle = self._positions.keys() - wanted.keys()
-        if idle != self._paused:
-            self._pause(idle)
 
     def _assign(self) -> None:
         """All anew, which costs a request for each partition: at the start, and after an error."""
@@ -80,6 +99,14 @@ class KafkaInputs(Inputs):
         self._consumer.assign([TopicPartition(*key, at) for key, at in self._positions.items()])
         self._paused = set()
 
+    def _hold_back(self, wanted: Collection[Partition]) -> None:
+        """Fetch no further where nothing is wanted, or enough is kept."""
+        for kept in self._kept.values():
+            kept.note_size(len(self._positions))
+        idle = {key for key in self._positions if key not in wanted or self._kept[key].is_full}
+        if idle != self._paused:
+            self._pause(idle)
+
     def _pause(self, idle: set[Partition]) -> None:
         assert self._consumer is not None
         if now := idle - self._paused:
@@ -88,70 +115,52 @@ class KafkaInputs(Inputs):
             self._consumer.resume([TopicPartition(*key) for key in again])
         self._paused = set(idle)
 
-    def _fetched(self, records: int, wait_s: float) -> dict[Partition, list[Message]]:
-        """Messages by partition. The client waits until it has as many as it was asked for: so first for one."""
+    def _fetch(self, wanted: Collection[Partition], records: int, wait_s: float) -> None:
+        """Keep what the client has, if it is asked for few: its one queue has the records of others behind those."""
+        held = sum(len(self._kept[key].messages) for key in wanted)
+        if not held:
+            # the client waits until it has as many as it was asked for: so first for one
+            held = self._consume(1, wait_s)
+            if not held:
+                return
+        if held < min(records, _CHUNK):
+            self._consume(min(records, _CHUNK) - held, 0)
+        left = _KEPT[0] if records < _CHUNK else 0
+        while left > 0 and any(not self._kept[key].messages for key in wanted):
+            fetched = self._consume(_CHUNK, 0)
+            left -= fetched
+            if fetched < _CHUNK:
+                break
+
+    def _consume(self, records: int, wait_s: float) -> int:
         assert self._consumer is not None
-        found: dict[Partition, list[Message]] = defaultdict(list)
         try:
-            messages = self._consumer.consume(1, wait_s)
-            if messages:
-                messages += self._consumer.consume(min(records, _CHUNK), 0)
+            messages = self._consumer.consume(records, wait_s)
         except KafkaException as error:
             raise StreamUnreachable(f"reading inputs: {describe(reason_of(error))}") from error
         for message in messages:
-            found[str(message.topic()), int(message.partition() or 0)].append(message)
-        return found
+            self._kept[str(message.topic()), int(message.partition() or 0)].messages.append(message)
+        return len(messages)
 
     def _take(
-        self,
-        found: dict[Partition, list[Message]],
-        spans: dict[Partition, tuple[SystemStreamPartition, Span]],
+        self, spans: Mapping[Partition, tuple[SystemStreamPartition, Span]], records: int
     ) -> list[Arrived]:
         """What is wanted, as columns; the rest is kept. Positions move behind what was given."""
+        shares = share_out({key: len(self._kept[key].messages) for key in spans}, records, self._turn)
+        self._turn += 1
         arrived = []
-        for key, fetched in found.items():
-            messages = [*self._kept.pop(key, ()), *fetched]
-            if key not in spans:  # it was paused meanwhile
-                self._kept[key] = messages
+        for key, count in shares.items():
+            if not count:
                 continue
-            ssp, span = spans[key]
-            taken = self._sort_out(key, messages, span)
-            if self._positions[key] == span.start and not taken:
-                continue
-            rows = next(batches([taken]))[1] if taken else None
-            arrived.append(Arrived(ssp, rows, self._positions[key]))
+            (ssp, span), kept = spans[key], self._kept[key]
+            messages, later = kept.messages[:count], kept.messages[count:]
+            at, self._positions[key] = self._positions[key], -1  # and stays so where one is refused
+            taken, behind, self._positions[key] = sort_out(self._connection, key, messages, at, span.end)
+            kept.messages = [*behind, *later] if behind else later
+            if taken or self._positions[key] != span.start:
+                rows = next(batches([taken]))[1] if taken else None
+                arrived.append(Arrived(ssp, rows, self._positions[key]))
         return arrived
-
-    def _sort_out(self, key: Partition, messages: list[Message], span: Span) -> list[Message]:
-        last = messages[-1]
-        if span.end is None and not any(m.error() for m in messages):
-            self._positions[key] = (last.offset() or 0) + 1
-            return messages
-        taken, position = [], self._positions[key]
-        for place, message in enumerate(messages):
-            error, offset = message.error(), message.offset() or 0
-            if error is not None:
-                if error.code() != KafkaError._PARTITION_EOF:
-                    self._positions[key] = position
-                    self._refuse(error, key)
-                else:
-                    position = max(position, offset if span.end is None else min(offset, span.end))
-            elif span.end is not None and offset >= span.end:
-                self._kept[key] = messages[place:]
-                position = max(span.end, position)
-                break
-            else:
-                taken.append(message)
-                position = offset + 1
-        self._positions[key] = position
-        return taken
-
-    def _refuse(self, error: KafkaError, key: Partition) -> None:
-        """Raises what it means, unless the client goes on by itself."""
-        reason = refused(self._connection, error, key, self._positions[key])
-        if reason is not None:
-            self._positions[key] = -1
-            raise reason
 
     def close(self) -> None:
         """See Inputs."""
