@@ -2,7 +2,8 @@
 # What the tests need besides Python and Java, one function a service. The embedded default needs no server. The
 # fault tests let system calls fail with strace. The tests of the Kafka back end start a broker of their own, from
 # jars that are fetched here into the user's cache; SERVICES=kafka_start starts one that stays, kafka_stop ends it.
-# Pipelines on Kafka read and write through Spark's own connector, fetched likewise. The tests against the real Samza
+# Pipelines on Kafka read and write through Spark's own connector, fetched likewise, as are the libraries of Delta and
+# of PostgreSQL, whose server is Debian's. The tests against the real Samza
 # run its published jars. Archives of classes let the JVMs of Spark and of brokers start with less work.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,6 +11,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/grete
 kafka_jars_directory=${GRETE_KAFKA_JARS:-$cache/kafka-4.3.1}
 samza_jars_directory=${GRETE_SAMZA_JARS:-$cache/samza-1.8.0}
 spark_kafka_jars_directory=${GRETE_SPARK_KAFKA_JARS:-$cache/spark-kafka-4.2.0}
+spark_sinks_jars_directory=${GRETE_SPARK_SINK_JARS:-$cache/spark-sinks-4.2.0}
 
 present() { # command, package, what for
   command -v "$1" >/dev/null && return
@@ -34,6 +36,18 @@ fetch_jars() { # pom, directory: all or nothing, so that a run that was cut off 
   mvn -q -B -f "$pom" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$directory.new" </dev/null
   cp "$pom" "$directory.new/complete"
   mv "$directory.new" "$directory"
+}
+
+spark_sinks_jars() { fetch_jars scripts/spark-sinks/pom.xml "$spark_sinks_jars_directory"; }
+
+postgresql_present() { # the server alone: the tests start their own
+  ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 && return
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then # no cluster and no service of the machine's
+    mkdir -p /etc/postgresql-common
+    [ -e /etc/postgresql-common/createcluster.conf ] \
+      || echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
+  fi
+  present postgres postgresql "the tests of outputs in a database"
 }
 
 spark_kafka_jars() { fetch_jars scripts/spark-kafka/pom.xml "$spark_kafka_jars_directory"; }
@@ -84,6 +98,6 @@ kafka_archive() { # beside the jars, which it holds for
   .venv/bin/python scripts/kafka_archive.py "$archive" >/dev/null 2>&1 || echo "brokers start without an archive" >&2
 }
 
-for service in ${SERVICES:-strace_present kafka_jars kafka_archive spark_kafka_jars samza_jars samza_runner spark_archive}; do
+for service in ${SERVICES:-strace_present postgresql_present kafka_jars kafka_archive spark_kafka_jars spark_sinks_jars samza_jars samza_runner spark_archive}; do
   "$service"
 done

@@ -34,6 +34,7 @@ from tests.harness.plugin import (
 )
 from tests.harness.servers import shared
 from tests.support.certificates import make_authority
+from tests.support.postgresql import PostgreSql
 from tests.support.secure_kafka import BrokerLogin, SecureCluster
 from tests.support.tcp_proxy import TcpProxy
 
@@ -113,10 +114,21 @@ def spark() -> Iterator[SparkSession]:
         "spark.master": "local[2,3]",  # tasks are tried again, as on a cluster
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "2",
+        "outputs.table.format": "delta",  # outputs that bring jars along
+        "outputs.rows.format": "jdbc",
+        "outputs.rows.url": "jdbc:postgresql:",
     }
     session = build_session("tests", settings, kafka_system="kafka")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSql]:
+    """A database server of this process."""
+    server = PostgreSql()
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ Public names are those re-exported here; see `grete.api`.
 """
 
 from grete.api import AsyncStreamTask as AsyncStreamTask
+from grete.api import Batch as Batch
 from grete.api import Counter as Counter
 from grete.api import DataFramePipeline as DataFramePipeline
 from grete.api import Gauge as Gauge

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -301,6 +302,22 @@ class Serde(ABC):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch of a pipeline: the same when it is repeated, and no other's after a rewind or in a new lineage.
+
+    `number` counts up within a `lineage`, `id` is of both.
+    """
+
+    lineage: str
+    number: int
+
+    @property
+    def id(self) -> str:
+        """`<lineage>-<number>`."""
+        return f"{self.lineage}-{self.number}"
+
+
 class DataFramePipeline(ABC):
     """A pipeline in Spark SQL; compiled by Catalyst, nothing per record in Python."""
 
@@ -322,4 +339,16 @@ class DataFramePipeline(ABC):
         Output columns: `key` (string or binary, optional) decides partition and key; a column `value` (string or
         binary) is written as it is, otherwise all other columns become one JSON object. On Kafka inputs may have
         `headers`, and outputs `partition` and `headers`: docs/backends.md.
+
+        An output whose name `outputs.<name>.*` configures goes to files or a table, with its own columns; one that is
+        neither that nor a stream goes to `write_batch`: docs/pipelines.md.
         """
+
+    def write_batch(self, name: str, frame: DataFrame, batch: Batch) -> None:
+        """Write the rows of an output that is neither a stream nor configured; durable on return.
+
+        `frame` is a batch's, not a streaming one. A batch whose checkpoint was not written comes again, with the same
+        `batch`: what writes it under `batch.id`, or remembers the id with it, has it once. An exception ends the
+        container, which begins the batch again.
+        """
+        raise NotImplementedError(name)

@@ -18,6 +18,7 @@ PASS = "from grete.failpoints import failpoint\n" + "\n".join(
     for name in ("submit.elected", "commit.before", "commit.before")
 )
 CAMPAIGNS = {
+    "test_pipeline_sinks.py": ("sink",),
     "test_submit.py": (
         "submit",
         "leader",

@@ -148,7 +148,7 @@ def one_of_or_plugin(choices: type[E], group: str) -> Type[str]:
 class Key(Generic[T_co]):
     """A key or, with `%s`, a family of keys.
 
-    `%s` stands for a name: for one without a dot after `systems.` and `stores.`, for any text elsewhere.
+    `%s` stands for a name: for one without a dot after `systems.`, `stores.` and `outputs.`, for any text elsewhere.
     """
 
     name: str
@@ -204,4 +204,4 @@ def _fill(name: str, names: tuple[str, ...]) -> str:
 
 def _pattern(name: str) -> re.Pattern[str]:
     escaped = re.escape(name).replace("%s", "(.+)")
-    return re.compile(re.sub(r"^(systems|stores)\\\.\(\.\+\)", r"\1\\.([^.]+)", escaped), re.DOTALL)
+    return re.compile(re.sub(r"^(systems|stores|outputs)\\\.\(\.\+\)", r"\1\\.([^.]+)", escaped), re.DOTALL)

@@ -11,13 +11,14 @@ from functools import cache
 from grete.config.key import ChangeClass as ChangeClass
 from grete.config.key import Key as Key
 from grete.config.key import Type as Type
-from grete.config.key_tables import coordinator, eventhubs, job, samza, streams, task
+from grete.config.key_tables import coordinator, eventhubs, job, outputs, samza, streams, task
 
 SUBJECTS: tuple[tuple[str, tuple[Key[object], ...]], ...] = (
     ("The job", job.TABLE),
     ("The coordinator", coordinator.TABLE),
     ("Tasks", task.TABLE),
     ("Systems, streams, stores and serdes", streams.TABLE),
+    ("Outputs of a pipeline that are no streams", outputs.TABLE),
     ("Azure Event Hubs", eventhubs.TABLE),
     ("Samza's own", samza.TABLE),
 )

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
+from grete.api import Batch
 from grete.checkpoint.task_commit import TaskCommit
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.spark.pipeline_outputs import Shared
-from grete.spark.sinks.base import BatchId, Sink
+from grete.spark.sinks.base import Sink, compute_only
 from grete.spark.sinks.kafka import OutputStamps
+from grete.spark.sinks.own import OwnSink
 from grete.systems.commit_group import SegmentWrite
 from grete.tasks.commit.base import BatchOutcome, CommitTarget
 from grete.tasks.ranges import SourceOffsets
@@ -59,15 +61,15 @@ class PipelineBatches:
             compute_only(batch)
             self.position |= end.next_offsets
             return BatchOutcome()
-        segments = self._write(batch, BatchId(self._lineage, batch_id))
+        segments = self._write(batch, Batch(self._lineage, batch_id))
         failpoint("batch.after-run")
         commit_s = self._commit(segments, batch_id, end)
         self.position |= end.next_offsets
         failpoint("batch.after-commit")
         return BatchOutcome(records=read, commit_s=commit_s)
 
-    def _write(self, batch: DataFrame, id: BatchId) -> list[SegmentWrite]:
-        is_kept = len(self._sinks) > 1
+    def _write(self, batch: DataFrame, id: Batch) -> list[SegmentWrite]:
+        is_kept = len(self._sinks) > 1 or any(isinstance(sink, OwnSink) for sink in self._sinks.values())
         rows = batch.persist() if is_kept else batch
         try:
             outputs = self._shared.of_batch(rows, list(self._sinks))
@@ -104,8 +106,3 @@ class PipelineBatches:
             token="" if self._stamps is None else str(self._stamps.attempt),
             store_positions={},
         )
-
-
-def compute_only(rows: DataFrame) -> None:
-    """Compute the rows for the sake of Spark's state, and write nothing."""
-    rows.write.format("noop").mode("overwrite").save()

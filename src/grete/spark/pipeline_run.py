@@ -42,7 +42,7 @@ from grete.spark.pipeline_inputs import check_all_used, read_inputs, read_once, 
 from grete.spark.pipeline_outputs import Shared
 from grete.spark.pipeline_plan import check_build, check_containers
 from grete.spark.query import Query, QuerySettings, RunBatch
-from grete.spark.sinks.factory import Sinks
+from grete.spark.sinks.factory import Sinks, output_streams
 from grete.tasks.application import load_class
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets
@@ -76,7 +76,8 @@ class PipelineRun:
         discard = self._settings.job.lineage_state is LineageState.DISCARD or self._rewind_discards()
         refuse_to_lose_state(decision, had_checkpoint=bool(started.commits), discard=discard)
         lineage = self._lineage_of(decision)
-        with closing(Sinks(started, lineage.id, outputs)) as sinks:
+        streams = output_streams(outputs, self._settings, pipeline)
+        with closing(Sinks(self._spark, started, lineage.id, streams, pipeline)) as sinks:
             batches = PipelineBatches(
                 started.target,
                 lineage.id,
@@ -141,6 +142,7 @@ class PipelineRun:
         built = check_build(self._build(pipeline, inputs), application, pipeline.output)
         for frame in built.values():
             check_containers(frame, self._settings.job.container_count)
+        output_streams(built, self._settings, pipeline)
         outputs = read_once(built)
         shared = Shared.of(outputs)
         check_all_used(inputs, sources_of(shared.frame), application)

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from grete.config.settings import Settings
 from grete.spark.kafka_connector import connector_settings, could_not_start
 from grete.spark.kafka_options import REDACTED_OPTIONS
+from grete.spark.libraries import output_settings
 
 _log = logging.getLogger("grete.container")
 EXIT_OUT_OF_MEMORY = 3
@@ -128,6 +129,7 @@ def _settings(
             spark_version=pyspark.__version__,
             spark_jars=_spark_jars(),
         )
+    settings |= output_settings(given, settings, _spark_jars())
     if "spark.driver.memory" not in given.spark.options:
         settings.setdefault(
             "spark.driver.maxResultSize", "512m"

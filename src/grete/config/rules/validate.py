@@ -22,6 +22,7 @@ from grete.config.rules.consumer_group import consumer_group_problems
 from grete.config.rules.diagnostics import diagnostics_problems
 from grete.config.rules.eventhubs import eventhubs_problems
 from grete.config.rules.one_system import one_system_problems
+from grete.config.rules.outputs import output_problems
 from grete.config.rules.unsupported import unsupported
 from grete.config.rules.warnings import warnings_of
 from grete.config.secrets import has_reference
@@ -298,6 +299,7 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     _streams,
     _systems,
     _stores,
+    output_problems,
     _checkpoints,
     _serdes,
     _regexes,

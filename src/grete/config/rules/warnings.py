@@ -16,7 +16,10 @@ from grete.config.redact import is_secret_key
 from grete.config.secrets import has_reference
 from grete.config.settings.metrics import SNAPSHOT, reporter_names
 
-_PREFIXES = ("job.", "task.", "app.", "cluster-manager.", "systems.", "streams.", "stores.", "serializers.")
+_PREFIXES = (
+    *("job.", "task.", "app.", "cluster-manager.", "systems."),
+    *("streams.", "stores.", "serializers.", "outputs."),
+)
 _STREAM_TASK_ONLY = ("task.poison.", "task.window.ms", "stores.")
 _CLOSED = ("job.", "task.", "app.", "cluster-manager.")
 """Where every name of grete's and Samza's is known; in the others names are also people's."""

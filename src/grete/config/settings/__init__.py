@@ -16,6 +16,7 @@ from grete.config.key_tables.task import DEAD_LETTERS, DIAGNOSTICS_STREAM, METRI
 from grete.config.settings.coordinator import CoordinatorSettings
 from grete.config.settings.job import JobSettings
 from grete.config.settings.metrics import SnapshotReporter, reporter_names, snapshot_reporters
+from grete.config.settings.outputs import OutputSettings, output_names
 from grete.config.settings.spark import SparkSettings
 from grete.config.settings.stores import StoreSettings, store_names
 from grete.config.settings.streams import StreamSettings
@@ -87,6 +88,11 @@ class Settings:
     def store_names(self) -> tuple[str, ...]:
         """Every store that is configured, sorted."""
         return tuple(store_names(self.raw))
+
+    @cached_property
+    def outputs(self) -> dict[str, OutputSettings]:
+        """The outputs of a pipeline that are no streams, by name."""
+        return {name: OutputSettings(self.raw, name) for name in output_names(self.raw)}
 
     def serde(self, name: str) -> str:
         """The implementation of a serde by its name: built in, `avro`, or `module:Class`."""

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.sql import DataFrame
 
+from grete.api import Batch
 from grete.systems.commit_group import SegmentWrite
-
-
-@dataclass(frozen=True, slots=True)
-class BatchId:
-    """A micro-batch: the same when it is repeated, and no other's after a rewind or in another lineage."""
-
-    lineage: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.lineage}-{self.number}"
 
 
 class Sink(Protocol):
     """One output. Called by one thread, batch after batch; a batch whose checkpoint was not written comes again."""
 
-    def write(self, rows: DataFrame, batch: BatchId) -> Sequence[SegmentWrite]:
+    def write(self, rows: DataFrame, batch: Batch) -> Sequence[SegmentWrite]:
         """Write a batch's rows, durable on return; or give back what is to be part of the checkpoint's transaction.
+
+        Rows that are there already are computed all the same, for the sake of Spark's state.
 
         Raises:
             GreteError: what was not written, where, and the way out.
@@ -34,3 +25,8 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Give back what is held."""
+
+
+def compute_only(rows: DataFrame) -> None:
+    """Compute the rows for the sake of Spark's state, and write nothing."""
+    rows.write.format("noop").mode("overwrite").save()

@@ -2,43 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 
+from pyspark.sql import SparkSession
+
+from grete.api import DataFramePipeline
 from grete.checkpoint.output_commits import LineageCommits, OutputCommits
 from grete.clock import SystemClock
 from grete.config.settings import Settings
+from grete.config.settings.outputs import DELTA, JDBC
 from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.container.start import Started
-from grete.errors import ConfigError, WireError
+from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.spark.kafka_options import sink_settings
 from grete.spark.sinks.base import Sink
+from grete.spark.sinks.delta import DeltaSink
+from grete.spark.sinks.files import FilesSink
+from grete.spark.sinks.jdbc import JdbcSink
 from grete.spark.sinks.kafka import KafkaSink, OutputStamps, new_attempt
 from grete.spark.sinks.local import LocalSink
+from grete.spark.sinks.own import OwnSink
 from grete.systems.factory import open_system
 
 
 class Sinks:
     """The sinks of one run of a pipeline, and the stamps of those that write to Kafka."""
 
-    def __init__(self, started: Started, lineage: str, outputs: Iterable[str]) -> None:
-        """Open them.
+    def __init__(
+        self,
+        spark: SparkSession,
+        started: Started,
+        lineage: str,
+        outputs: Mapping[str, SystemStream | None],
+        pipeline: DataFramePipeline,
+    ) -> None:
+        """Open them; `outputs` are those of `output_streams`.
 
         Raises:
-            ConfigError: an output is of a system that is not configured, or cannot be written from here.
+            ConfigError: an output cannot be written from here, or one of its settings is wrong.
             StreamNotFound: there is no such stream.
         """
+        self._spark = spark
         self._started = started
+        self._pipeline = pipeline
         self._settings = Settings.of(started.assignment.config)
         self._held = ExitStack()
         self.stamps: OutputStamps | None = None
-        streams = {name: _stream(name, self._settings) for name in outputs}
-        if any(self._settings.system(one.system).capabilities.kafka_topics for one in streams.values()):
+        streams = [stream for stream in outputs.values() if stream is not None]
+        if any(self._settings.system(one.system).capabilities.kafka_topics for one in streams):
             self.stamps = self._stamps(lineage)
         self.by_name: dict[str, Sink] = {}
-        for name, stream in streams.items():
-            sink = self._sink(stream)
+        for name, stream in outputs.items():
+            sink = self._other_sink(name) if stream is None else self._sink(stream)
             self._held.callback(sink.close)
             self.by_name[name] = sink
 
@@ -60,6 +78,23 @@ class Sinks:
             f"systems without Kafka topics only that one can be written"
         )
 
+    def _other_sink(self, name: str) -> Sink:
+        settings, assignment = self._settings.outputs.get(name), self._started.assignment
+        if settings is None:
+            return OwnSink(self._pipeline, name)
+        app = f"{assignment.job.key}/{assignment.container_id}/{name}"
+        replaces = self._pipeline.output_mode == "complete"
+        if settings.format == DELTA:
+            return DeltaSink(self._spark, settings, app, assignment.fence, replaces=replaces)
+        if settings.format == JDBC:
+            return JdbcSink(self._spark, settings, app, assignment.fence, replaces=replaces)
+        if replaces:
+            raise ConfigError(
+                f"outputs.{name}.format={settings.format}: files have a folder for each batch, so a pipeline with "
+                f'output_mode "complete" cannot write them; use delta or jdbc, or output_mode "update"'
+            )
+        return FilesSink(self._spark, settings, re.sub(r"\W", "_", app))
+
     def _partitions(self, stream: SystemStream) -> int:
         started = self._started
         if stream.system == started.system_name:
@@ -77,14 +112,27 @@ class Sinks:
         return OutputStamps(new_attempt(self._started.assignment), commits)
 
 
-def _stream(name: str, settings: Settings) -> SystemStream:
-    try:
-        stream = SystemStream.parse(name)
-    except WireError:
-        stream = None
-    if stream is None or stream.system not in {*settings.system_names, EMBEDDED_SYSTEM}:
-        raise ConfigError(
-            f"output {name!r} of the pipeline is no stream of a system that is configured: name it system.stream, "
-            f"with systems.SYSTEM.samza.factory set"
-        )
-    return stream
+def output_streams(
+    names: Iterable[str], settings: Settings, pipeline: DataFramePipeline
+) -> dict[str, SystemStream | None]:
+    """The streams that a pipeline's outputs go to by their names; None for those that are configured or its own.
+
+    Raises:
+        ConfigError: an output is nothing of these.
+    """
+    has_own = type(pipeline).write_batch is not DataFramePipeline.write_batch
+    systems = {*settings.system_names, EMBEDDED_SYSTEM}
+    found: dict[str, SystemStream | None] = {}
+    for name in names:
+        system, dot, stream = name.partition(".")
+        if dot and stream and system in systems:
+            found[name] = SystemStream(system, stream)
+        elif not dot and (name in settings.outputs or has_own):
+            found[name] = None
+        else:
+            raise ConfigError(
+                f"output {name!r} of the pipeline is no stream of a system that is configured, and nothing else "
+                f"either: name it system.stream (with systems.SYSTEM.samza.factory set), say where it goes by "
+                f"outputs.NAME.format, or define write_batch for a name without a dot"
+            )
+    return found

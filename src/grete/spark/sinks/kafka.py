@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from grete.api import Batch
 from grete.checkpoint.output_commits import HEADER, ONCE, Attempt, LineageCommits, stamp_prefix
 from grete.config.settings.spark import local_cores
 from grete.container.assignment import Assignment
 from grete.errors import ConfigError
 from grete.keyed_log.base import Entry
 from grete.spark.pipeline_rows import check_types, key_of, value_of
-from grete.spark.sinks.base import BatchId
 from grete.systems.commit_group import SegmentWrite
 
 _OWN = ("key", "value", "headers", "partition")
@@ -62,7 +62,7 @@ class KafkaSink:
     settings: Mapping[str, str] = field(repr=False)
     stamps: OutputStamps | None
 
-    def write(self, rows: DataFrame, batch: BatchId) -> Sequence[SegmentWrite]:
+    def write(self, rows: DataFrame, batch: Batch) -> Sequence[SegmentWrite]:
         """All copies have the rows on return; when it fails, some may be there."""
         write(self._records(rows, batch.number), self.settings, self.topic)
         return ()

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from grete.api import Batch
 from grete.model.ids import SystemStream
 from grete.spark.pipeline_rows import key_and_value
-from grete.spark.sinks.base import BatchId
 from grete.systems.commit_group import SegmentWrite
 from grete.systems.partitioner import partition_of
 from grete.systems.records import SCHEMA, pieces, write
@@ -24,7 +24,7 @@ class LocalSink:
         self._partitions = partitions
         self._now_ms = now_ms
 
-    def write(self, rows: DataFrame, batch: BatchId) -> Sequence[SegmentWrite]:
+    def write(self, rows: DataFrame, batch: Batch) -> Sequence[SegmentWrite]:
         """Compute the rows; they are written with the checkpoints."""
         table, now_ms = key_and_value(rows).toArrow(), pa.scalar(self._now_ms(), pa.int64())
         keys, values = (column.combine_chunks() for column in table.select(["key", "value"]).columns)

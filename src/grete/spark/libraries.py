@@ -1,0 +1,80 @@
+"""The jars that outputs need, decided before the session starts: afterwards it is too late.
+
+As with the connector to Kafka (`grete.spark.kafka_connector`): what the configuration's `spark.*` keys or Spark's own
+folder bring counts; else a folder of jars that were fetched before (`GRETE_SPARK_SINK_JARS`, or where `make services`
+puts them); else Spark fetches them by `spark.jars.packages`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.config.settings import Settings
+from grete.config.settings.outputs import DELTA, JDBC
+
+_JARS, _PACKAGES = "spark.jars", "spark.jars.packages"
+_WHERE = (_JARS, _PACKAGES, "spark.driver.extraClassPath")
+_DELTA_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
+"""Delta reads its log in 50 tasks; on two cores that takes 4 s at each commit, with two tasks 0.3."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Library:
+    package: str
+    jars: tuple[str, ...]
+    """How the names of its jars begin, the first of the library itself."""
+
+
+_DELTA = _Library("io.delta:delta-spark_2.13:4.3.1", ("delta-spark_", "delta-storage-"))
+_POSTGRESQL = _Library("org.postgresql:postgresql:42.7.4", ("postgresql-",))
+
+
+def output_settings(settings: Settings, options: Mapping[str, str], spark_jars: Path) -> dict[str, str]:
+    """The `spark.*` options for the outputs that are configured, each with what `options` has under its name.
+
+    Raises:
+        ConfigError: an output has no format.
+    """
+    formats = {output.format for output in settings.outputs.values()}
+    found = dict(options)
+    if DELTA in formats:
+        found = _with(found, _DELTA, spark_jars)
+        for name, value in _DELTA_SETTINGS.items():
+            given = found.get(name, "")
+            if name.endswith("extensions") and given and value not in given.split(","):
+                value = f"{given},{value}"
+            found[name] = value if name.endswith("extensions") else given or value
+        if found.get("spark.master", "").startswith("local"):
+            found.setdefault(_SNAPSHOT_PARTITIONS, str(os.cpu_count() or 2))
+    if any(output.format == JDBC and output.is_postgresql for output in settings.outputs.values()):
+        found = _with(found, _POSTGRESQL, spark_jars)
+    return {name: value for name, value in found.items() if options.get(name) != value}
+
+
+def _with(options: dict[str, str], library: _Library, spark_jars: Path) -> dict[str, str]:
+    main = library.jars[0].rstrip("-_")
+    if any(main in options.get(name, "") for name in _WHERE) or any(
+        spark_jars.glob(f"{library.jars[0]}*.jar")
+    ):
+        return options
+    fetched = [jar for jar in _fetched() if jar.name.startswith(library.jars)]
+    key, items = (_JARS, [str(jar) for jar in fetched]) if fetched else (_PACKAGES, [library.package])
+    return options | {key: ",".join([*filter(None, options.get(key, "").split(",")), *items])}
+
+
+def _fetched() -> list[Path]:
+    named = os.environ.get("GRETE_SPARK_SINK_JARS")
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "grete"
+    folders = (
+        [Path(named)]
+        if named
+        else [path.parent for path in sorted(cache.glob("spark-sinks-*/complete"))[-1:]]
+    )
+    return [jar for folder in folders for jar in sorted(folder.glob("*.jar"))]

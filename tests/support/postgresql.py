@@ -1,0 +1,93 @@
+"""A PostgreSQL server of a test's own: Debian's programs, a folder and a port that nobody else has."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+_USER = "grete"
+
+
+def _program(name: str) -> str:
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    path = str(found[-1]) if found else shutil.which(name)
+    assert path, f"{name} is not installed: run make services"
+    return path
+
+
+class PostgreSql:
+    """Starts with an empty database, which asks for a password. The server refuses to run as root: `nobody` does."""
+
+    def __init__(self) -> None:
+        self.password = secrets.token_hex(8)
+        self._directory = Path(tempfile.mkdtemp(prefix="grete-postgresql-"))
+        self._as = {"user": "nobody", "group": "nogroup"} if os.getuid() == 0 else {}
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        secret = self._directory / "password"
+        secret.write_text(self.password)
+        if self._as:
+            for path in (self._directory, secret):
+                shutil.chown(path, "nobody", "nogroup")
+        options = [f"--username={_USER}", f"--pwfile={secret}", "--auth=scram-sha-256", "--no-sync"]
+        self._run("initdb", "-D", str(self._data), *options)
+        self.start()
+
+    @property
+    def _data(self) -> Path:
+        return self._directory / "data"
+
+    @property
+    def url(self) -> str:
+        """For JDBC, without the login."""
+        return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres"
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The settings of an output in it, but for table and name."""
+        return {"format": "jdbc", "url": self.url, "user": _USER, "password": self.password}
+
+    def start(self) -> None:
+        """Start the server; it answers on return."""
+        settings = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
+        log = str(self._directory / "log")
+        self._run("pg_ctl", "-D", str(self._data), "-w", "-l", log, "-o", settings, "start")
+
+    def stop(self) -> None:
+        """Stop the server; what is connected is cut off."""
+        self._run("pg_ctl", "-D", str(self._data), "-w", "-m", "immediate", "stop")
+
+    def close(self) -> None:
+        """End it, if it runs, and remove everything."""
+        if (self._data / "postmaster.pid").exists():
+            self.stop()
+        shutil.rmtree(self._directory)
+
+    def sql(self, statement: str) -> list[Sequence[str]]:
+        """Run a statement; the rows of a query, as text."""
+        login = {
+            "PGPASSWORD": self.password,
+            "PGHOST": "127.0.0.1",
+            "PGPORT": str(self.port),
+            "PGUSER": _USER,
+        }
+        done = subprocess.run(
+            [_program("psql"), "-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1", "-d", "postgres"],
+            input=statement,
+            env={**os.environ, **login},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [line.split("\t") for line in done.stdout.splitlines()]
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [_program(program), *arguments], cwd="/", check=True, stdout=subprocess.DEVNULL, **self._as
+        )  # type: ignore[call-overload]
