@@ -17,9 +17,9 @@ from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.epochs import Epoch
+from grete.container.kept import EndedEpoch
 from grete.container.start import prepare
 from grete.kafka.client import KafkaConnection
-from grete.model.fence import Fence
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
 from grete.systems.factory import open_system
@@ -156,10 +156,10 @@ class Job:
         assignment: Assignment | None = None,
         *,
         slots_at_most: int | None = None,
-        right: Fence | None = None,
+        ended: EndedEpoch | None = None,
     ) -> Container:
-        """`right` is that of an epoch before, of which nothing is known to be at work."""
-        return Container(self, assignment or self.assignment(epoch), slots_at_most, right)
+        """`ended` is an epoch before, of which nothing is known to be at work."""
+        return Container(self, assignment or self.assignment(epoch), slots_at_most, ended)
 
     def close(self) -> None:
         self.system.close()
@@ -173,17 +173,22 @@ class Container:
         job: Job,
         assignment: Assignment,
         slots_at_most: int | None = None,
-        right: Fence | None = None,
+        ended: EndedEpoch | None = None,
     ) -> None:
         self.system = job.open()
         inputs = {task.ssps[0].system_stream: len(assignment.tasks) for task in assignment.tasks}
         settings = Settings.of(assignment.config)
         with closing(OutputSystems(settings, job.name, self.system, job.home, SystemClock())) as outputs:
             create_outputs(settings, outputs, inputs)
-        started = prepare(assignment, self.system, None, SystemClock(), job.home, epoch=right)
-        self.right = started.epoch
+        started = prepare(assignment, self.system, None, SystemClock(), job.home, ended=ended)
+        self._right = started.epoch
         self.epoch = Epoch(started, SystemClock(), slots_at_most=slots_at_most)
         self._shares: dict[tuple[str, int], ShareLoop] = {}
+
+    @property
+    def ended(self) -> EndedEpoch:
+        """The epoch, as if nothing of it were at work."""
+        return EndedEpoch(self._right, self.epoch.known)
 
     def worker(self) -> TaskWorkers:
         return TaskWorkers(self.epoch.spec)

@@ -105,7 +105,7 @@ def test_what_another_run_of_the_container_commits_meanwhile_is_noticed_and_noth
     job = make_job()
     job.fill(20)
     given_up = job.container(1)
-    again = job.container(1, right=given_up.right)
+    again = job.container(1, ended=given_up.ended)
     given_up.run(given_up.worker(), slots=[0])
     with pytest.raises(CheckpointsMoved, match="has committed Partition 0 at offset"):
         again.share(again.worker(), 0)
@@ -133,6 +133,23 @@ def test_an_epoch_that_was_given_up_commits_nothing_in_slots_that_the_next_one_d
     assert again.run(only).records == 20
     job.fill(20)
     again.run(only)
+    job.assert_exactly_once()
+
+
+def test_the_epoch_after_one_that_has_ended_goes_on_from_what_was_reported_of_it(
+    make_job: MakeJob,
+) -> None:
+    """And from what the log has after that."""
+    job = make_job()
+    job.fill(20)
+    first = job.container(1)
+    first.run(first.worker(), slots=[0])
+    ended = first.ended
+    first.run(first.worker(), slots=[1])
+    second = job.container(1, ended=ended)
+    assert second.epoch.known.commits == checkpoints.committed(job.assignment(1), job.system)
+    job.fill(20)
+    assert second.run(second.worker()).records == 20
     job.assert_exactly_once()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.kafka import test_executor_commit as on_kafka
 from tests.kafka.kafka_job import KEYS, Job
 
 from grete.clock import SystemClock
+from grete.container.checkpoints import committed
 from grete.errors import LogCorrupted
 from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
@@ -33,6 +35,9 @@ test_an_attempt_that_fails_anywhere_is_made_up_for = (
 )
 test_an_epoch_that_was_given_up_commits_nothing_in_slots_that_the_next_one_does_not_have = (
     on_kafka.test_an_epoch_that_was_given_up_commits_nothing_in_slots_that_the_next_one_does_not_have
+)
+test_the_epoch_after_one_that_has_ended_goes_on_from_what_was_reported = (
+    on_kafka.test_the_epoch_after_one_that_has_ended_goes_on_from_what_was_reported_of_it
 )
 test_an_attempt_that_comes_late_commits_nothing = (
     on_kafka.test_an_attempt_that_was_taken_for_lost_and_comes_late_commits_nothing
@@ -124,3 +129,17 @@ def test_another_program_in_the_changelog_ends_the_share_before_it_commits(
     with pytest.raises(LogCorrupted, match="another program writes to this changelog"):
         container.run(worker, slots=[0])
     assert job.counts() == before
+
+
+def test_only_what_is_not_known_of_a_checkpoint_log_is_read(make_job: Callable[..., Job]) -> None:
+    """All of it may be 50,000 records."""
+    job = make_job()
+    job.fill(20)
+    container = job.container(1)
+    container.run(container.worker())
+    known = container.ended.known
+    invented = {task: replace(commit, lineage="known") for task, commit in known.commits.items()}
+    found = committed(job.assignment(1), job.system, replace(known, commits=invented))
+    assert found == invented
+    fewer = replace(known, tasks=frozenset(sorted(known.tasks)[:1]))
+    assert committed(job.assignment(1), job.system, fewer) == known.commits, "a task has come, so all is read"

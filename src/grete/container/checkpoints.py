@@ -12,6 +12,7 @@ from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
+from grete.container.kept import KnownCommits
 from grete.keyed_log.base import KeyedLog
 from grete.model.ids import TaskName
 from grete.systems.base import System
@@ -20,15 +21,21 @@ from grete.tasks.commit.base import CommitTarget
 _log = logging.getLogger("grete.container")
 
 
-def committed(assignment: Assignment, system: System) -> dict[TaskName, TaskCommit]:
-    """The container's tasks with their commits, as the checkpoint log has them."""
+def committed(
+    assignment: Assignment, system: System, known: KnownCommits | None = None
+) -> dict[TaskName, TaskCommit]:
+    """The container's tasks with their commits, as the checkpoint log has them; only what is not `known` is read."""
     log = system.checkpoint_log(checkpoint_log_name(assignment.job))
     mine = {task.name for task in assignment.tasks}
-    return {task: commit for task, commit in read_commits(log.read()).items() if task in mine}
+    if known is not None and mine <= known.tasks:
+        found = {**known.commits, **read_commits(log.read(known.log_end))}
+    else:
+        found = read_commits(log.read())
+    return {task: commit for task, commit in found.items() if task in mine}
 
 
 def reconcile_checkpoint_store(
-    assignment: Assignment, system: System, target: CommitTarget
+    assignment: Assignment, system: System, target: CommitTarget, known: KnownCommits | None = None
 ) -> dict[TaskName, TaskCommit]:
     """Bring checkpoint log and checkpoint store to say the same; returns the commits that count.
 
@@ -40,7 +47,7 @@ def reconcile_checkpoint_store(
         Fenced: another incarnation has taken over.
         LogCorrupted: the store has a checkpoint that cannot be read, and the log has none.
     """
-    logged = committed(assignment, system)
+    logged = committed(assignment, system, known)
     if target.copy_to is None:
         return logged
     resolved = resolve(logged, target.copy_to.read({task.name for task in assignment.tasks}))

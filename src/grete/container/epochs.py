@@ -16,7 +16,7 @@ from typing import Protocol
 from grete.clock import Clock
 from grete.container.control import Ended, Interruption
 from grete.container.housekeeping import housekeeping
-from grete.container.kept_fence import KeptFence
+from grete.container.kept import EndedEpoch, Kept, KnownCommits
 from grete.container.offset_publisher import OffsetPublisher
 from grete.container.specs import added_partitions, slots_of, source_options
 from grete.container.start import Started
@@ -69,6 +69,7 @@ class Epoch:
         )
         self._options = options
         self._starting = dict(started.next_offsets)
+        self._started = started
         self._slots = slots_of(self.spec, options.partitions_at_most, self._origins(started))
         self._positions = {slot: self._starting_of(slot) for slot in self._slots}
         self._log_ends = dict.fromkeys(self._slots, self.spec.commit.log_end)
@@ -102,6 +103,13 @@ class Epoch:
             for ssp, offset in positions.items():
                 found[ssp] = min(offset, found.get(ssp, offset))
         return found
+
+    @property
+    def known(self) -> KnownCommits:
+        """What is committed of the container's tasks, as far as it was reported."""
+        tasks = frozenset(task.name for task in self.spec.tasks)
+        commits = {**self._started.commits, **self._tasks.taken}
+        return KnownCommits(tasks, commits, max(self._log_ends.values(), default=self._started.log_end))
 
     def _starting_of(self, slot: int) -> dict[str, int]:
         spec = self.spec
@@ -181,9 +189,9 @@ def run_epoch(
     clock: Clock,
     on_batch: OnBatch,
     publisher: OffsetPublisher | None,
-    kept: KeptFence,
+    kept: Kept,
 ) -> Ended:
-    """Run one epoch to its end; `kept` gets its fence when nothing of it is at work any more.
+    """Run one epoch to its end; `kept` gets it when nothing of it is at work any more.
 
     Raises:
         GreteError: see `Epoch` and `Engine.run`.
@@ -194,5 +202,5 @@ def run_epoch(
     )
     ended = engine.run(epoch, control)
     if epoch.has_ended_well:
-        kept.keep(started.assignment.fence, started.epoch)
+        kept.keep(started.assignment.fence, EndedEpoch(started.epoch, epoch.known))
     return ended

@@ -10,17 +10,16 @@ from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
-from grete.container.kept_fence import KeptFence
+from grete.container.kept import Kept
 from grete.container.offset_publisher import OffsetPublisher, open_publisher
 from grete.container.run_lock import running_in
 from grete.container.specs import single_system
 from grete.container.start import Started, prepare, report_skipped
-from grete.systems.factory import open_system
 
 
 @contextmanager
 def opened(
-    assignment: Assignment, home: Path, clock: Clock, kept: KeptFence
+    assignment: Assignment, home: Path, clock: Clock, kept: Kept
 ) -> Iterator[tuple[Started, OffsetPublisher | None]]:
     """The folder's lock, system and checkpoint store, a start from them, and the consumer group's publisher.
 
@@ -29,13 +28,13 @@ def opened(
     """
     with ExitStack() as held:
         held.enter_context(running_in(assignment.state_directory(home)))
-        system = open_system(Settings.of(assignment.config), single_system(assignment), home, clock)
-        held.callback(system.close)
+        settings = Settings.of(assignment.config)
+        system = held.enter_context(kept.system.lent(settings, single_system(assignment), home, clock))
         store = checkpoint_store(assignment, clock, home)
         if store is not None:
             held.callback(store.close)
-        epoch = kept.take(assignment.fence)
-        started = prepare(assignment, system, store, clock, home, epoch=epoch)
+        ended = kept.take(assignment.fence)
+        started = prepare(assignment, system, store, clock, home, ended=ended)
         report_skipped(assignment, started.skipped, home)
         yield (
             started,

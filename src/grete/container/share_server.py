@@ -140,8 +140,9 @@ class ShareServer:
         ):  # an attempt that Spark took for lost; it ends at its next commit at the latest
             _send(earlier, REPLACED)
         connection.settimeout(None)
-        send(connection, Answer(self._start_of(hello.slot)))
-        self.events.put(Began(hello.slot))
+        start = self._start_of(hello.slot)
+        self.events.put(Began(hello.slot))  # before it is told: from then on it may commit
+        send(connection, Answer(start))
         return hello.slot
 
     def _hear(self, connection: socket.socket, slot: int) -> None:

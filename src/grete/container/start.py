@@ -20,6 +20,7 @@ from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import commit_target, reconcile_checkpoint_store
+from grete.container.kept import EndedEpoch
 from grete.container.rewind import apply_startpoints
 from grete.container.samza_state import take_over
 from grete.container.specs import runner_spec, single_system, store_positions
@@ -89,10 +90,10 @@ def prepare(
     clock: Clock,
     home: Path,
     *,
-    epoch: Fence | None = None,
+    ended: EndedEpoch | None = None,
 ) -> Started:
-    """Begin: `store` is what `task.checkpoint.factory` names, see `checkpoint_store`; `epoch` the right of one
-    before, of which nothing is at work.
+    """Begin: `store` is what `task.checkpoint.factory` names, see `checkpoint_store`; `ended` the epoch
+    before, if nothing of it is at work.
 
     Durable on return: the fence and the epoch's right, what an operator or Samza moved, and applied startpoints.
 
@@ -103,7 +104,7 @@ def prepare(
         LogCorrupted, OffsetOutOfRange, JobError: see `reconcile_checkpoint_store`, `take_over`, `apply_startpoints`
             and `starting_offsets`.
     """
-    remaining = steps(assignment, system, store, clock, home, epoch=epoch)
+    remaining = steps(assignment, system, store, clock, home, ended=ended)
     while True:
         try:
             next(remaining)
@@ -119,20 +120,19 @@ def steps(
     clock: Clock,
     home: Path,
     *,
-    epoch: Fence | None = None,
+    ended: EndedEpoch | None = None,
 ) -> Generator[None, None, Started]:
     """As `prepare`; stops after each step, the first of which raises the fence and begins an epoch."""
     config, name = assignment.config, single_system(assignment)
     settings = Settings.of(config)
     check_application(settings.job, DataFramePipeline if settings.job.is_pipeline else StreamTask)
     target = commit_target(assignment, system, clock, store)
-    if epoch is None:
-        epoch = system.begin_epoch(assignment.fence)
+    right = system.begin_epoch(assignment.fence) if ended is None else ended.right
     failpoint("container.fence-raised")
     yield
     check_inputs(assignment, system)
     log_end = system.checkpoint_log(target.checkpoint_log).end()
-    commits = reconcile_checkpoint_store(assignment, system, target)
+    commits = reconcile_checkpoint_store(assignment, system, target, None if ended is None else ended.known)
     yield
     commits = take_over(assignment, system, target, commits)
     commits = apply_startpoints(assignment, system, target, commits)
@@ -146,7 +146,7 @@ def steps(
     with closing(OutputSystems(settings, name, system, home, clock)) as outputs:
         check_outputs(settings, outputs)
     failpoint("container.outputs-checked")
-    return Started(assignment, epoch, system, home, target, commits, starting, log_end)
+    return Started(assignment, right, system, home, target, commits, starting, log_end)
 
 
 def check_inputs(assignment: Assignment, system: System) -> None:

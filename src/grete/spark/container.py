@@ -11,12 +11,13 @@ import os
 import signal
 import threading
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
-from grete.container.kept_fence import KeptFence
+from grete.container.kept import Kept
 from grete.container.main_loop import ContainerMainLoop, OnBatch, enter
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
@@ -33,7 +34,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> Cont
     See `grete.model.ending.ExitCode`. Never raises a GreteError.
     """
     given = ContainerEnvironment.of(environment)
-    home, own_process, kept = given.home, not given.is_thread, KeptFence()
+    home, own_process, kept = given.home, not given.is_thread, Kept()
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         if own_process:
@@ -42,10 +43,11 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> Cont
         with observed(Settings.of(assignment.config), assignment.job, name, home, own_process=own_process):
             return _work(assignment, home, control, on_batch, kept)
 
-    return ContainerMainLoop(environment, stop, work).run()
+    with closing(kept):
+        return ContainerMainLoop(environment, stop, work).run()
 
 
-def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: KeptFence) -> Ended:
+def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: Kept) -> Ended:
     # not before now: a container without pyspark has to be able to say so
     try:
         from grete.container.standby import follow

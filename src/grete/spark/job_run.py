@@ -11,7 +11,7 @@ from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import OnBatch, run_epoch
-from grete.container.kept_fence import KeptFence
+from grete.container.kept import Kept
 from grete.container.opened import opened
 from grete.failpoints import failpoint
 from grete.spark.pipeline_run import PipelineRun
@@ -26,7 +26,7 @@ def run_job(
     *,
     on_batch: OnBatch,
     on_at_work: Callable[[], None],
-    kept: KeptFence,
+    kept: Kept,
     clock: Clock | None = None,
 ) -> Ended:
     """Work for one assignment, from the fence to the end: drained, interrupted, or shut down by a task.

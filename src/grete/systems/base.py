@@ -233,6 +233,9 @@ class System(SystemAdmin, TransactionalStore):
         """
         return lambda: self.keep_fences(fences)
 
+    def forget(self) -> None:
+        """Called when another user goes on with this object: what is remembered of streams may have changed."""
+
     def group_offsets(self, group: str, fence: Fence) -> GroupOffsets | None:
         """The offsets of a consumer group, written under the fence; None for a system without consumer groups."""
         return None

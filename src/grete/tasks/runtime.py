@@ -216,12 +216,20 @@ class TaskWorker:
 class TaskWorkers:
     """The tasks this Python worker has open, the least recently used closed first."""
 
-    def __init__(self, spec: RunnerSpec, system: System | None = None, clock: Clock | None = None) -> None:
-        """They open the spec's system, unless `system` is given; it is closed with them."""
+    def __init__(
+        self,
+        spec: RunnerSpec,
+        system: System | None = None,
+        clock: Clock | None = None,
+        *,
+        leaves_system: bool = False,
+    ) -> None:
+        """They open the spec's system, unless `system` is given; it is closed with them, unless it is left open."""
         if spec.application_path and spec.application_path not in sys.path:
             sys.path.insert(0, spec.application_path)
         self.spec = spec
         self.id = uuid.uuid4().hex
+        self._leaves_system = leaves_system
         self._clock = SystemClock() if clock is None else clock
         self.system = system or open_system(
             Settings.of(spec.config), spec.default_system, Path(spec.home), self._clock
@@ -295,4 +303,5 @@ class TaskWorkers:
             self._open.popitem()[1].close()
         self.events.close()
         self.outputs.close()
-        self.system.close()
+        if not self._leaves_system:
+            self.system.close()

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from grete.clock import Clock, SystemClock
+from grete.config.settings import Settings
 from grete.model.ending import failure_of, note
+from grete.systems.kept import KeptSystem
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_channel import ShareChannel
 from grete.tasks.share_loop import ShareLoop
@@ -19,6 +22,8 @@ from grete.tasks.worker_logs import attach_logs, flush_logs, hurry_logs
 _WAIT_S = 0.05
 """A share looks so often whether it shall end while nothing comes."""
 _REPORT_S = 0.05
+_KEPT = KeptSystem(idle_s=30.0)
+"""Spark gives a share of the next epoch a worker that had one before, and ends those that it does not need."""
 
 
 @contextmanager
@@ -48,10 +53,11 @@ class ShareTask:
         Raises:
             GreteError: see `ShareLoop` and `ShareChannel`.
         """
-        clock = SystemClock()
+        clock, spec = SystemClock(), self.spec
         with (
-            told(self.spec),
-            closing(TaskWorkers(self.spec)) as workers,
+            told(spec),
+            _KEPT.lent(Settings.of(spec.config), spec.default_system, Path(spec.home), clock) as system,
+            closing(TaskWorkers(spec, system, clock, leaves_system=True)) as workers,
             closing(ShareChannel(self.address, self.key, slot, workers.id)) as channel,
         ):
             if channel.start is None:

@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from grete.assembly import RunOptions, run_job
@@ -25,7 +26,7 @@ from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.epochs import run_epoch
-from grete.container.kept_fence import KeptFence
+from grete.container.kept import Kept
 from grete.container.main_loop import ContainerMainLoop, OnBatch, enter
 from grete.container.opened import opened
 from grete.container.standby import follow
@@ -44,7 +45,7 @@ COMMAND = (sys.executable, "-P", "-m", "grete.testing.sparkless")
 
 def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
     """As `grete.spark.container.run_container`, without Spark."""
-    home, kept = grete_home(environment), KeptFence()
+    home, kept = grete_home(environment), Kept()
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
         enter(assignment, home)
@@ -56,12 +57,11 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
                 return follow(assignment, home, control)
             return _process(assignment, home, control, on_batch, kept)
 
-    return ContainerMainLoop(environment, stop, work).run()
+    with closing(kept):
+        return ContainerMainLoop(environment, stop, work).run()
 
 
-def _process(
-    assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: KeptFence
-) -> Ended:
+def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: Kept) -> Ended:
     clock = SystemClock()
     with opened(assignment, home, clock, kept) as (started, publisher):
         control.on_at_work()

@@ -273,6 +273,11 @@ class EventHubsSystem(System):
         if "_other" in self.__dict__:
             self._other.close()
 
+    def forget(self) -> None:
+        """See System."""
+        if "_other" in self.__dict__:
+            self._other.forget()
+
     # --- TransactionalStore ---
 
     def raise_fence(self, fences: Iterable[Fence]) -> None:

@@ -284,6 +284,12 @@ class KafkaSystem(System):
             self._ranges.close()
         self._commits.close()
 
+    def forget(self) -> None:
+        """See System."""
+        with self._lock:
+            self._remembered = RememberedTopics(self._connection, self.name, self._clock)
+            self._uids.clear()
+
     # --- TransactionalStore ---
 
     def raise_fence(self, fences: Iterable[Fence]) -> None:

@@ -89,6 +89,8 @@ class CommittedTasks:
         self._target = target
         self._lineage = lineage
         self._commits = dict(commits)
+        self.taken: dict[TaskName, TaskCommit] = {}
+        """The last reported commit of each task that has made one."""
         self._batches: dict[int, int] = {}
         self.shut_down: set[int] = set()
         """The tasks that have asked to take no further part."""
@@ -138,13 +140,14 @@ class CommittedTasks:
         news = [one for one in reports if one.batch_id > self._batches.get(one.task, -1)]
         progress = {one.task: advanced(self.progress[one.task], one) for one in news}
         commits = {
-            self.spec.tasks[index].name: self._task_commit(index, after, batch_id)
-            for index, after in progress.items()
+            self.spec.tasks[one.task].name: self._task_commit(one.task, progress[one.task], one.batch_id)
+            for one in news
         }
         self._target.copy(commits)
         self._batches.update({one.task: one.batch_id for one in news})
         self.progress.update(progress)
         self._commits.update(commits)
+        self.taken.update(commits)
         outcome.commit_s = max(report.commit_s for report in reports)
         for report in reports:
             _add(outcome, report)

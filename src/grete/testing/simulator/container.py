@@ -17,7 +17,7 @@ from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control
 from grete.container.control import Ended as QueryEnded
 from grete.container.course import Course, Fetch, Locate, Step, Wait, WaitAt, Work
-from grete.container.kept_fence import KeptFence
+from grete.container.kept import Kept
 from grete.environment import COORDINATOR_URL
 from grete.errors import CoordinatorUnavailable, Fenced, GreteError
 from grete.launch.base import ContainerStart
@@ -62,7 +62,7 @@ class ContainerProgram:
         self._answered_s = self.process.clock.monotonic_s()
         self.course = Course(self.id, self.epoch, self.control, self._report)
         self._is_assigned = False
-        self.kept = KeptFence()
+        self.kept = Kept()
         self.slots_at_most = _SHARES
         self.query: QueryRun | None = None
         self.process.on_end.append(self._release)

@@ -9,6 +9,7 @@ from grete.container.assignment import Assignment
 from grete.container.checkpoints import checkpoint_store
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import Epoch
+from grete.container.kept import EndedEpoch
 from grete.container.share_server import EndedWell
 from grete.container.start import steps
 from grete.errors import GreteError, JobError
@@ -56,15 +57,15 @@ class QueryRun:
         self.spark = SimulatedSpark(container, epoch)
         ended = yield from self.spark.run(container.control)
         if epoch.has_ended_well:
-            container.kept.keep(self._assignment.fence, started.epoch)
+            container.kept.keep(self._assignment.fence, EndedEpoch(started.epoch, epoch.known))
         return ended
 
     def _start(self) -> Any:
         """The product's start, with the world going on between its steps."""
         home, clock = self._container.home, self._container.process.clock
         store = checkpoint_store(self._assignment, clock, home)
-        epoch = self._container.kept.take(self._assignment.fence)
-        remaining = steps(self._assignment, self._system, store, clock, home, epoch=epoch)
+        ended = self._container.kept.take(self._assignment.fence)
+        remaining = steps(self._assignment, self._system, store, clock, home, ended=ended)
         next(remaining)
         yield Sleep()
         self._note_fence()
