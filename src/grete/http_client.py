@@ -85,11 +85,11 @@ class JobCoordinatorClient:
         except (httpx.InvalidURL, ValueError) as error:
             raise WireError(f"{url[:200]!r} is no address of a coordinator: {error}") from error
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str, *, patience_s: float = _GIVE_UP_AFTER_S) -> Any:
         """The JSON document at `path`.
 
         Raises:
-            CoordinatorUnavailable: it kept answering with errors for a minute, or did not answer at all.
+            CoordinatorUnavailable: it kept answering with errors for so long, or did not answer at all.
         """
         waited_ms = 0
         for delay_ms in self._backoff.delays_ms():
@@ -97,7 +97,7 @@ class JobCoordinatorClient:
             if response.status_code == 200:
                 return _document(response, dict)
             _log.warning("GET %s: %s %s", path, response.status_code, response.text[:500])
-            if waited_ms >= _GIVE_UP_AFTER_S * 1000:
+            if waited_ms >= patience_s * 1000:
                 break
             self._sleep(delay_ms / 1000)
             waited_ms += delay_ms

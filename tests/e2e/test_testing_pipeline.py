@@ -155,6 +155,23 @@ def test_times_of_messages_are_the_tests_and_watermarks_follow_them(start: Start
     assert job.messages("local.out") == [{"n": 2}]
 
 
+def test_metrics_have_sparks_own_figures(start: Start) -> None:
+    job = start(Late)
+    for second in (1, 2, 30):
+        job.send("local.in", {}, timestamp_ms=1_000 * second)
+    job.run()
+    job.send("local.in", {}, timestamp_ms=3_000)
+    job.run()
+    metrics = job.metrics()
+    query, operator = metrics["spark.query"], metrics["spark.operator.0.stateStoreSave"]
+    assert (query["input-rows"], query["watermark-ms"], query["late-rows-dropped"]) == (4, 30_000, 1)
+    assert query["batch-ms"] > 0
+    assert metrics["spark.duration"]["addBatch-ms"] > 0
+    assert metrics["spark.source.local.in"]["input-rows"] == 4
+    assert (operator["state-rows"], operator["late-rows-dropped"]) == (1, 1)
+    assert operator["state-bytes"] > 0
+
+
 def test_a_mistyped_column_is_named_and_the_plan_of_a_right_one_is_shown(start: Start) -> None:
     with pytest.raises(ApplicationError, match="UNRESOLVED_COLUMN"):
         start(Typo).run()

@@ -6,6 +6,8 @@ import argparse
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grete.cli.options import add_job_options, given_config, named_job
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from grete.operations import JobHandle
 
 _UNKNOWN_LAG: dict[str, Any] = {"total": None, "tasks": {}, "partitions": [], "missing": []}
+_ANSWER_S = 2.0
 _MOST_BEHIND = 20
 _MOST_QUARANTINED = 5
 _DEADLINE_S, _DEADLINE_OF_ONE_S = 3.0, 10.0
@@ -74,7 +77,7 @@ class _Look(threading.Thread):
             with open_job(self._job, self._config) as handle:
                 self.row = _standing_row(handle)
                 lag = handle.lag().document()
-                self.row = {**self.row, "behind": lag["total"], "lag": lag}
+                self.row = {**self.row, "spark": _spark(handle), "behind": lag["total"], "lag": lag}
         except GreteError as error:
             self.failure = error
 
@@ -137,8 +140,25 @@ def _empty_row(job: JobId, state: str, message: str) -> dict[str, Any]:
         "quarantined_count": 0,
         "on_their_own": [],
         "resting": {},
+        "spark": None,
         "message": message,
     }
+
+
+def _spark(handle: JobHandle) -> dict[str, Any] | None:
+    """Spark's figures of a running pipeline, by container, from its coordinator; None where that does not answer."""
+    state = handle.state()
+    if state is None or state.state != "running" or not state.url or not handle.settings.job.is_pipeline:
+        return None
+    from grete.http_client import JobCoordinatorClient
+
+    try:
+        token = Path(state.read_token_file or state.token_file)
+        with closing(JobCoordinatorClient(state.url, token, timeout_s=_ANSWER_S)) as client:
+            containers = client.get("/api/v1/job", patience_s=0)["containers"]
+    except (GreteError, OSError, KeyError):  # another user's, another machine's, or about to end
+        return None
+    return {id_: one.get("spark") for id_, one in containers.items()}
 
 
 def _running_alone(handle: JobHandle) -> list[ContainerId]:
@@ -176,6 +196,7 @@ def _standing_row(handle: JobHandle) -> dict[str, Any]:
         "quarantined_count": len(quarantined),
         "on_their_own": alone,
         "resting": resting,
+        "spark": None,
         "message": "; ".join(text for text in said if text),
     }
 

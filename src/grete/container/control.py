@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Protocol
 
 from grete.wire.container_protocol import Command, Directive
+from grete.wire.metric_values import Metrics
 
 
 class Ended(Enum):
@@ -39,6 +40,8 @@ class Control:
         self._directive = Directive(Command.RUN, 0)
         self.on_at_work: Callable[[], None] = lambda: None
         """Called when the query has begun to look for input."""
+        self.on_progress: Callable[[Metrics], None] = lambda metrics: None
+        """Called with what the engine says of its work."""
 
     def is_set(self) -> bool:
         """Whether the query shall end at the next batch boundary, for whatever reason."""

@@ -69,6 +69,7 @@ class ContainerMainLoop:
         )
         client = JobCoordinatorClient(given.coordinator_url, given.token_file)
         self._metrics = ContainerMetrics(self._id, SystemClock())
+        self._control.on_progress = self._metrics.add_engine
         self._reporters = MetricsReporters(self._metrics.snapshot, since_ms=SystemClock().wall_ms())
         self._sender = HeartbeatSender(
             client, self._id, self._epoch, reactions, metrics=self._metrics.reported

@@ -140,6 +140,11 @@ class ContainerMetrics:
             of_all = {**commit, "process-envelopes": Count(outcome.records)}
             self._container.add({CONTAINER_GROUP: of_all}, now_s)
 
+    def add_engine(self, metrics: Metrics) -> None:
+        """What the engine says of its work, as metrics of the container."""
+        with self._lock:
+            self._container.add(metrics, self._now_s())
+
     def keep(self, tasks: Collection[TaskName]) -> None:
         """The container runs these tasks from now on."""
         with self._lock:

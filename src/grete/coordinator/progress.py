@@ -11,9 +11,10 @@ from msgspec import UNSET
 
 from grete.clock import Clock
 from grete.wire.container_protocol import Heartbeat
-from grete.wire.metric_values import ReportedMetrics
+from grete.wire.metric_values import Count, Durations, Level, MetricValue, ReportedMetrics
 
 _WINDOW_S = 60.0
+_ENGINE = "spark."
 
 
 @dataclass(slots=True)
@@ -30,10 +31,29 @@ class Progress:
     metrics: ReportedMetrics | None = None
 
     @property
+    def engine(self) -> dict[str, dict[str, float]]:
+        """Spark's own figures of a pipeline's query: by group, without `spark.`, and name; of a timer the average."""
+        groups = {} if self.metrics is None else self.metrics.container
+        return {
+            group.removeprefix(_ENGINE): {name: _number(value) for name, value in sorted(values.items())}
+            for group, values in sorted(groups.items())
+            if group.startswith(_ENGINE)
+        }
+
+    @property
     def records_per_s(self) -> float:
         """Records processed a second, over the last minute or since the first heartbeat."""
         (first_s, first), (last_s, last) = self.samples[0], self.samples[-1]
         return max(0, last - first) / (last_s - first_s) if last_s > first_s else 0.0
+
+
+def _number(value: MetricValue) -> float:
+    match value:
+        case Durations(count, total):
+            return total / count if count else 0.0
+        case Level(int() | float() as number) | Count(number):
+            return number
+    return 0.0
 
 
 class ReportedProgress:

@@ -266,8 +266,13 @@ class View:
         )
 
     def _containers(self) -> dict[str, dict[str, Any]]:
-        """The last heartbeat of each; of one that was given up or stopped, with the state that was decided."""
-        reported = {id_: document(one.heartbeat) for id_, one in self.progress().items()}
+        """The last heartbeat of each, and what its engine says of a pipeline; of one that was given up or stopped,
+        with the state that was decided.
+        """
+        reported = {
+            id_: {**document(one.heartbeat), **({"spark": one.engine} if one.engine else {})}
+            for id_, one in self.progress().items()
+        }
         resting = {str(id_): {**reported.get(id_, {}), "state": why} for id_, why in self._resting().items()}
         return {**reported, **resting}
 

@@ -57,7 +57,15 @@ def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatc
     if assignment.is_standby:
         control.on_at_work()
         return follow(assignment, home, control)
-    return run_job(assignment, home, control, on_batch=on_batch, on_at_work=control.on_at_work, kept=kept)
+    return run_job(
+        assignment,
+        home,
+        control,
+        on_batch=on_batch,
+        on_at_work=control.on_at_work,
+        on_progress=control.on_progress,
+        kept=kept,
+    )
 
 
 def main() -> int:

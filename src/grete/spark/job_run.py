@@ -17,6 +17,7 @@ from grete.failpoints import failpoint
 from grete.spark.pipeline_run import PipelineRun
 from grete.spark.session import build_context, build_session
 from grete.spark.stream_task import SparkEngine
+from grete.wire.metric_values import Metrics
 
 
 def run_job(
@@ -26,13 +27,14 @@ def run_job(
     *,
     on_batch: OnBatch,
     on_at_work: Callable[[], None],
+    on_progress: Callable[[Metrics], None] = lambda metrics: None,
     kept: Kept,
     clock: Clock | None = None,
 ) -> Ended:
     """Work for one assignment, from the fence to the end: drained, interrupted, or shut down by a task.
 
-    `kept` is the container's. `on_at_work` is called when it begins to look for input. Spark is stopped when the
-    process ends.
+    `kept` is the container's. `on_at_work` is called when it begins to look for input, `on_progress` with Spark's
+    own figures of a pipeline's batches. Spark is stopped when the process ends.
 
     Raises:
         GreteError: see `opened`, `run_epoch` and `Query.run`.
@@ -45,6 +47,7 @@ def run_job(
             spark = build_session(_app_name(assignment), assignment.config, kafka_system=kafka_system)
             failpoint("container.session-started")
             with closing(PipelineRun(spark, started, stop, publisher)) as run:
+                run.on_progress = on_progress
                 ended = run.execute(on_batch, on_at_work)
         else:
             context = build_context(_app_name(assignment), assignment.config)

@@ -10,6 +10,7 @@ from typing import Any
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from grete.api import DataFramePipeline
 from grete.config.choices import LineageState
@@ -42,10 +43,12 @@ from grete.spark.pipeline_inputs import check_all_used, read_inputs, read_once, 
 from grete.spark.pipeline_outputs import Shared
 from grete.spark.pipeline_plan import check_build, check_containers
 from grete.spark.query import Query, QuerySettings, RunBatch
+from grete.spark.query_progress import ProgressReader
 from grete.spark.sinks.factory import Sinks, output_streams
 from grete.tasks.application import load_class
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets
+from grete.wire.metric_values import Metrics
 
 _log = logging.getLogger("grete.container")
 
@@ -64,6 +67,8 @@ class PipelineRun:
         self._system = started.system
         self._settings = Settings.of(started.assignment.config)
         self._lineages = LineageDirectory(started.assignment.state_directory(started.home) / "lineages")
+        self.on_progress: Callable[[Metrics], None] = lambda metrics: None
+        """Called with Spark's own figures of its batches, some time after them."""
 
     def execute(self, on_batch: OnBatch, on_at_work: Callable[[], None]) -> Ended:
         """Run until drained or interrupted.
@@ -90,6 +95,13 @@ class PipelineRun:
             )
             query = self._query(batches.run, lineage, pipeline.output_mode)
             query.on_outcome, query.on_at_work = on_batch, on_at_work
+            progress = ProgressReader(lineage.sources)
+
+            def look(streaming: StreamingQuery) -> None:
+                for metrics in progress.new(streaming):
+                    self.on_progress(metrics)
+
+            query.on_look = look
             try:
                 return query.run(self._spark, shared.frame)
             except JobError as error:

@@ -23,6 +23,7 @@ from grete.tasks.ranges import SourceOffsets
 
 _log = logging.getLogger(__name__)
 _WATCH_INTERVAL_S = 0.2
+_LOOK_EVERY = 5
 
 RunBatch = Callable[[DataFrame, int, SourceOffsets], BatchOutcome]
 
@@ -59,6 +60,8 @@ class Query:
         self._failure: BaseException | None = None
         self.on_at_work: Callable[[], None] = lambda: None
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
+        self.on_look: Callable[[StreamingQuery], None] = lambda query: None
+        """Called about every second while the query runs, and when it has ended, to look at its progress."""
 
     def _for_each_batch(self, batch: DataFrame, batch_id: int) -> None:
         with self._in_batch:
@@ -108,16 +111,20 @@ class Query:
     def _watch(self, spark: SparkSession, query: StreamingQuery) -> None:
         """Wait for the end; stop between batches when asked; notice a JVM that died."""
         process = getattr(spark.sparkContext._gateway, "proc", None)
-        is_at_work = False
+        is_at_work, looks = False, 0
         while not query.awaitTermination(_WATCH_INTERVAL_S):
             if process is not None and process.poll() is not None:
                 raise jvm_ended(process.returncode)
             if self._shutdown or self._stop.is_set():
                 self._end(query)
-                return
+                break
             if not is_at_work and _has_begun(query):
                 is_at_work = True
                 self.on_at_work()
+            looks += 1
+            if looks % _LOOK_EVERY == 0:
+                self.on_look(query)
+        self.on_look(query)
 
     def _end(self, query: StreamingQuery) -> None:
         """Let the batch at work end, and none begin.

@@ -266,6 +266,7 @@ class PipelineContainer:
                 stop.set()
 
         run = PipelineRun(self._spark, started, stop, None)
+        run.on_progress = self.metrics.add_engine
         try:
             run.execute(on_batch, lambda: None)
         finally:

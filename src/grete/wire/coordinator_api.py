@@ -49,7 +49,8 @@ class Job(Struct, frozen=True):
 
     `state` is its phase, `standing` how it is in a word, `message` what is not as it should be, `problem` why a
     configuration in the stream is not followed. `containers` are their last heartbeats, with the state of those that
-    were given up or stopped. Of `quarantined` records the first are shown, `quarantined_count` counts all.
+    were given up or stopped and, in `spark`, Spark's own figures of a DataFrame pipeline. Of `quarantined` records
+    the first are shown, `quarantined_count` counts all.
     """
 
     job: JobId

@@ -1,0 +1,48 @@
+"""Spark's own figures of a running pipeline, in `grete status` and `/metrics`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from grete.http_client import read_token
+from grete.testing.waiting import eventually, patient
+
+pytestmark = pytest.mark.spark
+
+
+def test_status_and_metrics_of_a_running_pipeline_have_them(counting_pipelines: tuple[Any, Any]) -> None:
+    job, _ = counting_pipelines
+    job.fill(500)
+    with subprocess.Popen(
+        job.command("run", "--quiet"), env=job.environment(), stderr=subprocess.DEVNULL
+    ) as running:
+        try:
+            found: dict[str, Any] = {}
+
+            def is_there() -> bool:
+                command = [*job.command("status"), "-o", "json"]
+                done = subprocess.run(
+                    command, env=job.environment(), capture_output=True, text=True, timeout=patient(60)
+                )
+                found.update(json.loads(done.stdout)[0] if done.returncode == 0 else {})
+                spark = (found.get("spark") or {}).get("0") or {}
+                return bool(spark.get("query", {}).get("input-rows") == 500)
+
+            eventually(is_there, "status has the rows that Spark has read")
+            spark = found["spark"]["0"]
+            assert spark["operator.0.stateStoreSave"]["state-rows"] == 50
+            assert spark["duration"]["triggerExecution-ms"] > 0
+            assert spark["source.local.in"]["input-rows"] == 500
+            token = read_token(Path(found["token_file"]))
+            metrics = httpx.get(f"{found['url']}/metrics", headers={"Authorization": f"Bearer {token}"}).text
+            of_query = 'job="counter-1",container="0",task="",group="spark.query"'
+            assert f'grete_counter_input_rows_total{{{of_query},name="input-rows"}} 500' in metrics
+        finally:
+            running.terminate()
+            running.wait(patient(60))
