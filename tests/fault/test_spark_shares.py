@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from tests.unit.test_local_commits import LocalJob
 
@@ -46,7 +47,7 @@ def job(tmp_path: Path) -> Iterator[LocalJob]:
 @contextmanager
 def running(job: LocalJob, spark: SparkSession, *, slots: int, begin_s: float = 60.0) -> Iterator[Running]:
     """An epoch of the job's only container, in this process."""
-    run = Running(job, spark, slots, begin_s)
+    run = Running(job, spark.sparkContext, slots, begin_s)
     run.thread.start()
     try:
         yield run
@@ -58,13 +59,13 @@ def running(job: LocalJob, spark: SparkSession, *, slots: int, begin_s: float = 
 class Running:
     """`ended` when it has."""
 
-    def __init__(self, job: LocalJob, spark: SparkSession, slots: int, begin_s: float) -> None:
+    def __init__(self, job: LocalJob, context: SparkContext, slots: int, begin_s: float) -> None:
         self._job = job
         self.control = threading.Event()
         self.ended: Ended | None = None
         self._container = job.container(1, slots_at_most=slots)
         self.epoch = self._container.epoch
-        self._engine = SparkEngine(spark.sparkContext, begin_s=begin_s)
+        self._engine = SparkEngine(context, begin_s=begin_s)
         self.thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:

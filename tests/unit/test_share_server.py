@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 import pytest
 from tests.support.tcp_proxy import TcpProxy
 
-from grete.container.share_server import Began, EndedWell, ShareServer
+from grete.container.share_server import Began, EndedWell, Lost, ShareServer
 from grete.errors import ContainerGone, JobError
 from grete.tasks.share_channel import ShareChannel
 from grete.tasks.shares import Committed, ShareStart
@@ -97,6 +97,20 @@ def test_when_all_packets_between_shares_and_their_container_are_lost_both_notic
 
 def at_work() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "grete-share"]
+
+
+def test_a_share_that_is_gone_without_a_word_is_lost_and_one_that_was_replaced_or_asked_to_end_is_not(
+    server: ShareServer,
+) -> None:
+    with closing(channel(server)):
+        with closing(channel(server)):
+            assert [server.events.get(timeout=10) for _ in range(2)] == [Began(3), Began(3)]
+        assert server.events.get(timeout=10) == Lost(3)
+    with closing(channel(server)):
+        assert server.events.get(timeout=10) == Began(3)
+        server.end_all()
+    eventually(lambda: not at_work(), "the end of the connections")
+    assert server.events.empty()
 
 
 def test_a_share_whose_container_is_gone_ends_as_failed() -> None:

@@ -15,7 +15,7 @@ from grete.config.choices import LostOffsets
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
-from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetsRemoved
+from grete.errors import CoordinatorUnavailable, Fenced, GreteError, OffsetsRemoved, StorageFull
 from grete.failpoints import failpoint
 from grete.tasks.commit.base import BatchOutcome
 
@@ -120,7 +120,7 @@ class Course:
         return assignment
 
     def _process(self, assignment: Assignment) -> Generator[Step, Any, Ended]:
-        """Work; when a store does not answer, wait and start the work again, however long the outage takes (G15).
+        """Work; when a store does not answer or is full, wait and start the work again, however long it takes (G15).
 
         So too when retention has overtaken a task and the job skips that: the next start skips it and reports it.
         Ending the process would cost Spark's start at each attempt, and the container would be given up after some.
@@ -131,7 +131,7 @@ class Course:
         except GreteError as error:
             policy = Settings.of(assignment.config).task.lost_offsets
             is_skipped = isinstance(error, OffsetsRemoved) and policy is LostOffsets.SKIP
-            if not (error.may_pass or is_skipped):
+            if not (error.may_pass or is_skipped or isinstance(error, StorageFull)):
                 raise
             # the first time of an outage, which is over with the next batch: it may last for days
             level = logging.DEBUG if self._is_outage else logging.WARNING

@@ -45,6 +45,13 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """The connection of a share has ended, and nobody had asked for that, nor had the share said that it ends."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
 class EndedWell:
     """A share has ended without an error."""
 
@@ -57,7 +64,7 @@ class Changed:
     """Something has changed that is no share's: whoever takes the events looks."""
 
 
-Event = Began | Committed | EndedWell | Changed
+Event = Began | Committed | Lost | EndedWell | Changed
 
 
 class ShareServer:
@@ -146,16 +153,20 @@ class ShareServer:
         return hello.slot
 
     def _hear(self, connection: socket.socket, slot: int) -> None:
+        has_finished = False
         try:
             while (report := receive(connection, Report)) is not None:
                 if report.committed is not None:
                     self.events.put(report.committed)
                 if report.finished is not None:
+                    has_finished = True
                     self.events.put(EndedWell(slot, report.finished.is_drained))
         finally:
             with self._lock:
                 if self._shares.get(slot) is connection:
                     del self._shares[slot]
+                    if not (has_finished or self._is_ending):
+                        self.events.put(Lost(slot))
 
     def end_all(self) -> None:
         """Ask every share to end at its next commit. One that comes later is not let in."""

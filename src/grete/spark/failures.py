@@ -22,6 +22,7 @@ from grete.errors import (
     OffsetOutOfRange,
     OffsetsRemoved,
     ProcessingError,
+    StorageFull,
     StreamUnreachable,
 )
 from grete.model.ending import failure_of, note, noted_in
@@ -81,6 +82,7 @@ _KINDS: dict[str, type[GreteError]] = {
         ContainerGone,
         ProcessingError,
         LogUnreachable,
+        StorageFull,
         StreamUnreachable,
         OffsetOutOfRange,
         OffsetsRemoved,

@@ -21,7 +21,12 @@ from grete.spark.libraries import output_settings
 _log = logging.getLogger("grete.container")
 EXIT_OUT_OF_MEMORY = 3
 """How a JVM ends that has no memory left; one that went on without could do anything."""
-_SPECULATION = "spark.speculation"
+_NOT_FOR_SHARES = {
+    "spark.speculation": "each second attempt at a share of StreamTasks would end the first",
+    "spark.dynamicAllocation.enabled": "a share takes a core for as long as it runs, and an epoch has as many as "
+    "there are cores when it begins; say how many there shall be with spark.executor.instances or spark.cores.max",
+}
+"""Switched off, whatever is configured, and why."""
 _SCHEDULING_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _DEFAULTS = {
     "spark.master": "local[*]",
@@ -83,16 +88,13 @@ def context_settings(app_name: str, config: Mapping[str, str]) -> dict[str, str]
     """The settings with which the context of StreamTasks starts; see `_settings`.
 
     The driver's JVM schedules and touches no record, so unless `spark.driver.extraJavaOptions` is set its code is
-    compiled quickly rather than well. Speculation is off, whatever is configured: a second attempt at a share takes
-    its slot and ends the first.
+    compiled quickly rather than well. `_NOT_FOR_SHARES` is off, whatever is configured, here or for the cluster.
     """
     settings = _settings(app_name, config, None, java=_SCHEDULING_JVM)
-    if settings.get(_SPECULATION, "false") != "false":
-        _log.warning(
-            "%s=%s is ignored: each second attempt at a share of StreamTasks would end the first",
-            *(_SPECULATION, settings[_SPECULATION]),
-        )
-    return settings | {_SPECULATION: "false"}
+    for key, reason in _NOT_FOR_SHARES.items():
+        if settings.get(key, "false") != "false":
+            _log.warning("%s=%s is ignored: %s", key, settings[key], reason)
+    return settings | dict.fromkeys(_NOT_FOR_SHARES, "false")
 
 
 def _log_level(config: Mapping[str, str]) -> str:

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import Epoch
-from grete.container.share_server import Began, Changed, EndedWell, ShareServer
+from grete.container.share_server import Began, Changed, EndedWell, Lost, ShareServer
 from grete.errors import GreteError, JobError
 from grete.spark.failures import job_failed
 from grete.tasks.share_task import ShareTask
@@ -32,19 +32,20 @@ _LOOKS_EVERY_S = 0.5
 """For what no event announces: that shares have not begun in time."""
 _END_S = 30.0
 _BEGIN_S = 60.0
-_ROOM: dict[str, int] = {}
-"""How many shares run at once in an application whose cores were fewer than it said."""
+_ROOM: dict[str, tuple[int, int]] = {}
+"""How many shares run at once in an application whose cores were fewer than it said, and how many it said."""
 
 
 class SparkEngine:
     """Runs shares as the tasks of one Spark job. See `container.epochs.Engine`. Used by one thread."""
 
     def __init__(self, context: SparkContext, *, begin_s: float = _BEGIN_S) -> None:
-        """Every share has to begin within `begin_s`; executors may have to be started first."""
+        """Every share has to run within `begin_s`, also again; executors may have to be started first."""
         self._context = context
         self._begin_s = begin_s
-        room = _ROOM.get(str(context.applicationId), context.defaultParallelism)
-        self.slots_at_most: int | None = min(room, context.defaultParallelism)
+        cores = context.defaultParallelism
+        room, cores_then = _ROOM.get(str(context.applicationId), (cores, cores))
+        self.slots_at_most: int | None = min(room, cores) if cores == cores_then else cores
 
     def run(self, epoch: Epoch, control: Interruption) -> Ended:
         """See Engine. Spark begins a share again that failed as often as `spark.task.maxFailures` says.
@@ -60,7 +61,7 @@ class SparkEngine:
             try:
                 return _Run(epoch, server, job, control, self._begin_s).run()
             except NoRoom as error:
-                _ROOM[str(self._context.applicationId)] = error.begun
+                _ROOM[str(self._context.applicationId)] = error.begun, self._context.defaultParallelism
                 _log.warning("%s", error)
                 return Ended.INTERRUPTED
             finally:
@@ -69,13 +70,14 @@ class SparkEngine:
 
 
 class NoRoom(JobError):
-    """Some shares do not begin while others run: Spark has fewer cores for them than it said."""
+    """Some shares do not run while others do: Spark has fewer cores for them than it said, or has lost some."""
 
     def __init__(self, begun: int, wanted: int, begin_s: float) -> None:
         self.begun = begun
         super().__init__(
-            f"only {begun} of {wanted} shares have begun in {begin_s:.0f} s, since each takes a core for as long as "
-            f"it runs: going on with {begun}. Give the application more cores, or lower task.commit.groups"
+            f"only {begun} of {wanted} shares run, for {begin_s:.0f} s now, since each takes a core for as long as "
+            f"it runs: going on with {begun}. Give the application more cores, look whether executors were lost, or "
+            f"lower task.commit.groups"
         )
 
 
@@ -134,7 +136,10 @@ class _Run:
         self._drained: set[int] = set()
         self._is_ending = False
         self._begin_s = begin_s
-        self._begin_until_s = time.monotonic() + begin_s
+        self._await_shares()
+
+    def _await_shares(self) -> None:
+        self._begin_until_s = time.monotonic() + self._begin_s
 
     def run(self) -> Ended:
         threading.Thread(target=self._await_control, name="grete-control", daemon=True).start()
@@ -159,8 +164,16 @@ class _Run:
 
     def _check_begun(self) -> None:
         begun, wanted = len(self._begun), len(self._epoch.slots)
-        if 0 < begun < wanted and time.monotonic() > self._begin_until_s and not self._is_ending:
+        if begun == wanted or time.monotonic() <= self._begin_until_s or self._is_ending:
+            return
+        if begun:
             raise NoRoom(begun, wanted, self._begin_s)
+        _log.warning(
+            "none of %d shares runs, for %.0f s now: Spark has no core for them. They begin when it has; look "
+            "whether its executors run",
+            *(wanted, self._begin_s),
+        )
+        self._await_shares()
 
     def _take_event(self, wait_s: float) -> bool:
         with suppress(queue.Empty):
@@ -171,6 +184,9 @@ class _Run:
                 case Began(slot):
                     self._begun.add(slot)
                     self._epoch.began()
+                case Lost(slot):
+                    self._begun.discard(slot)
+                    self._await_shares()
                 case EndedWell(slot, is_drained):
                     self._drained |= {slot} if is_drained else set()
                     self._epoch.ended()

@@ -7,6 +7,7 @@ What fences it off is its transactional id, not this connection.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import secrets
@@ -181,5 +182,7 @@ class ShareChannel:
             self._ending.set()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; closing alone would leave it open, since a thread waits for its end."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
