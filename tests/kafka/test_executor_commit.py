@@ -21,6 +21,7 @@ from grete.container import checkpoints
 from grete.errors import CheckpointsMoved, Fenced, LogError, ProcessingError
 from grete.model.startpoint import PendingStart, Startpoint, StartpointKind, StateChoice, StateRequest
 from grete.systems.base import Message
+from grete.tasks.runtime import TaskWorkers
 from grete.testing.kafka_broker import KafkaCluster
 
 MakeJob = Callable[..., Job]
@@ -150,6 +151,29 @@ def test_the_epoch_after_one_that_has_ended_goes_on_from_what_was_reported_of_it
     assert second.epoch.known.commits == checkpoints.committed(job.assignment(1), job.system)
     job.fill(20)
     assert second.run(second.worker()).records == 20
+    job.assert_exactly_once()
+
+
+def test_the_share_of_the_next_epoch_goes_on_with_what_the_last_one_has_open(make_job: MakeJob) -> None:
+    """Unless another process has opened the slot since: it is refused, and looks who has committed what."""
+    job = make_job(config={"task.commit.groups": "1"})
+    container = job.container(1)
+    worker = container.worker()
+    for _ in range(3):
+        share = container.share(worker, 0)
+        job.fill(20)
+        for made in iter(lambda share=share: share.step(1), None):  # type: ignore[misc]
+            container.epoch.committed(made)
+        share.close()
+        container = job.container(1, ended=container.ended)
+        worker = TaskWorkers(container.epoch.spec, worker.system)
+    share, other = container.share(worker, 0), container.worker()
+    job.fill(20)
+    container.run(other)
+    job.fill(20)
+    with pytest.raises(CheckpointsMoved, match="another attempt at slot 0"):
+        share.step(10)
+    container.run(other)
     job.assert_exactly_once()
 
 

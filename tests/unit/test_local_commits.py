@@ -39,6 +39,9 @@ test_an_epoch_that_was_given_up_commits_nothing_in_slots_that_the_next_one_does_
 test_the_epoch_after_one_that_has_ended_goes_on_from_what_was_reported = (
     on_kafka.test_the_epoch_after_one_that_has_ended_goes_on_from_what_was_reported_of_it
 )
+test_the_share_of_the_next_epoch_goes_on_with_what_the_last_one_has_open = (
+    on_kafka.test_the_share_of_the_next_epoch_goes_on_with_what_the_last_one_has_open
+)
 test_an_attempt_that_comes_late_commits_nothing = (
     on_kafka.test_an_attempt_that_was_taken_for_lost_and_comes_late_commits_nothing
 )

@@ -9,6 +9,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 
 import pytest
 from tests.support.tcp_proxy import TcpProxy
@@ -50,6 +51,23 @@ def test_a_share_is_told_what_it_begins_with(server: ShareServer) -> None:
     with closing(channel(server)) as share:
         assert share.start == START
     assert server.events.get(timeout=10) == Began(3)
+
+
+def test_a_share_gets_the_slot_that_its_process_had_before_and_keeps_it_in_all_its_attempts() -> None:
+    def start_of(slot: int) -> ShareStart:
+        return replace(START, slot=slot)
+
+    def slot_of(named: int, warm: int | None = None) -> int:
+        with closing(ShareChannel(server.address, server.key, named, "worker", warm)) as share:
+            assert share.start is not None
+            return share.start.slot
+
+    with ShareServer(start_of, "127.0.0.1", "127.0.0.1", slots=[0, 1, 2]) as server:
+        assert slot_of(0, warm=1) == 1
+        assert slot_of(1) == 0, "its own is taken"
+        assert slot_of(0, warm=2) == 1, "another attempt"
+        assert slot_of(2, warm=7) == 2, "there are fewer slots than before"
+        assert slot_of(1, warm=1) == 0
 
 
 def test_reports_come_in_their_order_and_as_they_were_sent(server: ShareServer) -> None:

@@ -10,7 +10,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -74,8 +74,12 @@ class ShareServer:
     been heard to its end.
     """
 
-    def __init__(self, start_of: Callable[[int], ShareStart], host: str, bind: str) -> None:
+    def __init__(
+        self, start_of: Callable[[int], ShareStart], host: str, bind: str, *, slots: Collection[int] = ()
+    ) -> None:
         """`host` is what executors call this machine, `bind` where it listens.
+
+        Of `slots` each share gets one, the same in all of its attempts; without them the one that it names.
 
         Raises:
             OSError: it cannot listen there.
@@ -86,6 +90,8 @@ class ShareServer:
         self._lock = threading.Lock()
         self._is_ending = self._is_closed = False
         self._shares: dict[int, socket.socket] = {}
+        self._free = set(slots)
+        self._given: dict[int, int] = {}
         self._unproven: dict[socket.socket, None] = {}
         self._listener = socket.create_server((bind, 0))
         self.address: tuple[str, int] = (host, self._listener.getsockname()[1])
@@ -140,17 +146,26 @@ class ShareServer:
             if self._is_ending:
                 send(connection, Answer(None))
                 return None
-            earlier = self._shares.get(hello.slot)
-            self._shares[hello.slot] = connection
+            slot = self._slot_of(hello)
+            earlier = self._shares.get(slot)
+            self._shares[slot] = connection
         if (
             earlier is not None
         ):  # an attempt that Spark took for lost; it ends at its next commit at the latest
             _send(earlier, REPLACED)
         connection.settimeout(None)
-        start = self._start_of(hello.slot)
-        self.events.put(Began(hello.slot))  # before it is told: from then on it may commit
+        start = self._start_of(slot)
+        self.events.put(Began(slot))  # before it is told: from then on it may commit
         send(connection, Answer(start))
-        return hello.slot
+        return slot
+
+    def _slot_of(self, hello: Hello) -> int:
+        """The slot of a share: that of its last attempt, else best the one that its process had before."""
+        if hello.slot not in self._given:
+            wanted = [slot for slot in (hello.warm, hello.slot, *sorted(self._free)) if slot in self._free]
+            self._given[hello.slot] = wanted[0] if wanted and wanted[0] is not None else hello.slot
+            self._free.discard(self._given[hello.slot])
+        return self._given[hello.slot]
 
     def _hear(self, connection: socket.socket, slot: int) -> None:
         has_finished = False

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -54,9 +55,8 @@ class SparkEngine:
             GreteError: a share failed, as its worker said.
             JobError: Spark failed, its JVM is gone, or it has no room for all shares at once.
         """
-        conf = self._context.getConf()
-        host, bind = conf.get("spark.driver.host") or "", conf.get("spark.driver.bindAddress") or ""
-        with ShareServer(epoch.start_of, host, bind or host) as server:
+        host, bind = _addresses(self._context)
+        with ShareServer(epoch.start_of, host, bind, slots=epoch.slots) as server:
             job = _Job(self._context, ShareTask(epoch.spec, server.address, server.key), epoch, server)
             try:
                 return _Run(epoch, server, job, control, self._begin_s).run()
@@ -67,6 +67,14 @@ class SparkEngine:
             finally:
                 server.end_all()
                 job.end()
+
+
+@cache
+def _addresses(context: SparkContext) -> tuple[str, str]:
+    """What executors call the driver's machine, and where it listens. To read it takes 15 ms."""
+    conf = context.getConf()
+    host = conf.get("spark.driver.host") or ""
+    return host, conf.get("spark.driver.bindAddress") or host
 
 
 class NoRoom(JobError):

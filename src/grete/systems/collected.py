@@ -84,6 +84,10 @@ class CollectedTransactions:
         self._right = None
         self._forget()
 
+    def close(self) -> None:
+        """See Transactions."""
+        self.drop()
+
     def fits(self, streams: Sequence[str], *, again: bool = False) -> bool:
         """See Transactions: any streams do."""
         return False

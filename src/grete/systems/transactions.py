@@ -51,6 +51,9 @@ class Transactions(Protocol):
     def drop(self) -> None:
         """Let the slot go; it is to be opened again before it is used."""
 
+    def close(self) -> None:
+        """Let the slot go for good. The share that opens it next may go on with what this process has open of it."""
+
     def fits(self, streams: Sequence[str], *, again: bool = False) -> bool:
         """Take the streams that will be written, and learn what sizes they take; may drop the slot.
 

@@ -43,11 +43,15 @@ T = TypeVar("T")
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """A share's first frame: which slot it has, and that it has the key."""
+    """A share's first frame: which slot it is for, and that it has the key.
+
+    `warm` is the slot that this process had in an epoch before, with what it has open of it.
+    """
 
     slot: int
     worker: str
     proof: str
+    warm: int | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -126,15 +130,21 @@ def prepare(connection: socket.socket) -> None:
 class ShareChannel:
     """A share's end. One thread reports; `is_ending` may be asked by any."""
 
-    def __init__(self, address: tuple[str, int], key: bytes, slot: int, worker: str) -> None:
-        """Raises JobError: the driver is not there, or does not know this share."""
+    def __init__(
+        self, address: tuple[str, int], key: bytes, slot: int, worker: str, warm: int | None = None
+    ) -> None:
+        """`start` names the slot that it has got, which is `warm` if that is to be had; see Hello.
+
+        Raises:
+            JobError: the driver is not there, or does not know this share.
+        """
         self._ending = threading.Event()
         self._is_asked = False
         try:
             self._connection = socket.create_connection(address, _CONNECT_S)
             prepare(self._connection)
             nonce = _exactly(self._connection, _NONCE_BYTES) or b""
-            send(self._connection, Hello(slot, worker, proof(key, nonce, slot)))
+            send(self._connection, Hello(slot, worker, proof(key, nonce, slot), warm))
             answer = receive(self._connection, Answer)
         except (OSError, WireError) as error:
             raise JobError(f"slot {slot}: the container at {address[0]}:{address[1]}: {error}") from error

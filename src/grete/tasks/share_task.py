@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from grete.clock import Clock, SystemClock
 from grete.config.settings import Settings
@@ -46,6 +46,8 @@ class ShareTask:
     spec: RunnerSpec
     address: tuple[str, int]
     key: bytes = field(repr=False)
+    had: ClassVar[int | None] = None
+    """The slot of this process's last share."""
 
     def __call__(self, slot: int) -> bool:
         """Work until asked to end, or drained; returns whether it was drained.
@@ -58,10 +60,11 @@ class ShareTask:
             told(spec),
             _KEPT.lent(Settings.of(spec.config), spec.default_system, Path(spec.home), clock) as system,
             closing(TaskWorkers(spec, system, clock, leaves_system=True)) as workers,
-            closing(ShareChannel(self.address, self.key, slot, workers.id)) as channel,
+            closing(ShareChannel(self.address, self.key, slot, workers.id, ShareTask.had)) as channel,
         ):
             if channel.start is None:
                 return False
+            ShareTask.had = channel.start.slot
             with closing(ShareLoop(workers, channel.start, clock, is_ending=channel.is_ending)) as loop:
                 for _ in work(loop, channel, clock):
                     pass

@@ -55,6 +55,10 @@ class HubTransactions:
         """See Transactions."""
         self._other.drop()
 
+    def close(self) -> None:
+        """See Transactions."""
+        self._other.close()
+
     def fits(self, streams: Sequence[str], *, again: bool = False) -> bool:
         """See Transactions."""
         kept = [name for name in map(self._beside, streams) if name is not None]

@@ -15,7 +15,7 @@ from grete.kafka.topics import Topics
 from grete.model.fence import Fence, epoch_scope
 from grete.systems.commit_group import CommitGroup
 from grete.systems.kafka.fence import DRIVER, FenceReader, Fences, transactional_id
-from grete.systems.kafka.transaction import GroupTransactions
+from grete.systems.kafka.transaction import GroupTransactions, Resting
 from grete.systems.records import unpack
 
 _REFRESH_S = 3_600.0
@@ -45,6 +45,7 @@ class KafkaCommits:
         self._writers: dict[Fence, GroupTransactions] = {}
         self._readers: dict[str, FenceReader] = {}
         self._raised: dict[Fence, float] = {}
+        self._resting: dict[str, Resting] = {}
 
     def raise_fence(self, fences: Iterable[Fence]) -> None:
         """See TransactionalStore."""
@@ -94,6 +95,7 @@ class KafkaCommits:
             partitions,
             self._clock,
             self._transaction_timeout_s,
+            self._resting,
         )
 
     def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
@@ -182,3 +184,4 @@ class KafkaCommits:
                 reader.close()
             self._fences.close()
             self._writers.clear()
+            self._resting.clear()

@@ -8,13 +8,15 @@ opened again by the caller, who then looks whether another process has done the 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from grete.clock import Clock
 from grete.kafka.client import KafkaConnection, Partition
+from grete.kafka.library import Producer
 from grete.kafka.producer import BATCH_BYTES, ReadableProducer, transaction_producer
 from grete.kafka.topics import Topics
 from grete.keyed_log import kafka_header
@@ -27,12 +29,22 @@ OVERHEAD_BYTES = 128
 """Bytes that a record's batch takes beside key and value, and a little."""
 
 
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """The producer of an id that nobody uses, opened under these fences, and what it has not confirmed."""
+
+    fences: tuple[Fence, ...]
+    producer: Producer
+    batch_bytes: int
+    unconfirmed: Mapping[Partition, int]
+
+
 class GroupTransactions(ReadableProducer):
     """The transactions of one slot. Used by one thread.
 
     `fences` are checked whenever the id is opened, each by its reader; records carry the first. `topics` say how many
     bytes a record may have; what an older process of the slot left open in `partitions` is ended when the id is
-    opened.
+    opened. The producer of who is closed rests in `resting`, by its id.
     """
 
     def __init__(
@@ -44,6 +56,7 @@ class GroupTransactions(ReadableProducer):
         partitions: Callable[[], Sequence[Partition]],
         clock: Clock,
         transaction_timeout_s: float,
+        resting: MutableMapping[str, Resting],
     ) -> None:
         super().__init__(
             connection,
@@ -51,6 +64,8 @@ class GroupTransactions(ReadableProducer):
             clock,
             transaction_timeout_s,
         )
+        self._id = id_
+        self._resting = resting
         self._batch_bytes = BATCH_BYTES
         self._transaction_timeout_s = transaction_timeout_s
         self._began_s = 0.0
@@ -68,6 +83,8 @@ class GroupTransactions(ReadableProducer):
             Fenced: a higher epoch is stored.
             NotWritten: no answer in time.
         """
+        if self._go_on_with_one_at_rest():
+            return
         self.check_fence()  # so that a successor who is at work is mostly left in peace
         super().open(deadline_s)
         try:
@@ -76,6 +93,29 @@ class GroupTransactions(ReadableProducer):
         except BaseException:
             self.drop()
             raise
+
+    def _go_on_with_one_at_rest(self) -> bool:
+        """Whether the id is still open here, under the same fences.
+
+        Another process may have opened it since: then the next request is refused, and it is opened once more.
+        """
+        rested = self._resting.pop(self._id, None)
+        if rested is None or rested.fences != tuple(self._fences):
+            return False
+        self.check_fence()
+        self._producer, self._batch_bytes = rested.producer, rested.batch_bytes
+        self._unconfirmed = dict(rested.unconfirmed)
+        return True
+
+    def close(self) -> None:
+        """See Transactions. To make a producer, and to let it learn of its partitions, takes 50 ms."""
+        self._resting.clear()  # at most one, of whose id is the last
+        if self._producer is not None:
+            fences = tuple(self._fences)
+            self._resting[self._id] = Resting(
+                fences, self._producer, self._batch_bytes, dict(self._unconfirmed)
+            )
+        self.drop()
 
     def begin(self) -> None:
         """See TransactionalProducer."""

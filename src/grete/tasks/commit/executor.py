@@ -397,7 +397,7 @@ class SlotCommits:
 
     def close(self) -> None:
         """Let the id go."""
-        self._transactions.drop()
+        self._transactions.close()
 
 
 def _size(made: Sequence[Processed]) -> int:
