@@ -60,6 +60,13 @@ class Control:
         with self._changed:
             self._serial = serial
 
+    @property
+    def next_serial(self) -> int | None:
+        """The number of the assignment that is to be run after this one; None while there is none."""
+        with self._changed:
+            is_newer = self._directive.number > self._serial
+            return self._directive.number if is_newer and self._directive.action is Command.RUN else None
+
     def on_directive(self, directive: Directive) -> None:
         """Take the coordinator's answer to a heartbeat."""
         with self._changed:

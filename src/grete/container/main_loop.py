@@ -14,12 +14,14 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from grete.clock import SystemClock
 from grete.config.paths import absolute_paths, working_folder
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import is_loopback
+from grete.container.ahead import FetchedAhead
 from grete.container.assignment import Assignment, parse_assignment
 from grete.container.control import Control, Ended
 from grete.container.course import Course, Fetch, Locate, Step, Wait, WaitAt, Work
@@ -36,7 +38,7 @@ from grete.model.ending import ContainerEnd, ExitCode, exit_code, failure_of
 from grete.model.ids import JobId
 from grete.private_files import private_directory
 from grete.tasks.commit.base import BatchOutcome
-from grete.wire.container_protocol import ContainerEnvironment
+from grete.wire.container_protocol import ContainerEnvironment, Directive
 
 _log = logging.getLogger("grete.container")
 
@@ -58,11 +60,12 @@ class ContainerMainLoop:
         self._stop = stop
         self._control = Control(stop)
         self._control.on_at_work = lambda: self._sender.report(state="running")
+        self._ahead = FetchedAhead(self._get_assignment)
         self._job: JobId | None = None
         self._folder: Path | None = None
         self._found: tuple[str, int] | None = None
         reactions = Reactions(
-            self._control.on_directive,
+            self._on_directive,
             _keep_on if given.is_thread else _end_process,
             self._stop.set,
             self._find_coordinator,
@@ -75,6 +78,14 @@ class ContainerMainLoop:
             client, self._id, self._epoch, reactions, metrics=self._metrics.reported
         )
         self._course = Course(self._id, self._epoch, self._control, self._sender.report)
+
+    def _on_directive(self, directive: Directive) -> None:
+        self._control.on_directive(directive)
+        if (serial := self._control.next_serial) is not None and self._job is not None:
+            self._ahead.begin(serial)
+
+    def _get_assignment(self) -> Any:
+        return self._sender.client.get(f"/api/v1/containers/{self._id}")
 
     def run(self) -> ContainerEnd:
         """See `grete.spark.container.run_container`."""
@@ -131,7 +142,7 @@ class ContainerMainLoop:
         self._course.on_batch(batch_id, outcome)
 
     def _fetch(self) -> Assignment:
-        document = self._sender.client.get(f"/api/v1/containers/{self._id}")
+        document = self._ahead.take(self._control.next_serial) or self._get_assignment()
         assignment = parse_assignment(document)
         assignment = replace(assignment, config=absolute_paths(assignment.config, self._launched_in))
         self._job = assignment.job
