@@ -12,6 +12,7 @@ from grete.api import IncomingMessageEnvelope as IncomingMessageEnvelope
 from grete.api import KeyValueStore as KeyValueStore
 from grete.api import MessageCollector as MessageCollector
 from grete.api import MetricsRegistry as MetricsRegistry
+from grete.api import PipelineContext as PipelineContext
 from grete.api import Scheduler as Scheduler
 from grete.api import Serde as Serde
 from grete.api import StreamTask as StreamTask

@@ -21,7 +21,7 @@ from grete.model.ids import SystemStreamPartition, TaskName
 from grete.model.streams import Headers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class IncomingMessageEnvelope(NamedTuple):
@@ -318,8 +318,30 @@ class Batch:
         return f"{self.lineage}-{self.number}"
 
 
+class PipelineContext(Protocol):
+    """What a pipeline has around it when `build` is called."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that the pipeline runs in, for tables and functions."""
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        """The job's configuration, secrets resolved when they are asked for, as `TaskContext.config`."""
+
+    def read_stream(self, format: str, **options: str) -> DataFrame:
+        """Another streaming source of Spark's: files, a Delta table, `rate`, a Python data source.
+
+        Its offsets are Spark's, not in checkpoints: it cannot be rewound, and begins where its options say when
+        Spark's checkpoint is given up (`job.lineage.state=discard`). `path` and `schema` are options as any other.
+        """
+
+
 class DataFramePipeline(ABC):
     """A pipeline in Spark SQL; compiled by Catalyst, nothing per record in Python."""
+
+    context: PipelineContext
+    """Set before `build` is called."""
 
     output_mode = "append"
     """Spark's output mode: "append", "update" or "complete"."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.support.consumer_group import group_lag
 from tests.support.secure_kafka import SecureCluster
 
@@ -80,10 +80,10 @@ class Topics:
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.admin.create_topics([NewTopic(self.name, 2, 1)])[self.name].result(30)
 
-    def fill(self, records: int) -> None:
+    def fill(self, records: int, partitions: int = 2) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap})
         for i in range(records):
-            producer.produce(self.name, b"{}", b"key%d" % (i % KEYS), i % 2)
+            producer.produce(self.name, b"{}", b"key%d" % (i % KEYS), i % partitions)
         assert producer.flush(30) == 0
 
     def ends(self) -> dict[int, int]:
@@ -92,6 +92,9 @@ class Topics:
 
     def consumer(self) -> Consumer:
         return Consumer({"bootstrap.servers": self.bootstrap, "group.id": uuid.uuid4().hex})
+
+    def grow(self, partitions: int) -> None:
+        self.admin.create_partitions([NewPartitions(self.name, partitions)])[self.name].result(30)
 
     def delete_before(self, offset: int) -> None:
         where = TopicPartition(self.name, 0, offset)
@@ -190,6 +193,20 @@ def test_killed_between_sink_and_checkpoint_rows_are_twice_in_the_topic_and_once
     assert stopped.returncode != 0
     start, end = RECORDS // 2, RECORDS // 2 + 40
     assert f"the offsets from {start} to before {end} are gone" in stopped.stderr
+
+
+def test_a_counting_pipeline_follows_its_topic_when_it_grows(
+    job: Any, topics: Topics, log: Any, password: str
+) -> None:
+    topics.fill(KEYS)
+    assert job.run().returncode == 0
+    topics.grow(4)
+    topics.fill(KEYS, partitions=4)
+    again = job.run()
+    assert again.returncode == 0, again.stderr + job.log()
+    assert "continuing lineage" in job.log()
+    committed = topics.read(lambda consumer: CommittedReader(consumer, {JobId("counter"): log}).poll)
+    assert counts(committed) == {f"key{key}": [1, 2] for key in range(KEYS)}
 
 
 def check_what_was_committed(topics: Topics, log: Any) -> None:

@@ -17,7 +17,7 @@ from grete.spark.lineage import (
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.offset_log import SourceOffsets, SparkLogUnreadable, SparkProgress, read_progress
 
-LINEAGE = LineageInfo("l1", {"local.in.0": 0}, "plan")
+LINEAGE = LineageInfo("l1", {"local.in.0": 0}, "plan, tasks")
 
 
 def progress(committed: int | None, planned: int | None) -> SparkProgress:
@@ -41,7 +41,9 @@ def progress(committed: int | None, planned: int | None) -> SparkProgress:
 def test_the_lineage_goes_on_while_spark_and_checkpoint_agree(
     committed: int | None, planned: int | None, checkpoint: int
 ) -> None:
-    decision = decide_lineage(LINEAGE, progress(committed, planned), {"local.in.0": checkpoint}, "plan")
+    decision = decide_lineage(
+        LINEAGE, progress(committed, planned), {"local.in.0": checkpoint}, "plan, tasks"
+    )
     assert decision == Continue(LINEAGE)
 
 
@@ -50,39 +52,68 @@ def test_the_lineage_goes_on_while_spark_and_checkpoint_agree(
     [
         (20, 20, {"local.in.0": 10}),  # rewound
         (10, 20, {"local.in.0": 30}),  # moved ahead of everything Spark planned
-        (10, 20, {"local.in.0": 10, "local.in.1": 0}),  # another partition
         (10, 20, {"local.in.1": 10}),
     ],
 )
 def test_anything_else_starts_a_new_lineage_with_a_reason(
     committed: int, planned: int, wanted: Mapping[str, int]
 ) -> None:
-    decision = decide_lineage(LINEAGE, progress(committed, planned), wanted, "plan")
+    decision = decide_lineage(LINEAGE, progress(committed, planned), wanted, "plan, tasks")
     assert isinstance(decision, StartNew)
     assert decision.reason
 
 
 def test_a_changed_plan_or_damaged_logs_start_a_new_lineage() -> None:
     wanted = {"local.in.0": 10}
-    assert "plan" in str(decide_lineage(LINEAGE, progress(10, 10), wanted, "other"))
-    assert "empty file" in str(decide_lineage(LINEAGE, "empty file", wanted, "plan"))
+    assert "plan" in str(decide_lineage(LINEAGE, progress(10, 10), wanted, "other, tasks"))
+    assert "empty file" in str(decide_lineage(LINEAGE, "empty file", wanted, "plan, tasks"))
 
 
 def test_a_checkpoint_that_an_operator_moved_ends_the_lineage_once_a_batch_is_planned() -> None:
     wanted = {"local.in.0": 15}
-    assert isinstance(decide_lineage(LINEAGE, progress(10, 20), wanted, "plan"), Continue)
-    assert isinstance(decide_lineage(LINEAGE, progress(10, 20), wanted, "plan", moved=True), StartNew)
-    started = LineageInfo("l2", wanted, "plan")
+    assert isinstance(decide_lineage(LINEAGE, progress(10, 20), wanted, "plan, tasks"), Continue)
+    assert isinstance(decide_lineage(LINEAGE, progress(10, 20), wanted, "plan, tasks", moved=True), StartNew)
+    started = LineageInfo("l2", wanted, "plan, tasks")
     nothing_planned = SparkProgress(-1, -1, None, None)
-    assert isinstance(decide_lineage(started, nothing_planned, wanted, "plan", moved=True), Continue)
+    assert isinstance(decide_lineage(started, nothing_planned, wanted, "plan, tasks", moved=True), Continue)
 
 
 def test_a_stateful_pipeline_never_loses_its_state_silently() -> None:
     lost = StartNew("rewound", LINEAGE)
     with pytest.raises(JobError, match=r"job\.lineage\.state=discard"):
-        refuse_to_lose_state(lost, had_checkpoint=True, discard=False)
-    refuse_to_lose_state(lost, had_checkpoint=True, discard=True)
-    refuse_to_lose_state(lost, had_checkpoint=False, discard=False)
+        refuse_to_lose_state(lost, had_checkpoint=True, discard=False, kept="Aggregate")
+    refuse_to_lose_state(lost, had_checkpoint=True, discard=True, kept="Aggregate")
+    refuse_to_lose_state(lost, had_checkpoint=False, discard=False, kept="Aggregate")
+
+
+def test_a_lineage_follows_inputs_that_have_grown_from_the_beginning_of_their_new_partitions() -> None:
+    wanted = {"local.in.0": 10, "local.in.1": 0}
+    for progress_now in (progress(10, 10), progress(10, 20)):
+        decision = decide_lineage(LINEAGE, progress_now, wanted, "plan, more tasks")
+        assert decision == Continue(LineageInfo("l1", {"local.in.0": 0, "local.in.1": 0}, "plan, more tasks"))
+    rewound = decide_lineage(LINEAGE, progress(20, 20), wanted, "plan, more tasks")
+    assert isinstance(rewound, StartNew)
+
+
+def test_a_pipeline_that_keeps_nothing_in_spark_goes_on_unless_a_batch_of_it_may_be_in_outputs() -> None:
+    other = {"local.other.0": 3}
+    for spark, refused in (
+        (progress(20, 20), False),
+        (SparkProgress(2, 1, None, None), True),
+        ("damaged", True),
+    ):
+        settled = SparkProgress(1, 1, *(spark.planned_end, spark.committed_end)) if not refused else spark  # type: ignore[union-attr]
+        decision = decide_lineage(LINEAGE, settled, other, "plan, tasks")
+        assert isinstance(decision, StartNew)
+        assert decision.unfinished is refused
+        if refused:
+            with pytest.raises(JobError, match=r"rows of it may be in lake already.*discard"):
+                refuse_to_lose_state(
+                    decision, had_checkpoint=True, discard=False, kept=None, outside=["lake"]
+                )
+            refuse_to_lose_state(decision, had_checkpoint=True, discard=False, kept=None)
+        else:
+            refuse_to_lose_state(decision, had_checkpoint=True, discard=False, kept=None, outside=["lake"])
 
 
 def write_log(directory: Path, name: str, number: int, offset: int = 0) -> None:
@@ -140,7 +171,9 @@ def test_a_lineage_of_an_earlier_version_reads_the_streams_that_it_started_with(
 def test_a_job_that_moved_to_another_system_starts_a_new_lineage(tmp_path: Path) -> None:
     write_log(tmp_path, "offsets", 0, 10)
     write_log(tmp_path, "commits", 0)
-    decision = decide_lineage(LINEAGE, read_progress(tmp_path, ("local.in",)), {"kafka.in.0": 10}, "plan")
+    decision = decide_lineage(
+        LINEAGE, read_progress(tmp_path, ("local.in",)), {"kafka.in.0": 10}, "plan, tasks"
+    )
     assert "other stream partitions" in str(decision)
 
 
@@ -167,7 +200,7 @@ def test_damaged_logs_name_the_file(tmp_path: Path, damage: str) -> None:
 
 def test_a_lineage_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
     first, second = LineageDirectory(tmp_path), LineageDirectory(tmp_path)
-    lineage = first.start({"local.in.0": 5}, "plan")
+    lineage = first.start({"local.in.0": 5}, "plan, tasks")
     assert second.current() == lineage
     assert not second.lock(lineage)
     first.close()
@@ -176,6 +209,6 @@ def test_a_lineage_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
 
 def test_an_unreadable_description_counts_as_no_lineage(tmp_path: Path) -> None:
     directory = LineageDirectory(tmp_path)
-    directory.start({}, "plan")
+    directory.start({}, "plan, tasks")
     (tmp_path / "current.json").write_text("{")
     assert directory.current() is None

@@ -5,7 +5,8 @@ logs agree with them:
 
     Spark's next batch starts at or before the checkpoint, and its planned end is not behind it  -> continue
       (a batch that our checkpoint covers already is run again by Spark; its tasks are skipped)
-    Spark is ahead of the checkpoint, or lags by more than one batch, or reads other SSPs        -> new lineage
+    there are SSPs more than before: Spark reads them from their beginning                      -> continue
+    Spark is ahead of the checkpoint, or lags by more than one batch, or has SSPs no more       -> new lineage
     Spark's logs are damaged                                                                    -> new lineage
 
 A new lineage starts at explicit offsets: one past the checkpoint. Spark's state is lost by it, so the operator has to
@@ -45,11 +46,13 @@ class Continue:
 class StartNew:
     """Begin a fresh lineage; `reason` goes to log and history, empty when there was none before.
 
-    `lineage` says where and with which plan; its id is given when it begins.
+    `lineage` says where and with which plan; its id is given when it begins. `unfinished`: the one before may have
+    given rows to outputs that no checkpoint covers.
     """
 
     reason: str
     lineage: LineageInfo
+    unfinished: bool = False
 
 
 LineageDecision = Continue | StartNew
@@ -66,36 +69,50 @@ def decide_lineage(
     """Compare the current lineage with what the job wants to read next.
 
     `spark` is the lineage's progress, or the reason why it is unreadable; `wanted` is the next offset by SSP that
-    checkpoints, resets and defaults ask for; `plan` names what must not change within a lineage. `moved` says that
-    an operator has moved a checkpoint to where no batch ended: a batch that Spark has planned already would not
-    begin there.
+    checkpoints, resets and defaults ask for; `plan` names what must not change within a lineage, and after its last
+    comma the tasks, which may grow. `moved` says that an operator has moved a checkpoint to where no batch ended: a
+    batch that Spark has planned already would not begin there.
     """
 
-    def start_new(reason: str) -> StartNew:
-        return StartNew(reason, LineageInfo("", dict(wanted), plan))
+    def start_new(reason: str, *, unfinished: bool = False) -> StartNew:
+        return StartNew(reason, LineageInfo("", dict(wanted), plan), unfinished)
 
-    if current is None or spark is None:
-        return start_new("")
+    if current is None:
+        return start_new("", unfinished=not moved)
+    if spark is None:
+        return start_new("its Spark checkpoint location is gone", unfinished=True)
     if isinstance(spark, str):
-        return start_new(f"Spark's logs are unreadable: {spark}")
-    if current.plan != plan:
-        return start_new(f"the plan changed from {current.plan!r} to {plan!r}")
-    if set(current.starting_offsets) != set(wanted):
-        return start_new("the container reads other stream partitions than before")
+        return start_new(f"Spark's logs are unreadable: {spark}", unfinished=True)
     if moved and spark.planned >= 0:
         return start_new("an operator has moved the checkpoint")
-    committed = spark.committed_end.next_offsets if spark.committed_end else current.starting_offsets
-    planned = spark.planned_end.next_offsets if spark.planned_end else committed
-    for ssp, offset in wanted.items():
-        if committed.get(ssp, 0) > offset:
-            return start_new(
-                f"{ssp}: Spark has read up to {committed.get(ssp, 0)}, the checkpoint says {offset}"
-            )
-        if planned.get(ssp, 0) < offset:
-            return start_new(
-                f"{ssp}: the checkpoint says {offset}, Spark has planned only {planned.get(ssp, 0)}"
-            )
-    return Continue(current)
+    is_open = spark.planned > spark.committed
+    if _without_tasks(current.plan) != _without_tasks(plan):
+        return start_new(f"the plan changed from {current.plan!r} to {plan!r}", unfinished=is_open)
+    if not set(current.starting_offsets) <= set(wanted):
+        return start_new("the container reads other stream partitions than before", unfinished=is_open)
+    if problem := _disagreement(current, spark, wanted):
+        return start_new(problem)
+    return Continue(replace(current, starting_offsets={**wanted, **current.starting_offsets}, plan=plan))
+
+
+def _without_tasks(plan: str) -> str:
+    return plan.rpartition(", ")[0]
+
+
+def _disagreement(current: LineageInfo, spark: SparkProgress, wanted: Mapping[str, int]) -> str:
+    """The partition of which Spark has read more, or planned less, than the checkpoint says; empty when none."""
+    committed = {
+        **current.starting_offsets,
+        **(spark.committed_end.next_offsets if spark.committed_end else {}),
+    }
+    planned = {**committed, **(spark.planned_end.next_offsets if spark.planned_end else {})}
+    for ssp in current.starting_offsets:
+        offset = wanted[ssp]
+        if committed[ssp] > offset:
+            return f"{ssp}: Spark has read up to {committed[ssp]}, the checkpoint says {offset}"
+        if planned[ssp] < offset:
+            return f"{ssp}: the checkpoint says {offset}, Spark has planned only {planned[ssp]}"
+    return ""
 
 
 def with_sources(
@@ -104,19 +121,29 @@ def with_sources(
     """The decision, once it is known what `build` reads: Spark tells its sources by their order alone."""
     lineage = decision.lineage
     if isinstance(decision, StartNew):
-        return StartNew(decision.reason, replace(lineage, sources=sources))
+        return replace(decision, lineage=replace(lineage, sources=sources))
     if lineage.sources == sources:
         return decision
     reason = f"build reads {_listed(sources)}, in this order, and read {_listed(lineage.sources)} before"
-    return StartNew(reason, LineageInfo("", dict(wanted), lineage.plan, sources))
+    return StartNew(reason, LineageInfo("", dict(wanted), lineage.plan, sources), unfinished=True)
 
 
 def _listed(sources: Sequence[str]) -> str:
     return ", ".join(source or "a source of Spark's" for source in sources)
 
 
-def refuse_to_lose_state(decision: LineageDecision, *, had_checkpoint: bool, discard: bool) -> None:
-    """For a stateful DataFrame pipeline: a new lineage over existing checkpoints needs the operator's word.
+def refuse_to_lose_state(
+    decision: LineageDecision,
+    *,
+    had_checkpoint: bool,
+    discard: bool,
+    kept: str | None,
+    outside: Sequence[str] = (),
+) -> None:
+    """A new lineage over existing checkpoints needs the operator's word where something is lost or doubled by it.
+
+    `kept` names what is Spark's alone: an operator that keeps state, a source that is not grete's. Without, only what
+    the lineage before has begun and not finished stands in the way, where there are outputs `outside` of streams.
 
     Raises:
         JobError: naming the reason and the ways out.
@@ -124,8 +151,16 @@ def refuse_to_lose_state(decision: LineageDecision, *, had_checkpoint: bool, dis
     if isinstance(decision, Continue) or not had_checkpoint or discard:
         return
     reason = decision.reason or "its Spark checkpoint location is gone"
-    raise JobError(
-        f"this pipeline keeps state in Spark's checkpoint and cannot continue it: {reason}. "
-        f"Restore the checkpoint location, or start with empty state at the checkpointed offsets by "
-        f"setting job.lineage.state=discard"
-    )
+    if kept is not None:
+        raise JobError(
+            f"this pipeline keeps state in Spark's checkpoint ({kept}) and cannot continue it: {reason}. "
+            f"Restore the checkpoint location, or start with empty state at the checkpointed offsets by "
+            f"setting job.lineage.state=discard"
+        )
+    if decision.unfinished and outside:
+        words = ", ".join(outside)
+        raise JobError(
+            f"this pipeline cannot continue its Spark checkpoint: {reason}; and its last batch was begun, so rows of "
+            f"it may be in {words} already. Run it once more as it was, or accept that these come again by "
+            f"setting job.lineage.state=discard"
+        )

@@ -86,6 +86,11 @@ class LineageDirectory:
         self._prune(keep=lineage.id)
         return lineage
 
+    def go_on(self, lineage: LineageInfo) -> None:
+        """Keep the current lineage under a new description, when it has one. Durable on return."""
+        if lineage != self.current():
+            _write_durably(self._directory / "current.json", orjson.dumps(asdict(lineage)))
+
     def _prune(self, keep: str) -> None:
         """Delete lineages that will not be continued, the newest few excepted; one that is locked stays."""
         old = [path for path in self._directory.iterdir() if path.is_dir() and path.name != keep]

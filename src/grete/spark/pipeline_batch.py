@@ -57,6 +57,9 @@ class PipelineBatches:
         """
         read = sum(max(0, offset - self.position.get(ssp, 0)) for ssp, offset in end.next_offsets.items())
         failpoint("batch.before-run")
+        end = SourceOffsets(
+            {**self.position, **end.next_offsets}
+        )  # planned before the input grew, it lacks some
         if self._is_committed(batch_id):
             compute_only(batch)
             self.position |= end.next_offsets
@@ -89,12 +92,9 @@ class PipelineBatches:
         return time.monotonic() - started_s
 
     def _is_committed(self, batch_id: int) -> bool:
-        """Whether this batch of this lineage is in our checkpoints."""
-        commits = [self._commits.get(task) for task in self._tasks]
-        return bool(commits) and all(
-            commit is not None and commit.lineage == self._lineage and commit.batch_id >= batch_id
-            for commit in commits
-        )
+        """Whether this batch of this lineage is in our checkpoints: of one task, as of all that were there then."""
+        commits = [self._commits[task] for task in self._tasks if task in self._commits]
+        return any(commit.lineage == self._lineage and commit.batch_id >= batch_id for commit in commits)
 
     def _task_commit(self, task: TaskName, end: SourceOffsets, batch_id: int) -> TaskCommit:
         return TaskCommit(

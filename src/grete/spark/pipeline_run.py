@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from grete.api import DataFramePipeline
+from grete.config.application_config import ApplicationConfig
 from grete.config.choices import LineageState
 from grete.config.key_tables.job import APP_CLASS
 from grete.config.settings import Settings
@@ -41,7 +43,7 @@ from grete.spark.offset_log import SparkProgress
 from grete.spark.pipeline_batch import PipelineBatches
 from grete.spark.pipeline_inputs import check_all_used, read_inputs, read_once, sources_of
 from grete.spark.pipeline_outputs import Shared
-from grete.spark.pipeline_plan import check_build, check_containers
+from grete.spark.pipeline_plan import check_build, check_containers, gathers
 from grete.spark.query import Query, QuerySettings, RunBatch
 from grete.spark.query_progress import ProgressReader
 from grete.spark.sinks.factory import Sinks, output_streams
@@ -51,6 +53,21 @@ from grete.tasks.ranges import SourceOffsets
 from grete.wire.metric_values import Metrics
 
 _log = logging.getLogger("grete.container")
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """See `grete.PipelineContext`."""
+
+    spark: SparkSession
+    config: Mapping[str, str]
+
+    def read_stream(self, format: str, **options: str) -> DataFrame:
+        """See PipelineContext."""
+        reader = self.spark.readStream.format(format)
+        if schema := options.pop("schema", None):
+            reader = reader.schema(schema)
+        return reader.options(**options).load()
 
 
 class PipelineRun:
@@ -79,9 +96,15 @@ class PipelineRun:
         started, pipeline = self._started, self._load_pipeline()
         shared, outputs, decision = self._planned(pipeline)
         discard = self._settings.job.lineage_state is LineageState.DISCARD or self._rewind_discards()
-        refuse_to_lose_state(decision, had_checkpoint=bool(started.commits), discard=discard)
-        lineage = self._lineage_of(decision)
         streams = output_streams(outputs, self._settings, pipeline)
+        refuse_to_lose_state(
+            decision,
+            had_checkpoint=bool(started.commits),
+            discard=discard,
+            kept=self._kept_by_spark(shared),
+            outside=[name for name, stream in streams.items() if stream is None],
+        )
+        lineage = self._lineage_of(decision)
         with closing(Sinks(self._spark, started, lineage.id, streams, pipeline)) as sinks:
             batches = PipelineBatches(
                 started.target,
@@ -161,6 +184,7 @@ class PipelineRun:
         return shared, outputs
 
     def _build(self, pipeline: DataFramePipeline, inputs: dict[str, DataFrame]) -> Any:
+        pipeline.context = RunContext(self._spark, ApplicationConfig(self._assignment.config))
         try:
             return pipeline.build(inputs)
         except (GreteError, Py4JNetworkError):
@@ -193,11 +217,18 @@ class PipelineRun:
         lineage = decision.lineage
         if isinstance(decision, Continue):
             _log.info("continuing lineage %s", lineage.id)
+            self._lineages.go_on(lineage)
         else:
             lineage = self._lineages.start(lineage.starting_offsets, lineage.plan, lineage.sources)
             _log.info("starting lineage %s: %s", lineage.id, decision.reason or "the first one")
         failpoint("container.lineage-decided")
         return lineage
+
+    def _kept_by_spark(self, shared: Shared) -> str | None:
+        """What of the query is in Spark's checkpoint alone: see `refuse_to_lose_state`."""
+        if "" in sources_of(shared.frame):
+            return "a source that is not grete's, whose offsets are Spark's"
+        return gathers(shared.frame)
 
     def _rewind_discards(self) -> bool:
         """Whether the operator gave Spark's state up with the startpoint from which no batch has run yet."""

@@ -113,7 +113,7 @@ class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """See DataSourceStreamReader."""
         rows = None if isinstance(limit, ReadAllAvailable) else self._spec.max_records
-        return self._plan.next(SourceOffsets.from_document(start), rows=rows).to_document()
+        return self._plan.next(self._offsets(start), rows=rows).to_document()
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """See DataSourceStreamReader."""
@@ -123,8 +123,13 @@ class LocalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """See DataSourceStreamReader. Nothing for StreamTasks: the driver hands out what they read."""
         if self._spec.tasks is not None:
             return []
-        groups = self._spec.groups(SourceOffsets.from_document(start), SourceOffsets.from_document(end))
+        groups = self._spec.groups(self._offsets(start), self._offsets(end))
         return [TaskRanges(group) for group in groups.values()]
+
+    def _offsets(self, document: dict[str, Any]) -> SourceOffsets:
+        """Spark's, with those of partitions that were not there when it wrote them."""
+        known = SourceOffsets.from_document(document)
+        return SourceOffsets({**self._spec.starting_offsets, **known.next_offsets}, known.tick)
 
     # --- on the executors ---
 
