@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from tests.unit.test_local_commits import LocalJob
 
-from grete.container.control import Ended
+from grete.container.control import Control, Ended
+from grete.container.kept import Kept
 from grete.container.share_server import ShareServer
 from grete.spark.stream_task import SparkEngine
 from grete.testing.waiting import eventually, patient, reaches
+from grete.wire.container_protocol import Command, Directive
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(180)]
 NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
@@ -104,6 +107,54 @@ def test_shares_that_are_cut_off_from_their_container_are_begun_again_in_the_sam
         assert run.ended is None
     assert run.ended is Ended.INTERRUPTED
     job.assert_exactly_once()
+
+
+CLOSING = """
+import time
+from pathlib import Path
+import grete
+
+class Closing(grete.StreamTask):
+    def init(self, context):
+        self.folder = Path(context.config["test.folder"])
+
+    def process(self, envelope, collector, coordinator):
+        collector.send("local.out", envelope.message)
+
+    def close(self):
+        (self.folder / "closing").touch()
+        while not (self.folder / "go-on").exists():
+            time.sleep(0.01)
+"""
+
+
+def test_an_epoch_that_is_over_for_a_change_is_followed_by_one_that_waits_for_its_tasks_to_be_closed(
+    job: LocalJob, spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "closing_shares.py").write_text(CLOSING)
+    job.config |= {"task.class": "closing_shares:Closing", "test.folder": str(tmp_path)}
+    kept, stop = Kept(), threading.Event()
+    control = Control(stop)
+    with closing(job.container(1, slots_at_most=2)) as first, ThreadPoolExecutor(1) as pool:
+        engine = SparkEngine(spark.sparkContext, kept=kept)
+        epoch = pool.submit(engine.run, first.epoch, control)
+        job.fill(40)
+        reaches(lambda: len(list(job.records("out"))), 40, "outputs")
+        control.on_directive(Directive(Command.RUN, 1))
+        assert epoch.result(patient(30)) is Ended.INTERRUPTED
+        assert not (tmp_path / "go-on").exists()
+        control.running(1)
+        with closing(job.container(1, slots_at_most=2, ended=first.ended)) as second:
+            epoch = pool.submit(SparkEngine(spark.sparkContext, kept=kept).run, second.epoch, control)
+            job.fill(40)
+            eventually((tmp_path / "closing").exists, "the first epoch's tasks are being closed")
+            assert len(list(job.records("out"))) == 40, "Spark has no cores for the second yet"
+            (tmp_path / "go-on").touch()
+            reaches(lambda: len(list(job.records("out"))), 80, "outputs")
+            stop.set()
+            control.on_directive(Directive(Command.STOP, 1))
+            assert epoch.result(patient(30)) is Ended.INTERRUPTED
+    kept.close()
 
 
 def test_where_there_are_fewer_cores_than_spark_says_the_next_epoch_has_as_many_shares(

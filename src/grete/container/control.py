@@ -30,6 +30,11 @@ class Interruption(Protocol):
         """Return after so many seconds, or before when it may have been set, and at once when it is."""
 
 
+def leads_on(control: Interruption) -> bool:
+    """Whether the work shall end, and the container is to go on with other work."""
+    return isinstance(control, Control) and control.is_set() and not control.is_stopping
+
+
 class Control:
     """Between the heartbeat's thread, signals, and the thread that runs queries."""
 

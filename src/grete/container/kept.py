@@ -1,14 +1,18 @@
-"""What a container's process keeps from one assignment to the next: its fence and commits, and its system."""
+"""The state that a container's process keeps from one assignment to the next: its fence, commits and system."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from grete.checkpoint.task_commit import TaskCommit
+from grete.errors import GreteError
 from grete.model.fence import Fence
 from grete.model.ids import TaskName
 from grete.systems.kept import KeptSystem
+
+_log = logging.getLogger("grete.container")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Kept:
         self.system = KeptSystem()
         """The container's, for assignments that follow each other."""
         self._ended: tuple[Fence, EndedEpoch] | None = None
+        self._finish: Callable[[], None] = lambda: None
 
     def take(self, fence: Fence) -> EndedEpoch | None:
         """The last epoch, if the fence stands and nothing is at work behind it; from now on something may be."""
@@ -52,6 +57,23 @@ class Kept:
         """Everything that worked under the fence has ended and said so."""
         self._ended = fence, epoch
 
+    def leave(self, finish: Callable[[], None]) -> None:
+        """Something of the last epoch goes on that commits nothing: `finish` waits for it, and raises its error."""
+        self._finish = finish
+
+    def finish(self) -> None:
+        """Wait for what the last epoch has left.
+
+        Raises:
+            GreteError: it failed.
+        """
+        finish, self._finish = self._finish, lambda: None
+        finish()
+
     def close(self) -> None:
-        """Release connections."""
+        """Wait for what is left, and release connections."""
+        try:
+            self.finish()
+        except GreteError as error:
+            _log.warning("tasks of the last epoch were not closed: %s", error)
         self.system.close()

@@ -53,7 +53,9 @@ def run_job(
             context = build_context(_app_name(assignment), assignment.config)
             failpoint("container.session-started")
             on_at_work()
-            ended = run_epoch(started, SparkEngine(context), stop, clock, on_batch, publisher, kept)
+            ended = run_epoch(
+                started, SparkEngine(context, kept=kept), stop, clock, on_batch, publisher, kept
+            )
         failpoint("container.drained")
         return ended
 

@@ -12,16 +12,17 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from functools import cache
+from contextlib import ExitStack, suppress
+from functools import cache, partial
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import RDD, SparkContext
 from pyspark.errors import PySparkException
 
-from grete.container.control import Ended, Interruption
+from grete.container.control import Ended, Interruption, leads_on
 from grete.container.epochs import Epoch
+from grete.container.kept import Kept
 from grete.container.share_server import Began, Changed, EndedWell, Lost, ShareServer
 from grete.errors import GreteError, JobError
 from grete.spark.failures import job_failed
@@ -40,10 +41,16 @@ _ROOM: dict[str, tuple[int, int]] = {}
 class SparkEngine:
     """Runs shares as the tasks of one Spark job. See `container.epochs.Engine`. Used by one thread."""
 
-    def __init__(self, context: SparkContext, *, begin_s: float = _BEGIN_S) -> None:
-        """Every share has to run within `begin_s`, also again; executors may have to be started first."""
+    def __init__(self, context: SparkContext, *, begin_s: float = _BEGIN_S, kept: Kept | None = None) -> None:
+        """Every share has to run within `begin_s`, also again; executors may have to be started first.
+
+        With `kept` an epoch that is over for a change leaves Spark's job to it, in which tasks are still closed: the
+        next epoch is prepared meanwhile, and begins when the job has ended.
+        """
         self._context = context
         self._begin_s = begin_s
+        self._kept = Kept() if kept is None else kept
+        self._may_leave = kept is not None
         cores = context.defaultParallelism
         room, cores_then = _ROOM.get(str(context.applicationId), (cores, cores))
         self.slots_at_most: int | None = min(room, cores) if cores == cores_then else cores
@@ -56,17 +63,29 @@ class SparkEngine:
             JobError: Spark failed, its JVM is gone, or it has no room for all shares at once.
         """
         host, bind = _addresses(self._context)
-        with ShareServer(epoch.start_of, host, bind, slots=epoch.slots) as server:
+        self._kept.finish()
+        with ExitStack() as held:
+            server = held.enter_context(ShareServer(epoch.start_of, host, bind, slots=epoch.slots))
             job = _Job(self._context, ShareTask(epoch.spec, server.address, server.key), epoch, server)
+            run = _Run(epoch, server, job, control, self._begin_s, may_leave=self._may_leave)
             try:
-                return _Run(epoch, server, job, control, self._begin_s).run()
+                return run.run()
             except NoRoom as error:
                 _ROOM[str(self._context.applicationId)] = error.begun, self._context.defaultParallelism
                 _log.warning("%s", error)
                 return Ended.INTERRUPTED
             finally:
                 server.end_all()
-                job.end()
+                if run.is_left:
+                    self._kept.leave(partial(_finish, job, held.pop_all()))
+                else:
+                    job.end()
+
+
+@cache
+def _places(context: SparkContext, shares: int) -> RDD[int]:
+    """A partition for each share, with its number."""
+    return context.parallelize(range(shares), shares)
 
 
 @cache
@@ -119,8 +138,7 @@ class _Job:
 
         try:
             self._context.setJobDescription(f"{self._epoch.name}, epoch {self._epoch.lineage[:8]}")
-            shares = self._context.parallelize(slots, len(slots))
-            shares.mapPartitionsWithIndex(run_share).collect()
+            _places(self._context, len(slots)).mapPartitionsWithIndex(run_share).collect()
         except (Py4JError, PySparkException, OSError) as error:
             self.failure = job_failed(self._context, error)
         except GreteError as error:
@@ -130,11 +148,26 @@ class _Job:
             self._server.events.put(Changed())
 
 
+def _finish(job: _Job, held: ExitStack) -> None:
+    """Wait for a job that was left; until then a share that Spark begins once more is told that it ends."""
+    with held:
+        job.end()
+    if job.failure is not None:
+        raise job.failure
+
+
 class _Run:
     """An epoch on its way: events of its shares, until Spark's job has ended."""
 
     def __init__(
-        self, epoch: Epoch, server: ShareServer, job: _Job, control: Interruption, begin_s: float
+        self,
+        epoch: Epoch,
+        server: ShareServer,
+        job: _Job,
+        control: Interruption,
+        begin_s: float,
+        *,
+        may_leave: bool,
     ) -> None:
         self._epoch = epoch
         self._server = server
@@ -145,6 +178,10 @@ class _Run:
         self._is_ending = False
         self._begin_s = begin_s
         self._await_shares()
+        self._over: set[int] = set()
+        self._may_leave = may_leave
+        self.is_left = False
+        """Whether Spark's job goes on, in which nothing is committed any more."""
 
     def _await_shares(self) -> None:
         self._begin_until_s = time.monotonic() + self._begin_s
@@ -157,6 +194,9 @@ class _Run:
             if not self._is_ending and (self._control.is_set() or self._epoch.shuts_down):
                 self._is_ending = True
                 self._server.end_all()
+            if self._is_ending and self._are_all_over():
+                self.is_left = True
+                return Ended.INTERRUPTED
         while self._take_event(0):
             pass
         if self._job.failure is not None:
@@ -164,6 +204,12 @@ class _Run:
         if self._epoch.shuts_down:
             return Ended.SHUTDOWN
         return Ended.DRAINED if self._drained >= set(self._epoch.slots) else Ended.INTERRUPTED
+
+    def _are_all_over(self) -> bool:
+        """Whether every share has said that it ends, and the container goes on with something else."""
+        have_ended = self._over >= set(self._epoch.slots) and self._epoch.has_ended_well
+        is_change = have_ended and self._may_leave and not self._epoch.shuts_down
+        return is_change and not self._drained and leads_on(self._control)
 
     def _await_control(self) -> None:
         while not (self._control.is_set() or self._job.has_ended):
@@ -196,6 +242,7 @@ class _Run:
                     self._begun.discard(slot)
                     self._await_shares()
                 case EndedWell(slot, is_drained):
+                    self._over.add(slot)
                     self._drained |= {slot} if is_drained else set()
                     self._epoch.ended()
             return True
