@@ -11,7 +11,7 @@ export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help setup demo demo-kafka test test-fast test-loaded test-repeated unit lint format docs durations check bench \
-	bench-kafka interop fuzz-plans services nightly lock clean
+	bench-kafka spark-versions interop fuzz-plans services nightly lock clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -78,6 +78,10 @@ services: setup ## start what tests need besides Python and Java
 nightly: lint services ## every test, campaigns in their long form, and all tests on a busy machine
 	GRETE_NIGHTLY=1 $(HARNESS) --workers 2 -q
 	$(HARNESS) --beside 10 -q -m "not nightly"
+	$(MAKE) --no-print-directory spark-versions
+
+spark-versions: setup ## tests of whole jobs on the other versions of Spark that grete runs on; fetches each, 400 MB
+	bash scripts/spark_versions.sh
 
 bench: setup ## ratios to the same work by hand, in one run
 	$(BIN)/python -m benchmarks.run

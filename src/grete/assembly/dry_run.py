@@ -28,6 +28,7 @@ from grete.launch.process import container_environment
 from grete.model.ending import ExitCode
 from grete.model.ids import JobId, SystemStream
 from grete.model.job import ContainerModel, JobModel
+from grete.spark.versions import check_installed
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.outputs import OutputSystems
@@ -68,6 +69,7 @@ def dry_run(options: RunOptions) -> Planned:
         raise ConfigError("--dry-run goes with --config FILE: it tries what has not been submitted yet")
     home, clock = grete_home(), SystemClock()
     settings = Settings.of(submitted_config(options, home, clock))
+    check_installed(settings)
     with ExitStack() as stack:
         own = settings.task.commit_system
         names = {own, *(stream.system for stream in settings.task.all_inputs)}

@@ -33,11 +33,13 @@ from grete.metadata.job_state import recorded_epoch
 from grete.model.fence import container_scopes, job_scope, leadership_of
 from grete.model.ids import JobId
 from grete.operations.job_handle import no_such_job
+from grete.spark.versions import check_installed
 from grete.sqlite_file import open_file
 from grete.systems.factory import open_system
 
 _log = logging.getLogger("grete.coordinator")
 _NAMED = 10
+_SPARK_CONTAINER = "grete.spark.container"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,12 @@ class RunOptions:
     take_over: bool = False
     reason: str = ""
     dev: bool = False
-    container_command: Sequence[str] = (sys.executable, "-P", "-m", "grete.spark.container")
+    container_command: Sequence[str] = (sys.executable, "-P", "-m", _SPARK_CONTAINER)
+
+    @property
+    def runs_spark(self) -> bool:
+        """Whether containers are Spark's."""
+        return _SPARK_CONTAINER in self.container_command
 
 
 def submitted_config(options: RunOptions, home: Path, clock: Clock) -> dict[str, str]:
@@ -114,6 +121,8 @@ class Submission:
 
     def _open(self, config: Mapping[str, str]) -> None:
         """`config` is what is submitted, empty for a job that was before."""
+        if config and self._options.runs_spark:
+            check_installed(Settings.of(config))
         place = Settings.of(config or where_submitted(self.job, self._home))
         try:
             self.log = open_coordinator_log(
@@ -134,6 +143,8 @@ class Submission:
         elif owner != self.job:
             raise no_such_job(self.job, self._home, owner)
         settings = self.settings = Settings.of(config or found)
+        if self._options.runs_spark:
+            check_installed(settings)
         refuse_shared_changelogs(self.job, settings, self._home, self._clock)
         # a silent leader may follow either configuration
         self.ttl_s = max(Settings.of(one).coordinator.lease_ttl_s for one in (config, found) if one)

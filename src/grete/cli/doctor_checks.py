@@ -85,13 +85,17 @@ def sqlite() -> Finding:
 
 def packages() -> Finding:
     """Spark and what its Python side needs."""
-    versions = {name: _version(name) for name in ("pyspark", "pyarrow", "pandas")}
+    from grete.spark.versions import installed, refusal
+
+    versions = {"pyspark": installed(), **{name: _version(name) for name in ("pyarrow", "pandas")}}
     missing = [name for name, version in versions.items() if version is None]
     if missing:
         return Finding("spark", False, f"missing: {', '.join(missing)}", "pip install 'grete[spark]'")
     found = ", ".join(f"{name} {version}" for name, version in versions.items())
-    suits = (versions["pyspark"] or "").startswith("4.") and (versions["pandas"] or "").startswith("2.")
-    return Finding("spark", suits, found, "grete needs pyspark 4 and pandas 2: pip install 'grete[spark]'")
+    why = refusal(versions["pyspark"] or "")
+    if why or not (versions["pandas"] or "").startswith("2."):
+        return Finding("spark", False, found, why or "grete needs pandas 2: pip install 'grete[spark]'")
+    return Finding("spark", True, found)
 
 
 def _version(name: str) -> str | None:
@@ -161,6 +165,7 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
     for warning in warnings:
         yield Finding("config", True, f"warning: {warning}")
     settings = Settings.of(config)
+    yield from _spark(settings)
     yield _application(settings.job)
     of_kafka = list(kafka_findings(settings))
     yield from of_kafka
@@ -170,6 +175,15 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
     yield from connector(config)
     if settings.coordinator.http_port:
         yield _port(settings.coordinator.http_port)
+
+
+def _spark(settings: Settings) -> Iterator[Finding]:
+    """Whether the job can run on the Spark that is here, where others can."""
+    from grete.spark.versions import installed, refusal
+
+    version = installed()
+    if version is not None and not refusal(version) and (why := refusal(version, settings)):
+        yield Finding("spark", False, f"pyspark {version}", why)
 
 
 def _port(port: int) -> Finding:

@@ -24,6 +24,7 @@ from grete.diagnostics.streams import container_name
 from grete.errors import MissingExtra
 from grete.exit_report import run_and_report
 from grete.model.ending import ContainerEnd
+from grete.spark.versions import check_installed
 from grete.text_logs import log_to_stderr
 from grete.wire.container_protocol import ContainerEnvironment
 
@@ -48,6 +49,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> Cont
 
 
 def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: Kept) -> Ended:
+    check_installed(Settings.of(assignment.config))
     # not before now: a container without pyspark has to be able to say so
     try:
         from grete.container.standby import follow

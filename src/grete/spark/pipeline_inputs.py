@@ -14,7 +14,6 @@ from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.spark import plans
 from grete.spark.kafka_source import KafkaSourceSpec
 from grete.spark.kafka_source import read_stream as read_kafka
-from grete.spark.planned_source import read_stream as read_planned
 from grete.tasks.read_plan import SourceOptions
 
 INPUT = "grete.input"
@@ -54,6 +53,10 @@ def _read(
     if system.capabilities.kafka_topics:
         kafka = KafkaSourceSpec(stream.system, starting, at_most, system.pipeline_headers, marked)
         return read_kafka(spark, started.assignment.config, kafka)
+    from grete.spark.planned_source import (
+        read_stream as read_planned,
+    )  # Spark 4.0 and 4.1 lack what it stands on
+
     spec = SourceOptions(
         system=stream.system,
         config=system.own_keys,

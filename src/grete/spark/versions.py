@@ -1,0 +1,62 @@
+"""The versions of Spark that grete runs on. Found without importing pyspark, so that a wrong one is named at once."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import re
+from pathlib import Path
+
+from grete.config.settings import Settings
+from grete.errors import ConfigError
+
+WHOLE = ("4.2", "4.3")
+"""With these everything runs."""
+WITHOUT_EMBEDDED = ("4.0", "4.1")
+"""These have no `pyspark.sql.streaming.datasource`, on which the embedded system stands as an input of a pipeline."""
+_VERSION = re.compile(r"""^__version__[^=\n]*=\s*["'](\d+\.\d+[^"']*)""", re.MULTILINE)
+_WAY_OUT = "install one of these beside grete: pip install 'pyspark==4.2.0'"
+
+
+def installed() -> str | None:
+    """The version of the pyspark that would be imported; None without one, or where it does not say it."""
+    found = importlib.machinery.PathFinder.find_spec("pyspark")
+    if found is None or found.origin is None:
+        return None
+    try:
+        match = _VERSION.search((Path(found.origin).parent / "version.py").read_text())
+    except OSError:
+        return None
+    return match[1] if match else None
+
+
+def refusal(version: str, settings: Settings | None = None) -> str:
+    """Why a job with these settings cannot run on this version, with the way out; empty when it can.
+
+    Without settings: why no job can.
+    """
+    minor = ".".join(version.split(".")[:2])
+    if minor not in (*WHOLE, *WITHOUT_EMBEDDED):
+        return (
+            f"pyspark {version} is installed, and grete runs on {', '.join(WHOLE)} (and, but for pipelines that read "
+            f"the embedded system, on {', '.join(WITHOUT_EMBEDDED)}); {_WAY_OUT}"
+        )
+    if minor in WITHOUT_EMBEDDED and settings is not None and settings.job.is_pipeline:
+        streams = settings.task.all_inputs
+        embedded = [str(one) for one in streams if settings.system(one.system).capabilities.is_embedded]
+        if embedded:
+            return (
+                f"pyspark {version} is installed, on which a pipeline cannot read the embedded system "
+                f"({', '.join(embedded)}): that takes {' or '.join(WHOLE)}; {_WAY_OUT}"
+            )
+    return ""
+
+
+def check_installed(settings: Settings) -> None:
+    """Whether the job can run on the pyspark that is installed here. Without one, its container says so.
+
+    Raises:
+        ConfigError: it cannot; names the version.
+    """
+    version = installed()
+    if version is not None and (why := refusal(version, settings)):
+        raise ConfigError(why)
