@@ -29,6 +29,7 @@ from grete.systems.base import Change, System, SystemContext, by_partition
 from grete.systems.base import Message as Message
 from grete.systems.collected import CollectedTransactions
 from grete.systems.commit_group import CommitGroup, SegmentWrite
+from grete.systems.inputs import Inputs, LookedFor
 from grete.systems.local import SYSTEM, compaction, growth, segment_rows, sizes, stream_rows
 from grete.systems.local.compaction import Compaction, compaction_in
 from grete.systems.local.reader import read_range
@@ -297,6 +298,10 @@ class LocalSystem(System):
             LogCorrupted: a segment fails its checksum.
         """
         yield from read_range(self._file, self.stream(stream), partition, start, end)
+
+    def inputs(self, clock: Clock) -> Inputs:
+        """See System. To look at 100 partitions takes 0.4 ms, whether something was committed 10 µs."""
+        return LookedFor(self, clock, changes=self._file.changes())
 
     def largest_record(self, stream: str) -> int:
         """See System."""
