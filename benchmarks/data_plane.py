@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks import applications as work
 from grete.clock import SystemClock
 from grete.container.assignment import AssignedTask, Assignment
+from grete.container.kept import Kept
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.streams import StreamSpec
 from grete.spark.job_run import run_job
@@ -100,9 +102,12 @@ class Bench:
         assignment = Assignment(
             JobId("bench"), ContainerId("0"), 1, {**base, **config}, tasks, until_drained=True
         )
-        return measure(
-            lambda: run_job(assignment, home, threading.Event(), on_batch=ignored, on_at_work=ignored)
-        )
+
+        def run() -> None:
+            with closing(Kept()) as kept:
+                run_job(assignment, home, threading.Event(), on_batch=ignored, on_at_work=ignored, kept=kept)
+
+        return measure(run)
 
     def by_hand(self, query: Callable[[DataFrame], DataFrame], mode: str = "append") -> Cost:
         """A query over the same source, its rows collected batch by batch."""

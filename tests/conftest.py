@@ -315,7 +315,8 @@ class CounterJob:
 
     def log(self) -> str:
         """The container's log."""
-        return (self.home / "jobs" / "counter-1" / "logs" / "container-0.log").read_text()
+        [log] = self.home.glob("jobs/*/logs/container-0.log")
+        return log.read_text()
 
     def report(self) -> str:
         """For a test that fails: what the job says of itself, and the end of each container's log."""

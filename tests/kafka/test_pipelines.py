@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.support.consumer_group import group_lag
 from tests.support.secure_kafka import SecureCluster
@@ -27,7 +28,18 @@ from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(300)]
 
+NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
 KEYS, RECORDS = 50, 3_000
+STEPS = [
+    "batch.before-run",
+    "batch.after-run",
+    "commit.before",
+    "commit.in-transaction",
+    "commit.after-transaction",
+    "commit.after",
+    "batch.after-commit",
+]
+"""Where a container may die from a batch's first row to the next batch."""
 APPLICATION = '''
 import grete
 
@@ -42,7 +54,7 @@ class Counting(grete.DataFramePipeline):
         return frame.groupBy(frame["key"].cast("string").alias("key")).count()
 '''
 PROPERTIES = """
-job.name=counter
+job.name={topic}
 job.application.path=.
 app.class=counter:Counting
 task.inputs=kafka.{topic}
@@ -100,6 +112,27 @@ class Topics:
         where = TopicPartition(self.name, 0, offset)
         self.admin.delete_records([where])[where].result(30)
 
+    def read_committed(self) -> list[Message]:
+        """What a reader that knows nothing of grete gets, from the output's beginning to its end."""
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": uuid.uuid4().hex,
+            "enable.partition.eof": True,
+        }
+        consumer = Consumer({**settings, "isolation.level": "read_committed"})
+        consumer.assign([TopicPartition(f"{self.name}-out", p, 0) for p in range(2)])
+        found, ended = [], 0
+        while ended < 2:
+            message = consumer.poll(patient(30))
+            assert message is not None
+            if message.error() is None:
+                found.append(message)
+            else:
+                assert message.error().code() == KafkaError._PARTITION_EOF
+                ended += 1
+        consumer.close()
+        return found
+
     def read(self, poll_of: Callable[[Consumer], Callable[[float], Message | None]]) -> list[Message]:
         """Everything from the output's beginning to its end."""
         consumer = self.consumer()
@@ -155,26 +188,26 @@ def job(
 
 
 @pytest.fixture
-def log(secure_kafka: SecureCluster) -> Iterator[Any]:
+def log(secure_kafka: SecureCluster, topics: Topics) -> Iterator[Any]:
     config = {
         "systems.kafka.consumer.bootstrap.servers": secure_kafka.bootstrap,
         "task.checkpoint.replication.factor": "1",
     }
-    with closing(
-        open_checkpoint_log(config, "kafka", checkpoint_log_name(JobId("counter")), SystemClock())
-    ) as opened:
+    name = checkpoint_log_name(JobId(topics.name))
+    with closing(open_checkpoint_log(config, "kafka", name, SystemClock())) as opened:
         yield opened
 
 
 def test_killed_between_sink_and_checkpoint_rows_are_twice_in_the_topic_and_once_for_a_committed_reader(
     job: Any, topics: Topics, log: Any, password: str, tmp_path: Path
 ) -> None:
+    configure(job, "systems.kafka.pipeline.delivery=stamps")
     topics.fill(RECORDS)
     kills = [("batch.after-run", 2), ("commit.after-transaction", 1)]
     job.run_through(kills, tmp_path / "died")
 
     everything = topics.read(lambda consumer: consumer.poll)
-    committed = topics.read(lambda consumer: CommittedReader(consumer, {JobId("counter"): log}).poll)
+    committed = topics.read(lambda consumer: CommittedReader(consumer, {JobId(topics.name): log}).poll)
     assert len(everything) > len(committed)
     found = counts(committed)
     assert set(found) == {f"key{key}" for key in range(KEYS)}
@@ -205,18 +238,53 @@ def test_a_counting_pipeline_follows_its_topic_when_it_grows(
     again = job.run()
     assert again.returncode == 0, again.stderr + job.log()
     assert "continuing lineage" in job.log()
-    committed = topics.read(lambda consumer: CommittedReader(consumer, {JobId("counter"): log}).poll)
+    committed = topics.read(lambda consumer: CommittedReader(consumer, {JobId(topics.name): log}).poll)
     assert counts(committed) == {f"key{key}": [1, 2] for key in range(KEYS)}
+
+
+def configure(job: Any, line: str) -> None:
+    with job.config.open("a") as config:
+        config.write(f"{line}\n")
+
+
+def test_killed_at_any_step_of_a_batch_a_reader_of_what_is_committed_gets_each_row_once(
+    job: Any, topics: Topics, log: Any, password: str, tmp_path: Path
+) -> None:
+    records = RECORDS * 5 if NIGHTLY else RECORDS
+    topics.fill(records)
+    kills = [("batch.after-run", 2), ("commit.in-transaction", 1)]
+    if NIGHTLY:
+        kills += [(step, 1) for step in STEPS]
+    job.run_through(kills, tmp_path / "died")
+    found = topics.read_committed()
+    assert all(message.headers() is None for message in found)
+    sent = counts(found)
+    assert set(sent) == {f"key{key}" for key in range(KEYS)}
+    assert all(each == sorted(set(each)) and each[-1] == records // KEYS for each in sent.values())
+    assert len(found) == records // 1_000 * KEYS  # each key once a batch
+    check_checkpoints(topics, log)
+    check_that_nobody_saw_the_password(tmp_path, password)
 
 
 def check_what_was_committed(topics: Topics, log: Any) -> None:
     """The last processed offsets, and by whom."""
+    lineage, known = check_checkpoints(topics, log)
+    assert known.lineages[lineage].last == 2
+    assert [batch for batch, _ in known.lineages[lineage].attempts] == [
+        0,
+        1,
+        2,
+    ]  # a container each: two were killed
+
+
+def check_checkpoints(topics: Topics, log: Any) -> tuple[str, OutputCommits]:
+    """The last processed offsets are in it; returns their lineage, and whose rows count."""
     records = list(log.read())
     offsets, lineages = {}, set()
     for commit in read_commits(records).values():
         offsets.update(commit.offsets)
         lineages.add(commit.lineage)
-        assert Attempt.parse(commit.token).job == "counter-1"
+        assert Attempt.parse(commit.token).job == f"{topics.name}-1"
     ends = topics.ends()
     assert offsets == {
         SystemStreamPartition("kafka", topics.name, p): str(end - 1) for p, end in ends.items()
@@ -224,12 +292,7 @@ def check_what_was_committed(topics: Topics, log: Any) -> None:
     known = OutputCommits()
     known.read(records)
     (lineage,) = lineages
-    assert known.lineages[lineage].last == 2
-    assert [batch for batch, _ in known.lineages[lineage].attempts] == [
-        0,
-        1,
-        2,
-    ]  # a container each: two were killed
+    return lineage, known
 
 
 def check_that_nobody_saw_the_password(directory: Path, password: str) -> None:

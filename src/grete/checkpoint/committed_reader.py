@@ -1,5 +1,5 @@
-"""Reads a topic that DataFrame pipelines write, each record of a committed batch once: what Kafka's `read_committed`
-would give if Spark's sink wrote in transactions.
+"""Reads a topic that DataFrame pipelines write with stamps, each record of a committed batch once: what Kafka's
+`read_committed` gives where they write in transactions.
 
     reader = CommittedReader(consumer, {JobId("words"): checkpoint_log})
     while True:

@@ -57,6 +57,19 @@ class LineageState(StrEnum):
     DISCARD = "discard"
 
 
+class PipelineDelivery(StrEnum):
+    """How the rows of a DataFrame pipeline get into a topic."""
+
+    AUTO = "auto"
+    """In transactions where that can be, else with stamps."""
+    TRANSACTIONS = "transactions"
+    """Each batch in one transaction with its checkpoints."""
+    STAMPS = "stamps"
+    """Each record says which batch it is of, so that a `CommittedReader` gets it once."""
+    PLAIN = "plain"
+    """At least once."""
+
+
 class HttpAuthentication(StrEnum):
     """The credentials of requests to the coordinator."""
 

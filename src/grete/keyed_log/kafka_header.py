@@ -6,6 +6,7 @@ epoch, the id by which an append in doubt is found again, and the fence's scope.
 
 from __future__ import annotations
 
+import uuid
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -29,6 +30,11 @@ def encode(origin: Origin) -> bytes:
 def with_remaining(remaining: int, encoded: bytes) -> bytes:
     """The header of one entry."""
     return b"%d %s" % (remaining, encoded)
+
+
+def of_one(epoch: int, scope: str) -> bytes:
+    """The header of a record that is an append of its own, under the scope's fence."""
+    return with_remaining(0, encode(Origin(epoch, uuid.uuid4().hex, scope)))
 
 
 def split(header: bytes) -> tuple[int, bytes] | None:

@@ -107,7 +107,7 @@ class PipelineRun:
         lineage = self._lineage_of(decision)
         with closing(Sinks(self._spark, started, lineage.id, streams, pipeline)) as sinks:
             batches = PipelineBatches(
-                started.target,
+                sinks.target,
                 lineage.id,
                 {task.name: task.ssps for task in self._assignment.tasks},
                 started.commits,

@@ -27,6 +27,7 @@ _NOT_FOR_SHARES = {
     "there are cores when it begins; say how many there shall be with spark.executor.instances or spark.cores.max",
 }
 """Switched off, whatever is configured, and why."""
+STAGE_ATTEMPTS = "spark.stage.maxConsecutiveAttempts"
 _SCHEDULING_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _DEFAULTS = {
     "spark.master": "local[*]",
@@ -106,7 +107,8 @@ def _settings(
 ) -> dict[str, str]:
     """The settings that Spark starts with. Executors run the interpreter that runs us, so that packages are the same.
 
-    With `kafka_system` there is the connector to Kafka (`grete.spark.kafka_connector`).
+    With `kafka_system` there is the connector to Kafka (`grete.spark.kafka_connector`). On a local master Spark then
+    repeats no task, since rows of a first attempt would stay in a transaction (`spark.sinks.kafka_transaction`).
 
     Spark's ports ask who comes: on a local master by itself, elsewhere as the cluster's own configuration says, since
     all its processes share the secret, and one given here would stand in a command line.
@@ -124,6 +126,8 @@ def _settings(
             "spark.authenticate", "true"
         )  # with a secret that Spark draws and keeps to itself
         settings.setdefault("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
+        if kafka_system is not None:
+            settings.setdefault(STAGE_ATTEMPTS, "1")
     if kafka_system is not None:
         settings |= connector_settings(
             settings,

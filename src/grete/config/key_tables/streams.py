@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grete.config import aliases
-from grete.config.choices import OffsetDefault, PartitionerChoice
+from grete.config.choices import OffsetDefault, PartitionerChoice, PipelineDelivery
 from grete.config.key import BOOLEAN, COUNT, INTEGER, MILLISECONDS, PATH, TEXT, ChangeClass, Key, one_of
 
 _CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
@@ -36,13 +36,15 @@ PIPELINE_HEADERS = Key(
     _QUERY,
     "Whether the inputs of a DataFrame pipeline on Kafka have the column `headers`.",
 )
-PIPELINE_STAMPS = Key(
-    "systems.%s.pipeline.stamps",
-    BOOLEAN,
-    "true",
+PIPELINE_DELIVERY = Key(
+    "systems.%s.pipeline.delivery",
+    one_of(PipelineDelivery),
+    "auto",
     _QUERY,
-    "Whether the records that a DataFrame pipeline writes to Kafka say which batch they are of, so that a "
-    "`CommittedReader` gets each once. Without, every reader gets them at least once, and writing costs less.",
+    "How a DataFrame pipeline's rows get to Kafka. `transactions`: each batch in one transaction with its "
+    "checkpoints, so that readers of what is committed get each row once. `stamps`: each record says which batch it "
+    "is of, and a `CommittedReader` gets each once. `plain`: at least once. `auto` is transactions where Spark's "
+    "master is local and the checkpoints are in this system, else stamps.",
 )
 SYSTEM_OFFSET = Key(
     "systems.%s.samza.offset.default",

@@ -252,8 +252,10 @@ TRANSACTION_TIMEOUT = Key(
     "15000",
     _CONTAINER,
     "On Kafka: how long a transaction may take before the brokers abort it. An executor that stops in the middle of "
-    "one holds readers of its outputs back for as long.",
+    "one holds readers of its outputs back for as long. That of a DataFrame pipeline's batch takes as long as its "
+    "batch.",
     unit="ms",
+    default_doc="15000, of a DataFrame pipeline's batches 900000",
 )
 MAX_CONCURRENCY = Key(
     "task.max.concurrency",

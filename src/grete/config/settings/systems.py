@@ -37,8 +37,8 @@ class SystemSettings(NamedSection):
     """A folder with the jars of Spark's Kafka connector."""
     pipeline_headers = Setting(keys.PIPELINE_HEADERS)
     """Whether inputs of a DataFrame pipeline have the column `headers`."""
-    pipeline_stamps = Setting(keys.PIPELINE_STAMPS)
-    """Whether the records that a DataFrame pipeline writes name their batch."""
+    pipeline_delivery = Setting(keys.PIPELINE_DELIVERY)
+    """How the rows of a DataFrame pipeline get into its topics."""
 
     @cached_property
     def kind(self) -> str:

@@ -21,6 +21,8 @@ from grete.errors import ConfigError, WireError
 from grete.model.ids import SystemStream, SystemStreamPartition
 
 _log = logging.getLogger(__name__)
+_BROKERS_ALLOW_S = 900.0
+"""Their `transaction.max.timeout.ms`, where nobody has set it."""
 _GROUPS_OF_A_CLUSTER = 4
 """Where the configuration leaves it to the cluster how many cores a container gets."""
 _BROADCAST = re.compile(r"(?:([0-9]+)|\[([0-9]+)-([0-9]+)\])")
@@ -190,6 +192,16 @@ class TaskSettings(Section):
             ConfigError: not a number of one or more.
         """
         return required_value_of(self.raw, keys.TRANSACTION_TIMEOUT) / 1000
+
+    @property
+    def batch_transaction_timeout_s(self) -> float:
+        """How long the transaction of a DataFrame pipeline's batch may take: what brokers allow, unless it is set.
+
+        Raises:
+            ConfigError: not a number of one or more.
+        """
+        is_set = keys.TRANSACTION_TIMEOUT.name in self.raw
+        return self.transaction_timeout_s if is_set else _BROKERS_ALLOW_S
 
     # --- jobs that come from Samza ---
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
 from grete.api import DataFramePipeline
 from grete.checkpoint.output_commits import LineageCommits, OutputCommits
 from grete.clock import SystemClock
+from grete.config.choices import PipelineDelivery
 from grete.config.settings import Settings
 from grete.config.settings.outputs import DELTA, JDBC
 from grete.config.settings.systems import EMBEDDED_SYSTEM
@@ -18,11 +20,13 @@ from grete.container.start import Started
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.spark.kafka_options import sink_settings
+from grete.spark.session import STAGE_ATTEMPTS
 from grete.spark.sinks.base import Sink
 from grete.spark.sinks.delta import DeltaSink
 from grete.spark.sinks.files import FilesSink
 from grete.spark.sinks.jdbc import JdbcSink
 from grete.spark.sinks.kafka import KafkaSink, OutputStamps, new_attempt
+from grete.spark.sinks.kafka_transaction import KafkaTransactions, TransactionalSink, delivery
 from grete.spark.sinks.local import LocalSink
 from grete.spark.sinks.own import OwnSink
 from grete.systems.factory import open_system
@@ -52,8 +56,20 @@ class Sinks:
         self._held = ExitStack()
         self.stamps: OutputStamps | None = None
         streams = [stream for stream in outputs.values() if stream is not None]
-        if any(self._settings.system(one.system).capabilities.kafka_topics for one in streams):
+        with_topics = {
+            one.system for one in streams if self._settings.system(one.system).capabilities.kafka_topics
+        }
+        self._deliveries = {system: self._delivery(system) for system in sorted(with_topics)}
+        if with_topics:
             self.stamps = self._stamps(lineage)
+        self.target = started.target
+        """Where the batches are committed, with what their sinks give back."""
+        self._transactions: KafkaTransactions | None = None
+        if any(self._delivery(one.system) is PipelineDelivery.TRANSACTIONS for one in streams):
+            self._transactions = self._opened(
+                [one.stream for one in streams if one.system == started.system_name]
+            )
+            self.target = replace(started.target, store=self._transactions)
         self.by_name: dict[str, Sink] = {}
         for name, stream in outputs.items():
             sink = self._other_sink(name) if stream is None else self._sink(stream)
@@ -67,16 +83,41 @@ class Sinks:
     def _sink(self, stream: SystemStream) -> Sink:
         system, partitions = self._settings.system(stream.system), self._partitions(stream)
         if system.capabilities.kafka_topics:
+            chosen = self._deliveries[stream.system]
+            if chosen is PipelineDelivery.TRANSACTIONS and self._transactions is not None:
+                return TransactionalSink(stream.stream, self._transactions)
             options = sink_settings(self._started.assignment.config, stream.system)
-            return KafkaSink(
-                stream.stream, partitions, options, self.stamps if system.pipeline_stamps else None
-            )
+            stamps = self.stamps if chosen is PipelineDelivery.STAMPS else None
+            return KafkaSink(stream.stream, partitions, options, stamps)
         if stream.system == self._started.system_name and system.capabilities.is_embedded:
             return LocalSink(stream, partitions, self._started.target.now_ms)
         raise ConfigError(
             f"the pipeline's checkpoints are in system {self._started.system_name!r} and its output is {stream}: of "
             f"systems without Kafka topics only that one can be written"
         )
+
+    def _delivery(self, system: str) -> PipelineDelivery:
+        context = self._spark.sparkContext
+        return delivery(
+            self._settings.system(system),
+            self._started.system_name,
+            context.master,
+            context.getConf().get(STAGE_ATTEMPTS),
+        )
+
+    def _opened(self, streams: Sequence[str]) -> KafkaTransactions:
+        started = self._started
+        opened = KafkaTransactions(
+            self._spark,
+            started.system,
+            started.target.fences,
+            [*streams, started.target.checkpoint_log],
+            sink_settings(started.assignment.config, started.system_name),
+            self._settings.task.batch_transaction_timeout_s,
+            SystemClock(),
+        )
+        self._held.callback(opened.close)
+        return opened
 
     def _other_sink(self, name: str) -> Sink:
         settings, assignment = self._settings.outputs.get(name), self._started.assignment

@@ -1,4 +1,4 @@
-"""An output on Kafka: Spark's own connector writes the rows from the executors, before the driver commits.
+"""An output on Kafka without transactions: Spark's connector writes the rows, then the driver commits.
 
 At least once in the topic: a container that dies between the two leaves rows of an attempt that the checkpoint log
 never names. Mostly every record carries the stamp of `grete.checkpoint.output_commits`, so that readers can drop what

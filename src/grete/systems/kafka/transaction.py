@@ -7,7 +7,6 @@ opened again by the caller, who then looks whether another process has done the 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
@@ -197,8 +196,7 @@ class GroupTransactions(ReadableProducer):
         Raises:
             NotWritten: refused.
         """
-        origin = kafka_header.Origin(self._fence.epoch, uuid.uuid4().hex, self._fence.scope)
-        header = kafka_header.with_remaining(0, kafka_header.encode(origin))
+        header = kafka_header.of_one(self._fence.epoch, self._fence.scope)
         for entry in entries:
             self.produce(
                 topic, 0, entry.key, entry.value, time_ms=now_ms, headers=[(kafka_header.NAME, header)]

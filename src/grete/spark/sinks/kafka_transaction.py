@@ -1,0 +1,301 @@
+"""One transaction for the rows of a batch, which Spark's connector writes, and for its checkpoints.
+
+On a local master the tasks of a batch run in the JVM that this process has started, and the connector keeps the
+producers of a JVM in a pool, by their settings. A producer with a transactional id is taken from that pool and opened
+here, so the connector's tasks find it, and what they send is part of the transaction that was begun with it. The
+checkpoints are its last records. So rows and checkpoints become visible together or never, whatever a batch
+that is repeated may make of its rows.
+
+The pool, and how producers are found in it, are the connector's own and not its public interface. Where they have
+changed, its tasks make a producer that was never opened, and that one refuses to send.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from grete.api import Batch
+from grete.clock import Clock, Deadline
+from grete.config.choices import PipelineDelivery
+from grete.config.settings.systems import SystemSettings
+from grete.errors import ConfigError, InDoubt, LogError
+from grete.failpoints import failpoint
+from grete.keyed_log import kafka_header
+from grete.keyed_log.base import Entry
+from grete.model.fence import Fence
+from grete.spark.session import STAGE_ATTEMPTS
+from grete.spark.sinks.kafka import plain_records, runs_tasks_once
+from grete.systems.base import System
+from grete.systems.commit_group import CommitGroup, SegmentWrite, TransactionalStore
+from grete.systems.kafka.fence import transactional_id
+from grete.systems.transactions import NotWritten
+
+_log = logging.getLogger("grete.container")
+_SLOT = 0
+"""Raising a container's fence opens the ids of all its slots, and a pipeline has no use for others."""
+_PATIENCE_S = 60.0
+_PAUSES_S = (0.05, 2.0)
+_CLOSE_MS = 5_000
+_BATCHES = {"kafka.linger.ms": "20", "kafka.batch.size": "262144"}
+"""Larger ones than the client's own, which take it and the broker a quarter less of their processors."""
+_opened = itertools.count(1)
+
+
+class KafkaTransactions(TransactionalStore):
+    """The transactions of a container's pipeline in the system of its checkpoints. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        system: System,
+        fences: Sequence[Fence],
+        streams: Sequence[str],
+        settings: Mapping[str, str],
+        timeout_s: float,
+        clock: Clock,
+    ) -> None:
+        """Take the id. `streams` are written; `settings`, the connector's options, hold secrets: not to be shown.
+
+        Raises:
+            Fenced: another incarnation has taken over.
+            ConfigError: the brokers allow no transaction of `timeout_s`.
+            LogError: no answer from the brokers.
+        """
+        self._jvm: Any = spark._jvm
+        self._system = system
+        self._clock = clock
+        self._fence = fences[0]
+        self._slot = system.transactions(fences, _SLOT, streams)
+        self._is_begun = False
+        self._timeout_s = timeout_s
+        self._id = transactional_id(self._fence.scope, str(_SLOT))
+        self.settings: Mapping[str, str] = {
+            **_BATCHES,
+            **settings,
+            "kafka.transactional.id": self._id,
+            "kafka.transaction.timeout.ms": str(round(timeout_s * 1000)),
+            "kafka.client.id": f"{self._id}-{next(_opened)}",  # its own place in the pool
+        }
+        self._answered("opening the outputs", self._end_older)
+        self._cached = self._pool.acquire(self._parameters())
+        self._producer = self._cached.producer()
+        try:
+            self._init()
+            self._answered("opening the outputs", self._slot.check_fence)
+        except BaseException:
+            self.close()
+            raise
+
+    def _end_older(self) -> None:
+        """End what an older process of the container has left open, where the brokers have not."""
+        self._slot.open(self._clock.monotonic_s() + _PATIENCE_S)
+        self._slot.drop()
+
+    def _init(self) -> None:
+        try:
+            self._producer.initTransactions()
+        except Py4JJavaError as error:
+            if "transaction.max.timeout.ms" in _said(error):
+                raise ConfigError(
+                    f"the brokers allow no transaction of {self._timeout_s:.0f} s, which a batch may take: set "
+                    f"task.commit.transaction.timeout.ms to their transaction.max.timeout.ms or less"
+                ) from error
+            raise self._failure("the outputs were not opened", _said(error)) from error
+
+    @property
+    def _pool(self) -> Any:
+        return _scala(self._jvm.org.apache.spark.sql.kafka010.producer, "InternalKafkaProducerPool")
+
+    def _parameters(self) -> Any:
+        """The producer's settings as the connector makes them of its options."""
+        options = self._jvm.java.util.HashMap()
+        for name, value in self.settings.items():
+            options.put(name, value)
+        scala_map = self._jvm.PythonUtils.toScalaMap(options)
+        without_case = _scala(self._jvm.org.apache.spark.sql.catalyst.util, "CaseInsensitiveMap").apply(
+            scala_map
+        )
+        provider = _scala(self._jvm.org.apache.spark.sql.kafka010, "KafkaSourceProvider")
+        return provider.kafkaParamsForProducer(without_case)
+
+    def write(self, records: DataFrame, topic: str) -> None:
+        """Compute records and send them as part of the transaction, which begins with the batch's first output.
+
+        Raises:
+            Fenced: another incarnation has taken over.
+            LogError: the transaction cannot begin.
+            PySparkException, Py4JError: Spark failed; the transaction is to be given up by `close`.
+        """
+        self._begin()
+        try:
+            records.write.format("kafka").options(**self.settings, topic=topic, includeHeaders="true").save()
+        except (PySparkException, Py4JError) as error:
+            self._check_fence()
+            if _is_refused(str(error)):
+                raise self._failure("a batch was not committed", "its transaction has ended") from error
+            raise
+
+    def _begin(self) -> None:
+        if self._is_begun:
+            return
+        with self._failing("no transaction was begun"):
+            self._producer.beginTransaction()
+        self._is_begun = True
+
+    def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
+        """See TransactionalStore: what was written since the last commit, and the checkpoints."""
+        assert not group.segments, "rows are written by the connector"
+        self._begin()
+        log = group.checkpoint_log
+        with self._failing("nothing of the batch was committed"):
+            sent = [self._producer.send(one) for one in self._records(log, group.checkpoint_entries)]
+            self._producer.flush()
+            end = max((one.get().offset() + 1 for one in sent), default=0)
+        failpoint("commit.in-transaction")
+        try:
+            self._producer.commitTransaction()
+        except Py4JJavaError as error:
+            self._check_fence()
+            raise InDoubt(self._id, _said(error)) from error
+        self._is_begun = False
+        return {(log, 0): end}
+
+    def _records(self, log: str, entries: Sequence[Entry]) -> Iterator[Any]:
+        clients = self._jvm.org.apache.kafka.clients.producer
+        header = kafka_header.of_one(self._fence.epoch, self._fence.scope)
+        now_ms = self._clock.wall_ms()
+        for entry in entries:
+            headers = self._jvm.java.util.ArrayList()
+            headers.add(
+                self._jvm.org.apache.kafka.common.header.internals.RecordHeader(kafka_header.NAME, header)
+            )
+            yield clients.ProducerRecord(log, 0, now_ms, entry.key, entry.value, headers)
+
+    def raise_fence(self, fences: Iterable[Fence]) -> None:
+        """See TransactionalStore."""
+        self._system.raise_fence(fences)
+
+    def begin_epoch(self, fence: Fence) -> Fence:
+        """See TransactionalStore."""
+        return self._system.begin_epoch(fence)
+
+    def close(self) -> None:
+        """Give up what was not committed, and let the id go. What a task still sends is refused from now on."""
+        with suppress(Py4JError, OSError):  # the JVM may be gone, and the id another process's
+            self._producer.close(self._jvm.java.time.Duration.ofMillis(_CLOSE_MS))
+            self._pool.release(self._cached)
+
+    # --- errors ---
+
+    @contextmanager
+    def _failing(self, outcome: str) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            self._check_fence()
+            raise self._failure(outcome, _said(error)) from error
+
+    def _failure(self, outcome: str, said: str) -> LogError:
+        way_out = (
+            f". Brokers end a transaction that takes longer than {self._timeout_s:.0f} s: make batches smaller "
+            f"(task.max.records.per.batch), or raise task.commit.transaction.timeout.ms as far as their "
+            f"transaction.max.timeout.ms allows"
+        )
+        return LogError(f"{outcome}: {said}{way_out if self._is_begun else ''}")
+
+    def _check_fence(self) -> None:
+        """The brokers refuse who was succeeded by many names; the epoch has one."""
+        with suppress(NotWritten):
+            self._slot.check_fence()
+
+    def _answered(self, doing: str, ask: Callable[[], object]) -> None:
+        deadline = Deadline(self._clock, _PATIENCE_S, pauses_s=_PAUSES_S)
+        while True:
+            try:
+                ask()
+            except NotWritten as refusal:
+                if refusal.is_final or not deadline.pause():
+                    raise refusal.as_log_error(doing) from refusal
+                _log.warning("%s: %s, trying again", doing, refusal)
+            else:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalSink:
+    """Writes one topic in the transaction of the checkpoints."""
+
+    topic: str
+    transactions: KafkaTransactions
+
+    def write(self, rows: DataFrame, batch: Batch) -> Sequence[SegmentWrite]:
+        """See Sink and `KafkaTransactions.write`."""
+        self.transactions.write(plain_records(rows), self.topic)
+        return ()
+
+    def close(self) -> None:
+        """The transactions are closed by the one who opened them."""
+
+
+def delivery(
+    system: SystemSettings, checkpoints_in: str, master: str, stage_attempts: str | None
+) -> PipelineDelivery:
+    """How rows get into the topics of a system; never `auto`.
+
+    Raises:
+        ConfigError: transactions are asked for, and not possible.
+    """
+    chosen = system.pipeline_delivery
+    if chosen not in (PipelineDelivery.AUTO, PipelineDelivery.TRANSACTIONS):
+        return chosen
+    reason = _why_impossible(system.name, checkpoints_in, master, stage_attempts)
+    if not reason:
+        return PipelineDelivery.TRANSACTIONS
+    if chosen is PipelineDelivery.TRANSACTIONS:
+        raise ConfigError(
+            f"systems.{system.name}.pipeline.delivery=transactions is not possible: {reason}. With stamps a "
+            f"CommittedReader gets each row once"
+        )
+    _log.warning(
+        "outputs in system %r get stamps, at least once but for a CommittedReader: %s", system.name, reason
+    )
+    return PipelineDelivery.STAMPS
+
+
+def _why_impossible(system: str, checkpoints_in: str, master: str, stage_attempts: str | None) -> str:
+    """The reason why rows cannot be part of a transaction, "" where they can.
+
+    What Spark repeats would be in the transaction twice. Local masters repeat no task unless they are told how often,
+    and with one attempt at a stage none whose input was lost.
+    """
+    if system != checkpoints_in:
+        return f"the checkpoints are in {checkpoints_in!r}, and a transaction is of one system"
+    if not runs_tasks_once(master):
+        return (
+            f"with spark.master={master} Spark runs tasks in other processes or repeats those that failed; "
+            f"local, local[N] and local[*] do not"
+        )
+    return "" if stage_attempts == "1" else f"{STAGE_ATTEMPTS}={stage_attempts} lets Spark repeat tasks"
+
+
+def _scala(package: Any, name: str) -> Any:
+    """The Scala object of this name."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+def _is_refused(text: str) -> bool:
+    """Whether brokers have ended the transaction; the epoch says whether for another process."""
+    return "ProducerFencedException" in text or "InvalidProducerEpochException" in text
+
+
+def _said(error: Py4JJavaError) -> str:
+    return str(error.java_exception.toString())[:2000]

@@ -1,0 +1,216 @@
+"""Rows that Spark's connector writes, in one transaction with the checkpoints of their batch."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from grete.api import Batch
+from grete.clock import SystemClock
+from grete.config.settings import Settings
+from grete.errors import ConfigError, Fenced, LogError
+from grete.keyed_log.base import Entry
+from grete.model.fence import Fence
+from grete.spark.kafka_options import sink_settings
+from grete.spark.sinks.kafka_transaction import KafkaTransactions, TransactionalSink
+from grete.systems.base import System
+from grete.systems.commit_group import CommitGroup
+from grete.systems.factory import open_system
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+PARTITIONS = 2
+BATCH = Batch("lineage", 0)
+
+
+class Pipeline:
+    """The transactions of one container's output, epoch after epoch."""
+
+    def __init__(self, spark: SparkSession, kafka: KafkaCluster, home: Path) -> None:
+        self.name = f"tx-{uuid.uuid4().hex[:8]}"
+        self.log = f"{self.name}-log"
+        self.config: Mapping[str, str] = {
+            "systems.kafka.samza.factory": "kafka",
+            "systems.kafka.producer.bootstrap.servers": kafka.bootstrap,
+            "systems.kafka.default.stream.replication.factor": "1",
+            "task.checkpoint.replication.factor": "1",
+            "task.commit.groups": "1",
+        }
+        self._bootstrap = kafka.bootstrap
+        self._spark = spark
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.create_topics([NewTopic(self.name, PARTITIONS, 1)])[self.name].result(30)
+        self.system: System = open_system(Settings.of(self.config), "kafka", home, SystemClock())
+        self.system.checkpoint_log(self.log).append([Entry(b"first", b"")])
+
+    def fence(self, epoch: int) -> Fence:
+        return Fence(f"container/{self.name}/0", epoch)
+
+    def opened(self, epoch: int, timeout_s: float = 60.0) -> KafkaTransactions:
+        """Of a container that has just raised its fence."""
+        self.system.raise_fence([self.fence(epoch)])
+        settings = sink_settings(self.config, "kafka")
+        streams = [self.name, self.log]
+        return KafkaTransactions(
+            self._spark, self.system, [self.fence(epoch)], streams, settings, timeout_s, SystemClock()
+        )
+
+    def write(self, transactions: KafkaTransactions, *values: str) -> None:
+        rows = self._spark.createDataFrame([(value, value) for value in values], "key string, value string")
+        assert not TransactionalSink(self.name, transactions).write(rows.repartition(2), BATCH)
+
+    def group(self, epoch: int, checkpoint: bytes) -> CommitGroup:
+        return CommitGroup([self.fence(epoch)], [], self.log, [Entry(b"checkpoint", checkpoint)])
+
+    def rows(self) -> list[str]:
+        """The rows that a reader of what is committed gets, sorted."""
+        consumer = Consumer(
+            {"bootstrap.servers": self._bootstrap, "group.id": self.name, "enable.partition.eof": True}
+        )
+        with closing(consumer):
+            consumer.assign([TopicPartition(self.name, p, 0) for p in range(PARTITIONS)])
+            found: list[str] = []
+            ended = 0
+            while ended < PARTITIONS:
+                message = consumer.poll(1.0)
+                if message is not None and message.error() is not None:
+                    assert message.error().code() == KafkaError._PARTITION_EOF
+                    ended += 1
+                elif message is not None:
+                    found.append(str(message.value(), "utf-8"))
+            return sorted(found)
+
+    def is_aborted(self, times: int = 1) -> bool:
+        """Whether readers of what is committed get past some record of each of these transactions."""
+        offsets = self.system.offsets(self.name).values()
+        return sum(int(one.upcoming) for one in offsets) > 2 * times
+
+    def checkpoints(self) -> list[bytes | None]:
+        return [one.value for one in self.system.checkpoint_log(self.log).read() if one.key == b"checkpoint"]
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, kafka: KafkaCluster, tmp_path: Path) -> Iterator[Pipeline]:
+    made = Pipeline(spark, kafka, tmp_path)
+    yield made
+    made.system.close()
+
+
+def test_rows_of_a_batch_and_its_checkpoints_become_visible_together(pipeline: Pipeline) -> None:
+    with closing(pipeline.opened(1)) as transactions:
+        pipeline.write(transactions, "a", "b")
+        pipeline.write(transactions, "c")  # a second output of the batch
+        assert pipeline.rows() == []
+        end = transactions.commit(pipeline.group(1, b"one"))[pipeline.log, 0]
+        assert pipeline.rows() == ["a", "b", "c"]
+        assert pipeline.system.checkpoint_log(pipeline.log).end() == end - 1
+        transactions.commit(pipeline.group(1, b"without rows"))
+        pipeline.write(transactions, "d")
+        transactions.commit(pipeline.group(1, b"three"))
+    assert pipeline.rows() == ["a", "b", "c", "d"]
+    assert pipeline.checkpoints() == [b"one", b"without rows", b"three"]
+
+
+def test_what_a_batch_has_written_is_never_seen_when_it_is_given_up_and_is_there_once_when_repeated(
+    pipeline: Pipeline,
+) -> None:
+    with closing(pipeline.opened(1)) as given_up:
+        pipeline.write(given_up, "a", "b")
+    with closing(pipeline.opened(2)) as repeated:
+        pipeline.write(repeated, "b", "a", "what has come since")
+        repeated.commit(pipeline.group(2, b"one"))
+    assert pipeline.rows() == ["a", "b", "what has come since"]
+    assert pipeline.checkpoints() == [b"one"]
+
+
+def test_a_driver_that_goes_on_after_it_was_succeeded_writes_nothing_that_is_seen(pipeline: Pipeline) -> None:
+    before, idle = pipeline.opened(1), pipeline.opened(2)
+    with closing(before), pytest.raises(Fenced, match="epoch 2"):
+        pipeline.write(before, "of one that was fenced before it began")
+    with closing(idle):
+        pipeline.write(idle, "of one that was fenced in its batch")
+        with closing(pipeline.opened(3)) as successor:
+            pipeline.write(successor, "a")
+            successor.commit(pipeline.group(3, b"one"))
+            with pytest.raises(Fenced, match="epoch 3"):
+                idle.commit(pipeline.group(2, b"stale"))
+            with pytest.raises(Fenced, match="epoch 3"):
+                pipeline.write(idle, "and again")
+            pipeline.write(successor, "b")
+            successor.commit(pipeline.group(3, b"two"))
+    assert pipeline.rows() == ["a", "b"]
+    assert pipeline.checkpoints() == [b"one", b"two"]
+
+
+def test_a_stale_driver_that_opens_its_outputs_late_is_refused_and_ends_no_batch(
+    pipeline: Pipeline, spark: SparkSession
+) -> None:
+    with closing(pipeline.opened(2)) as successor:
+        pipeline.write(successor, "a")
+        with pytest.raises(Fenced, match="epoch 2"):
+            KafkaTransactions(
+                spark,
+                pipeline.system,
+                [pipeline.fence(1)],
+                [pipeline.name],
+                sink_settings(pipeline.config, "kafka"),
+                60.0,
+                SystemClock(),
+            )
+        successor.commit(pipeline.group(2, b"one"))
+    assert pipeline.rows() == ["a"]
+
+
+def test_a_timeout_that_the_brokers_do_not_allow_is_named_with_the_key(pipeline: Pipeline) -> None:
+    with pytest.raises(ConfigError, match=r"task\.commit\.transaction\.timeout\.ms"):
+        pipeline.opened(1, timeout_s=10_000)
+
+
+def test_a_batch_that_takes_longer_than_its_transaction_may_fails_and_says_how_to_go_on(
+    pipeline: Pipeline,
+) -> None:
+    with closing(pipeline.opened(1, timeout_s=0.5)) as transactions:
+        pipeline.write(transactions, "a", "b")
+        eventually(pipeline.is_aborted, "the brokers end the transaction")
+        with pytest.raises(LogError, match=r"task\.max\.records\.per\.batch"):
+            transactions.commit(pipeline.group(1, b"one"))
+    assert pipeline.rows() == []
+    with closing(pipeline.opened(1, timeout_s=0.5)) as transactions:
+        pipeline.write(transactions, "a")
+        eventually(lambda: pipeline.is_aborted(2), "the brokers end the second transaction")
+        with pytest.raises(LogError, match=r"task\.max\.records\.per\.batch"):
+            pipeline.write(transactions, "b")
+    assert pipeline.rows() == []
+
+
+def test_a_batch_whose_shuffled_rows_are_lost_fails_instead_of_being_repeated_within_its_transaction(
+    pipeline: Pipeline, spark: SparkSession
+) -> None:
+    folders = list(
+        spark._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirsString()
+    )
+    lost = [Path(folder) for folder in folders]
+
+    def losing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        for folder in lost:
+            for shuffled in folder.glob("*/shuffle_*.data"):
+                shuffled.unlink(missing_ok=True)
+
+    rows = spark.range(1_000).selectExpr("cast(id as string) key", "cast(id as string) value").repartition(16)
+    with closing(pipeline.opened(1)) as transactions, pytest.raises(Py4JJavaError, match="FetchFailed"):
+        TransactionalSink(pipeline.name, transactions).write(rows.mapInArrow(losing, rows.schema), BATCH)
+    with closing(pipeline.opened(2)) as repeated:
+        repeated.commit(pipeline.group(2, b"one"))
+    assert pipeline.rows() == []
