@@ -157,6 +157,26 @@ def test_an_epoch_that_is_over_for_a_change_is_followed_by_one_that_waits_for_it
     kept.close()
 
 
+def test_the_figures_of_shares_are_on_the_page_of_their_stage(job: LocalJob, spark: SparkSession) -> None:
+    """Spark's own columns count rows, of which a share gives it none."""
+    store, tracker = spark.sparkContext._jsc.sc().statusStore(), spark.sparkContext.statusTracker()
+
+    def figures(run: Running) -> dict[str, str]:
+        [number] = tracker.getJobIdsForGroup(run.epoch.lineage)
+        found = store.lastStageAttempt(store.job(number).stageIds().head()).accumulatorUpdates()
+        return {found.apply(place).name(): found.apply(place).value() for place in range(found.size())}
+
+    with running(job, spark, slots=2) as run:
+        job.fill(40)
+        run.await_counted()
+        # an executor says every ten seconds that its tasks run, with which pages are brought up to date
+        eventually(lambda: figures(run).get("records") == "40", "the records in Spark's page")
+        shown = figures(run)
+    assert 1 <= int(shown["commits"]) <= 40
+    assert int(shown["bytes of input"].replace(",", "")) >= 40 * len("key0{}")
+    assert int(shown["milliseconds in commits"]) >= 0
+
+
 def test_where_there_are_fewer_cores_than_spark_says_the_next_epoch_has_as_many_shares(
     job: LocalJob, spark: SparkSession
 ) -> None:

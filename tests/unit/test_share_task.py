@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -56,13 +58,13 @@ class Noting(grete.StreamTask):
 class Container:
     """One container of one task, whose share runs in a thread."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, **config: str) -> None:
         _seen.clear()
         self.system = LocalSystem(home / "local", SystemClock())
         for stream in ("in", "out"):
             self.system.ensure_stream(StreamSpec(stream, 1))
         task = AssignedTask(TaskName("Partition 0"), (SystemStreamPartition("local", "in", 0),), 0)
-        assignment = Assignment(JobId("job"), ContainerId("0"), 1, CONFIG, (task,))
+        assignment = Assignment(JobId("job"), ContainerId("0"), 1, {**CONFIG, **config}, (task,))
         self.epoch = Epoch(prepare(assignment, self.system, None, SystemClock(), home), SystemClock())
         self.server = ShareServer(self.epoch.start_of, "127.0.0.1", "127.0.0.1")
         self.pool = ThreadPoolExecutor(2)
@@ -100,6 +102,20 @@ def test_it_works_until_it_is_asked_to_end_and_its_tasks_are_closed(container: C
         events.append(container.server.events.get(timeout=30))
     assert sum(report.records for one in events if isinstance(one, Committed) for report in one.reports) == 2
     assert events[-1] == EndedWell(0, is_drained=False)
+
+
+def test_a_profile_that_is_asked_for_comes_into_the_log_of_the_container(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="grete.container")
+    made = Container(tmp_path, **{"task.profile.seconds": "1"})
+    with closing(made.system), made.pool, made.server:
+        made.send(b"1")
+        share = made.begin()
+        eventually(lambda: "profile of share 0: 1." in caplog.text, "the profile")
+        assert "(process)" in caplog.text
+        made.server.end_all()
+        assert share.result(30) is False
 
 
 def test_a_failure_says_which_record_and_no_task_is_closed(container: Container) -> None:

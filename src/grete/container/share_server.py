@@ -173,6 +173,8 @@ class ShareServer:
             while (report := receive(connection, Report)) is not None:
                 if report.committed is not None:
                     self.events.put(report.committed)
+                if report.profile is not None:
+                    _log.info("profile of share %d: %s", slot, report.profile)
                 if report.finished is not None:
                     has_finished = True
                     self.events.put(EndedWell(slot, report.finished.is_drained))

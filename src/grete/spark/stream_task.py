@@ -26,6 +26,7 @@ from grete.container.kept import Kept
 from grete.container.share_server import Began, Changed, EndedWell, Lost, ShareServer
 from grete.errors import GreteError, JobError
 from grete.spark.failures import job_failed
+from grete.spark.stage_figures import StageFigures
 from grete.tasks.share_task import ShareTask
 from grete.tasks.shares import Committed
 
@@ -67,7 +68,8 @@ class SparkEngine:
         with ExitStack() as held:
             server = held.enter_context(ShareServer(epoch.start_of, host, bind, slots=epoch.slots))
             job = _Job(self._context, ShareTask(epoch.spec, server.address, server.key), epoch, server)
-            run = _Run(epoch, server, job, control, self._begin_s, may_leave=self._may_leave)
+            figures = StageFigures(self._context, epoch.lineage)
+            run = _Run(epoch, server, job, control, figures, self._begin_s, may_leave=self._may_leave)
             try:
                 return run.run()
             except NoRoom as error:
@@ -137,7 +139,8 @@ class _Job:
             return ((slot, work(slot)) for slot in given)
 
         try:
-            self._context.setJobDescription(f"{self._epoch.name}, epoch {self._epoch.lineage[:8]}")
+            name = f"{self._epoch.name}, epoch {self._epoch.lineage[:8]}"
+            self._context.setJobGroup(self._epoch.lineage, name)
             _places(self._context, len(slots)).mapPartitionsWithIndex(run_share).collect()
         except (Py4JError, PySparkException, OSError) as error:
             self.failure = job_failed(self._context, error)
@@ -165,6 +168,7 @@ class _Run:
         server: ShareServer,
         job: _Job,
         control: Interruption,
+        figures: StageFigures,
         begin_s: float,
         *,
         may_leave: bool,
@@ -173,6 +177,7 @@ class _Run:
         self._server = server
         self._job = job
         self._control = control
+        self._figures = figures
         self._begun: set[int] = set()
         self._drained: set[int] = set()
         self._is_ending = False
@@ -214,6 +219,8 @@ class _Run:
     def _await_control(self) -> None:
         while not (self._control.is_set() or self._job.has_ended):
             self._control.wait(_LOOKS_EVERY_S)
+            if not self._control.is_set():
+                self._figures.show()  # here, where no share and no end of the epoch waits for Spark's answers
         self._server.events.put(Changed())
 
     def _check_begun(self) -> None:
@@ -235,6 +242,7 @@ class _Run:
             match event:
                 case Committed():
                     self._epoch.committed(event)
+                    self._figures.add(event)
                 case Began(slot):
                     self._begun.add(slot)
                     self._epoch.began()

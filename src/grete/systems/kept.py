@@ -24,6 +24,7 @@ _OF_TASKS = frozenset(
         task.COMMIT,
         task.MAX_CONCURRENCY,
         task.CALLBACK_TIMEOUT,
+        task.PROFILE,
     )
 )
 """Keys that no system reads, however it is made: a change of these leaves its clients as they are."""

@@ -71,6 +71,7 @@ class Report(msgspec.Struct, frozen=True):
 
     committed: Committed | None = None
     finished: Finished | None = None
+    profile: str | None = None
 
 
 def proof(key: bytes, nonce: bytes, slot: int) -> str:
@@ -170,6 +171,10 @@ class ShareChannel:
     def report(self, committed: Committed) -> None:
         """Say what was committed. A driver that is gone is not told."""
         self._send(Report(committed=committed))
+
+    def hand_profile(self, text: str) -> None:
+        """Give the container a profile of the share."""
+        self._send(Report(profile=text))
 
     def finish(self, *, is_drained: bool) -> None:
         """Say that the share has ended without an error.

@@ -340,7 +340,8 @@ class ShareLoop:
             self._workers.succeeded(report.task, report.token)
         self._take(reports)
         self._shut_down({report.task for report in reports if report.shutdown_task})
-        committed = Committed(self._slot, self._batch, reports, self._input.take_moved())
+        moved, size = self._input.take_moved(), self._gathered.bytes
+        committed = Committed(self._slot, self._batch, reports, moved, bytes=size)
         self._batch += 1
         self._committed_at_s = self._clock.monotonic_s()
         return committed

@@ -12,6 +12,7 @@ from grete.clock import Clock, SystemClock
 from grete.config.settings import Settings
 from grete.model.ending import failure_of, note
 from grete.systems.kept import KeptSystem
+from grete.tasks.profile import Profile
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_channel import ShareChannel
 from grete.tasks.share_loop import ShareLoop
@@ -65,9 +66,13 @@ class ShareTask:
             if channel.start is None:
                 return False
             ShareTask.had = channel.start.slot
-            with closing(ShareLoop(workers, channel.start, clock, is_ending=channel.is_ending)) as loop:
+            profile_s = Settings.of(spec.config).task.profile_s
+            with (
+                closing(Profile(profile_s, clock, channel.hand_profile)) as profile,
+                closing(ShareLoop(workers, channel.start, clock, is_ending=channel.is_ending)) as loop,
+            ):
                 for _ in work(loop, channel, clock):
-                    pass
+                    profile.look()
                 return loop.is_drained
 
 

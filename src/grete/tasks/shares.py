@@ -39,6 +39,8 @@ class Committed:
     reports: Sequence[TaskReport]
     next_offsets: Mapping[str, int]
     commits: int = 1
+    bytes: int = 0
+    """Of input."""
 
 
 def merged(before: Committed, after: Committed) -> Committed:
@@ -52,6 +54,7 @@ def merged(before: Committed, after: Committed) -> Committed:
         reports=tuple(reports.values()),
         next_offsets={**before.next_offsets, **after.next_offsets},
         commits=before.commits + after.commits,
+        bytes=before.bytes + after.bytes,
     )
 
 

@@ -272,6 +272,15 @@ CALLBACK_TIMEOUT = Key(
     "How long an AsyncStreamTask may take for a message; -1 is any time.",
     unit="ms",
 )
+PROFILE = Key(
+    "task.profile.seconds",
+    NATURAL,
+    "0",
+    _QUERY,
+    "Each share of StreamTasks profiles its Python functions for so many seconds after the change, and its "
+    "container's log gets those that took most. It makes tasks slower meanwhile; 0 is no profile.",
+    unit="s",
+)
 OPTS = Key("task.opts", TEXT, None, _CONTAINER, "Samza's JVM options.", no_effect="use `spark.*`")
 
 STATE_RESTORE = Key(

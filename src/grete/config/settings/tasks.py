@@ -44,6 +44,8 @@ class TaskSettings(Section):
     max_concurrency = Setting(keys.MAX_CONCURRENCY)
     callback_timeout_ms = Setting(keys.CALLBACK_TIMEOUT)
     """-1 is any time."""
+    profile_s = Setting(keys.PROFILE)
+    """0 is no profile."""
     window_ms = Setting(keys.WINDOW)
     """-1 is never."""
 
