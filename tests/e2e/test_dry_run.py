@@ -41,6 +41,16 @@ class Counting(Priced):
     def build(self, inputs):
         return inputs["local.in"].groupBy("key").count()
 
+class Several(Priced):
+    output = ""
+
+    def build(self, inputs):
+        rows = super().build(inputs)
+        return {"local.out": rows, "archive": rows, "pager": rows.where("price > 3")}
+
+    def write_batch(self, name, frame, batch):
+        raise AssertionError("nothing is written")
+
 class Undeclared(Priced):
     output = "local.elsewhere"
 
@@ -121,6 +131,19 @@ def test_it_says_inputs_outputs_and_sparks_plan_and_the_paths_of_build_are_those
     with closing(LocalSystem(tried.job.home / "local", SystemClock())) as local:
         rows = [row for p in range(2) for _, batch in local.read("out", p, 0) for row in batch.to_pylist()]
     assert [(row["key"], json.loads(row["value"])) for row in rows] == [(b"tea", {"price": "4"})]
+
+
+def test_outputs_that_are_no_streams_are_said_by_their_format(trial: Callable[[str], Trial]) -> None:
+    tried = trial("Several")
+    tried.job.configure(
+        {"outputs.archive.format": "parquet", "outputs.archive.path": str(tried.elsewhere / "rows")}
+    )
+    planned = tried.run("--dry-run", "-o", "json")
+    assert planned.returncode == 0, planned.stderr
+    document = json.loads(planned.stdout)
+    assert document["outputs"] == {"local.out": 0, "archive": "parquet", "pager": ""}
+    assert set(document["plan"]) == {"local.out", "archive", "pager"}
+    assert not list(tried.elsewhere.iterdir())
 
 
 @pytest.mark.parametrize(

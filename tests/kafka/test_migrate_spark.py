@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import uuid
 from collections.abc import Callable, Iterator
+from functools import reduce
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.errors import JobError
 from grete.migration.spark_take_over import execute, take_over_query
+from grete.spark.session import build_session
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 
@@ -32,6 +37,13 @@ class Copy(grete.DataFramePipeline):
 
     def build(self, inputs):
         return next(iter(inputs.values())).select("value")
+
+class Union(grete.DataFramePipeline):
+    output = "kafka.OUT"
+
+    def build(self, inputs):
+        first, second = inputs.values()
+        return first.union(second).select("value")
 
 class CopyEach(grete.StreamTask):
     def process(self, envelope, collector, coordinator):
@@ -55,6 +67,29 @@ spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 
 Migrate = Callable[..., tuple[int, Any]]
+
+
+def frame_of(spark: SparkSession, bootstrap: str, topics: list[str]) -> DataFrame:
+    frames = [
+        spark.readStream.format("kafka")
+        .options(**{"kafka.bootstrap.servers": bootstrap, "subscribe": topic})
+        .options(startingOffsets="earliest", maxOffsetsPerTrigger="40")
+        .load()
+        for topic in topics
+    ]
+    return reduce(DataFrame.union, frames).selectExpr("CAST(value AS STRING) AS value")
+
+
+def run_and_die(bootstrap: str, topics: list[str], checkpoint: str, batch: int) -> None:
+    """The whole process of a query, until it has planned this batch."""
+    spark = build_session("old", {"spark.master": "local[2]"}, kafka_system="kafka")
+
+    def die(rows: DataFrame, number: int) -> None:
+        assert number == batch, "the batches before were committed"
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    writer = frame_of(spark, bootstrap, topics).writeStream.foreachBatch(die).trigger(availableNow=True)
+    writer.option("checkpointLocation", checkpoint).start().awaitTermination()
 
 
 class Killed(Exception):
@@ -88,19 +123,6 @@ class Query:
     def everything(self) -> list[str]:
         return sorted(f"{topic} {number}" for topic in self.topics for number in range(self.sent))
 
-    def frame(self) -> DataFrame:
-        frames = [
-            self.spark.readStream.format("kafka")
-            .options(**{"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic})
-            .options(startingOffsets="earliest", maxOffsetsPerTrigger="40")
-            .load()
-            for topic in self.topics
-        ]
-        made = frames[0]
-        for more in frames[1:]:
-            made = made.union(more)
-        return made.selectExpr("CAST(value AS STRING) AS value")
-
     def run(self, *, killed_in: int | None = None) -> None:
         """Until drained; or killed in this batch, after it was planned."""
 
@@ -109,13 +131,25 @@ class Query:
                 raise Killed
             self.rows += [row.value for row in batch.collect()]
 
-        writer = self.frame().writeStream.foreachBatch(keep).trigger(availableNow=True)
+        writer = (
+            frame_of(self.spark, self.bootstrap, self.topics)
+            .writeStream.foreachBatch(keep)
+            .trigger(availableNow=True)
+        )
         query = writer.option("checkpointLocation", str(self.checkpoint)).start()
         if killed_in is None:
             assert query.awaitTermination(patient(120))
         else:
             with pytest.raises(StreamingQueryException, match="Killed"):
                 query.awaitTermination(patient(120))
+
+    def kill(self, *, batch: int) -> None:
+        """Let a process of its own go on with the query, and die when it has planned this batch."""
+        arguments = (self.bootstrap, self.topics, str(self.checkpoint), batch)
+        process = get_context("spawn").Process(target=run_and_die, args=arguments)
+        process.start()
+        process.join(patient(120))
+        assert process.exitcode == -signal.SIGKILL
 
 
 @pytest.fixture
@@ -188,12 +222,12 @@ def test_a_query_that_died_between_its_logs_goes_on_as_a_pipeline_without_loss_o
     query.send(100)
     query.run()
     query.send(60)
-    query.run(killed_in=4)
+    query.kill(batch=3)
     query.admin.create_partitions([NewPartitions(query.topics[0], 3)])[query.topics[0]].result(30)
     query.send(30)
     code, planned = migrate(job, query)
-    assert (code, planned["executed"], planned["committed"], planned["planned"]) == (0, False, 3, 4)
-    assert "batch 4 was planned and not committed" in said(planned)
+    assert (code, planned["executed"], planned["committed"], planned["planned"]) == (0, False, 2, 3)
+    assert "batch 3 was planned and not committed" in said(planned)
     assert "partitions 2 are not in the query's log yet" in said(planned)
     code, done = migrate(job, query, "--execute")
     assert (code, done["executed"]) == (0, True)
@@ -207,14 +241,16 @@ def test_a_query_that_died_between_its_logs_goes_on_as_a_pipeline_without_loss_o
     assert "has checkpoints already" in said(again)
 
 
+@pytest.mark.parametrize("application", ["app.class=counter:Union", "task.class=counter:CopyEach"])
 def test_a_query_of_two_sources_and_of_the_second_version_of_the_log_goes_on_as_a_job_of_both(
     make_query: Callable[..., Query],
     migrate: Migrate,
     tmp_path: Path,
     job_maker: Callable[[Path, str, str], Any],
+    application: str,
 ) -> None:
     query = make_query(sources=2, version="2")
-    properties = properties_of(query, "task.class=counter:CopyEach")
+    properties = properties_of(query, application)
     job = job_maker(tmp_path, APPLICATION.replace("OUT", query.out), properties)
     query.send(70)
     query.run()
@@ -226,7 +262,7 @@ def test_a_query_of_two_sources_and_of_the_second_version_of_the_log_goes_on_as_
     assert {ssp.rpartition(".")[0] for task in done["tasks"] for ssp in task["checkpoint"]} == {
         f"kafka.{topic}" for topic in query.topics
     }
-    ran = job.run(spark=False)
+    ran = job.run(spark=application.startswith("app"))
     assert ran.returncode == 0, ran.stderr
     assert sorted(query.rows + values_in(query)) == query.everything()
 

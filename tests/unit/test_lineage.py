@@ -15,7 +15,8 @@ from grete.spark.lineage import (
     with_sources,
 )
 from grete.spark.lineage_files import LineageDirectory
-from grete.spark.offset_log import SourceOffsets, SparkLogUnreadable, SparkProgress, read_progress
+from grete.spark.offset_log import SourceOffsets, SparkProgress, read_progress
+from grete.spark.source_log import SparkLogUnreadable
 
 LINEAGE = LineageInfo("l1", {"local.in.0": 0}, "plan, tasks")
 

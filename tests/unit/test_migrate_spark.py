@@ -17,7 +17,7 @@ from grete.cli.main import main
 from grete.errors import ConfigError, JobError
 from grete.migration.spark_query import read_query
 from grete.model.streams import StreamSpec
-from grete.spark.offset_log import SparkLogUnreadable
+from grete.spark.source_log import SparkLogUnreadable
 from grete.systems.local.system import LocalSystem
 
 WRITTEN = Path(__file__).parent / "spark_checkpoints"

@@ -41,7 +41,8 @@ _SHOWN_LINES = 12
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What would run. Inputs and outputs with their numbers of partitions, 0 for an output that would be created.
+    """What would run. Inputs and outputs with their numbers of partitions, 0 for an output that would be created, and
+    the format of one that is no stream, empty for what the application writes itself.
 
     `plan` is Spark's physical plan of each output, and `output_mode` how it is written; a StreamTask has neither.
     """
@@ -49,7 +50,7 @@ class Planned:
     job: JobId
     application: str
     inputs: Mapping[str, int]
-    outputs: Mapping[str, int]
+    outputs: Mapping[str, int | str]
     containers: int
     tasks: int
     output_mode: str = ""
@@ -80,7 +81,7 @@ def dry_run(options: RunOptions) -> Planned:
         model = calculate(settings, inputs, Remembered()).model
         tried = _tried(settings, model, home)
         opened = stack.enter_context(closing(OutputSystems(settings, own, systems[own], home, clock)))
-        outputs = _output_partitions(settings, opened, tried)
+        outputs = _outputs(settings, opened, tried)
     return Planned(
         settings.job.id,
         settings.job.application_class or settings.job.task_class or "",
@@ -105,12 +106,10 @@ def _input_partitions(settings: Settings, systems: Mapping[str, System]) -> dict
     return found
 
 
-def _output_partitions(
-    settings: Settings, systems: OutputSystems, tried: Mapping[str, Any]
-) -> dict[str, int]:
-    declared = settings.task.written_streams
-    found = {}
-    for stream in dict.fromkeys([*declared, *map(SystemStream.parse, tried.get("plan") or {})]):
+def _outputs(settings: Settings, systems: OutputSystems, tried: Mapping[str, Any]) -> dict[str, int | str]:
+    declared, named = settings.task.written_streams, tried.get("streams", {})
+    found: dict[str, int | str] = {}
+    for stream in dict.fromkeys([*declared, *(SystemStream.parse(name) for name in named.values() if name)]):
         system, name = systems.written(stream)
         try:
             found[str(stream)] = system.partition_count(name)
@@ -120,7 +119,9 @@ def _output_partitions(
                     f"output {stream}: {error}; name it in task.outputs, and it is created when the job starts"
                 ) from error
             found[str(stream)] = 0
-    return found
+    configured = settings.outputs
+    others = [name for name, stream in named.items() if stream is None]
+    return found | {name: configured[name].format if name in configured else "" for name in others}
 
 
 def _tried(settings: Settings, model: JobModel, home: Path) -> dict[str, Any]:

@@ -39,11 +39,18 @@ def _document(planned: Planned) -> dict[str, Any]:
     }
 
 
+def _shown(kind: int | str) -> int | str:
+    """The partitions of an output, or what it is instead."""
+    if kind == 0:
+        return "to be created"
+    return kind or "write_batch"
+
+
 def _print(planned: Planned) -> None:
     print(printable(f"{planned.job.shown} runs {planned.application}; nothing was started or written"))
     rows: list[tuple[str, str, object]] = [("input", name, count) for name, count in planned.inputs.items()]
-    rows += [("output", name, count or "to be created") for name, count in planned.outputs.items()]
-    print_table(("", "stream", "partitions"), rows)
+    rows += [("output", name, _shown(kind)) for name, kind in planned.outputs.items()]
+    print_table(("", "name", "partitions"), rows)
     print(f"containers {planned.containers}, tasks {planned.tasks}")
     for name, plan in (planned.plan or {}).items():
         print(printable(f"\n{name}, output mode {planned.output_mode}"))

@@ -17,6 +17,7 @@ from grete.errors import ConfigError, JobError
 from grete.spark.source_log import batches, check_commit, read_beginning, read_planned
 
 _OPERATOR = re.compile(rb'"operatorName"\s*:\s*"([^"]{1,200})"')
+_LONGEST = 120
 _URL = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/")
 
 Offsets = Mapping[tuple[str, int], int]
@@ -63,9 +64,13 @@ def read_query(location: str) -> OldQuery:
     if committed:
         check_commit(folder, last)
     newest = read_planned(folder, planned[-1])
+    planned_ends = {source: _parsed(end) for source, end in newest.ends.items()}
     batch = read_planned(folder, last) if last >= 0 else None
-    ends = {source: None if batch is None else batch.ends.get(source) for source in newest.ends}
-    ends = {source: read_beginning(folder, source) if end is None else end for source, end in ends.items()}
+    written = {source: None if batch is None else batch.ends.get(source) for source in newest.ends}
+    ends = {
+        source: _parsed(read_beginning(folder, source) if end is None else end)
+        for source, end in written.items()
+    }
     found, apart = _of_kafka(ends)
     return OldQuery(
         folder,
@@ -76,8 +81,12 @@ def read_query(location: str) -> OldQuery:
         (folder / "commits" / str(last)).stat().st_mtime if committed else None,
         0 if batch is None else batch.watermark_ms,
         found,
-        _of_kafka(newest.ends)[0] if newest.number > last else {},
-        {source: _shown(end) for source, end in newest.ends.items() if not _is_kafka(ends[source], end)},
+        _of_kafka(planned_ends)[0] if newest.number > last else {},
+        {
+            source: _shown(newest.ends[source])
+            for source, end in planned_ends.items()
+            if not _is_kafka(ends[source], end)
+        },
         tuple(apart),
         tuple(_operators(folder / "state")),
     )
@@ -150,6 +159,16 @@ def _operators(state: Path) -> Iterator[str]:
         yield names[-1] if names else f"operator {folder.name}"
 
 
-def _shown(document: Any) -> str:
-    text = orjson.dumps(document).decode()
-    return text if len(text) <= 120 else f"{text[:120]}..."
+def _parsed(written: bytes | None) -> Any:
+    """An offset as a value, None where there is none; one that is not JSON is the text that it is."""
+    if written is None:
+        return None
+    try:
+        return orjson.loads(written)
+    except orjson.JSONDecodeError:
+        return written.decode(errors="replace")
+
+
+def _shown(written: bytes | None) -> str:
+    text = "nothing" if written is None else written.decode(errors="replace")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

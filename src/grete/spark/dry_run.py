@@ -1,8 +1,8 @@
 """Loads an application as a container does, and builds a pipeline's plan, without running it.
 
 `python -m grete.spark.dry_run FILE` reads an assignment (`wire.container_protocol`) from standard input and writes a
-JSON object into FILE: `{}` for a StreamTask, `{"output_mode", "plan": {output: text}}` for a pipeline, or `{"error",
-"exit_code"}`.
+JSON object into FILE: `{}` for a StreamTask, `{"output_mode", "plan": {output: text}, "streams": {output: stream or
+null}}` for a pipeline, or `{"error", "exit_code"}`.
 """
 
 from __future__ import annotations
@@ -69,9 +69,11 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
             log_end=0,
         )
         with closing(pipeline_run.PipelineRun(spark, begun, Event(), None)) as run:
-            outputs, mode = run.plan()
-            plan = {output: plan_text.checked_plan(frame, mode) for output, frame in outputs.items()}
-    return {"output_mode": mode, "plan": plan}
+            built = run.plan()
+            mode = built.output_mode
+            plan = {name: plan_text.checked_plan(frame, mode) for name, frame in built.frames.items()}
+    streams = {name: None if stream is None else str(stream) for name, stream in built.streams.items()}
+    return {"output_mode": mode, "plan": plan, "streams": streams}
 
 
 def main() -> int:

@@ -21,7 +21,8 @@ from grete.errors import WireError
 from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition
 from grete.spark.lineage import LineageInfo
-from grete.spark.offset_log import SparkLogUnreadable, SparkProgress, read_progress
+from grete.spark.offset_log import SparkProgress, read_progress
+from grete.spark.source_log import SparkLogUnreadable
 
 _KEPT = 3
 """Lineages kept for looking at; older ones are deleted when a new one starts."""

@@ -1,9 +1,8 @@
-"""Reads Spark's own offset and commit logs of a streaming query, in the versions we know.
+"""Where Spark stands in the checkpoint location of a lineage, by its offset and commit logs (`source_log`).
 
-A checkpoint location holds `offsets/N` (written before batch N runs: what it will read, up to where) and
-`commits/N` (written after it). Known: version 1, with a line for each source, which is ours (`grete.tasks.ranges`),
-Spark's Kafka source (`{"topic":{"0":123}}`), or one that is not of grete's inputs and only Spark's to read. Anything
-else is an error, never a guess.
+It holds `offsets/N` (written before batch N runs: what it will read, up to where) and `commits/N` (written after it).
+A source is ours (`grete.tasks.ranges`), Spark's Kafka source (`{"topic":{"0":123}}`), or one that is not of grete's
+inputs and only Spark's to read. Anything else is an error, never a guess.
 """
 
 from __future__ import annotations
@@ -15,15 +14,9 @@ from typing import Any
 
 import orjson
 
-from grete.errors import GreteError
 from grete.model.ids import SystemStream, SystemStreamPartition
+from grete.spark.source_log import SparkLogUnreadable, batches, check_commit, read_planned
 from grete.tasks.ranges import SourceOffsets
-
-_KNOWN_VERSION = b"v1"
-
-
-class SparkLogUnreadable(GreteError):
-    """Spark's log of a lineage has a hole, an empty file or an unknown version; names the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,31 +36,23 @@ def read_batch_end(checkpoint: Path, batch_id: int, sources: Sequence[str]) -> S
     out of which system its topics are.
 
     Raises:
-        SparkLogUnreadable: no such file, or it is not a version 1 log of these sources.
+        SparkLogUnreadable: no such file, or it is not a log of these sources.
     """
-    path = checkpoint / "offsets" / str(batch_id)
-    try:
-        lines = path.read_bytes().rstrip(b"\n").split(b"\n")
-    except OSError as error:
-        raise SparkLogUnreadable(f"cannot read Spark's offset log {path}: {error}") from error
-    if lines[0] != _KNOWN_VERSION:
+    path, planned = checkpoint / "offsets" / str(batch_id), read_planned(checkpoint, batch_id)
+    if len(planned.ends) != len(sources):
         raise SparkLogUnreadable(
-            f"Spark's offset log {path} starts with {lines[0][:20]!r}, known is {_KNOWN_VERSION!r}"
-        )
-    if len(lines) != 2 + len(sources):
-        raise SparkLogUnreadable(
-            f"Spark's offset log {path} has {len(lines)} lines, expected {2 + len(sources)} ({len(sources)} sources)"
+            f"Spark's offset log {path} has {len(planned.ends)} sources, expected {len(sources)}"
         )
     ends: dict[str, int] = {}
-    for line, source in zip(lines[2:], sources, strict=True):
-        for ssp, offset in _of_source(line, source, path).items() if source else ():
+    for number, source in enumerate(sources):
+        for ssp, offset in _of_source(planned.ends.get(str(number)), source, path).items() if source else ():
             ends[ssp] = min(offset, ends.get(ssp, offset))
     return SourceOffsets(ends)
 
 
-def _of_source(line: bytes, source: str, path: Path) -> Mapping[str, int]:
+def _of_source(end: bytes | None, source: str, path: Path) -> Mapping[str, int]:
     try:
-        found = _next_offsets(orjson.loads(line), SystemStream.parse(source).system)
+        found = _next_offsets(orjson.loads(end or b""), SystemStream.parse(source).system)
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise SparkLogUnreadable(
             f"Spark's offset log {path} is of no source that is known: {error!r}"
@@ -91,20 +76,13 @@ def _next_offsets(document: Any, system: str) -> Mapping[str, int]:
     }
 
 
-def _batches(directory: Path) -> list[int]:
-    """Batch numbers that have a file; Spark's temporary and checksum files are not batches."""
-    if not directory.is_dir():
-        return []
-    return sorted(int(entry.name) for entry in directory.iterdir() if entry.name.isdigit())
-
-
 def read_progress(checkpoint: Path, sources: Sequence[str]) -> SparkProgress:
     """Where a lineage stands that reads these sources, see `read_batch_end`.
 
     Raises:
         SparkLogUnreadable: a commit without its offsets, an empty or foreign file.
     """
-    planned, committed = _batches(checkpoint / "offsets"), _batches(checkpoint / "commits")
+    planned, committed = batches(checkpoint / "offsets"), batches(checkpoint / "commits")
     last_planned = planned[-1] if planned else -1
     last_committed = committed[-1] if committed else -1
     if last_committed > last_planned or last_planned > last_committed + 1:
@@ -113,16 +91,10 @@ def read_progress(checkpoint: Path, sources: Sequence[str]) -> SparkProgress:
             f"files are missing"
         )
     if last_committed >= 0:
-        _check_commit(checkpoint / "commits" / str(last_committed))
+        check_commit(checkpoint, last_committed)
     return SparkProgress(
         planned=last_planned,
         committed=last_committed,
         planned_end=read_batch_end(checkpoint, last_planned, sources) if last_planned >= 0 else None,
         committed_end=read_batch_end(checkpoint, last_committed, sources) if last_committed >= 0 else None,
     )
-
-
-def _check_commit(path: Path) -> None:
-    content = path.read_bytes()
-    if not content.startswith(_KNOWN_VERSION):
-        raise SparkLogUnreadable(f"Spark's commit log {path} starts with {content[:20]!r}, known is v1")

@@ -27,6 +27,7 @@ from grete.container.start import Started
 from grete.errors import ApplicationError, ConfigError, GreteError, JobError
 from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
+from grete.model.ids import SystemStream
 from grete.model.startpoint import StateChoice
 from grete.spark.kafka_source import explain_data_loss
 from grete.spark.lineage import (
@@ -68,6 +69,15 @@ class RunContext:
         if schema := options.pop("schema", None):
             reader = reader.schema(schema)
         return reader.options(**options).load()
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltPlan:
+    """The frame of each output by its name, and the stream that it goes to; None for what is no stream."""
+
+    frames: Mapping[str, DataFrame]
+    streams: Mapping[str, SystemStream | None]
+    output_mode: str
 
 
 class PipelineRun:
@@ -131,15 +141,16 @@ class PipelineRun:
                 explain_data_loss(error, batches.position, {started.system_name: self._system})
                 raise
 
-    def plan(self) -> tuple[dict[str, DataFrame], str]:
-        """The frame of each output, checked, and the output mode. Nothing is begun.
+    def plan(self) -> BuiltPlan:
+        """What would run, checked. Nothing is begun.
 
         Raises:
             ConfigError, ApplicationError: as `execute` would, before anything ran.
         """
         pipeline = self._load_pipeline()
         _, outputs = self._built(pipeline, self._decide_lineage(self._fixed(pipeline)))
-        return outputs, pipeline.output_mode
+        streams = output_streams(outputs, self._settings, pipeline)
+        return BuiltPlan(outputs, streams, pipeline.output_mode)
 
     def close(self) -> None:
         """Release the lineage's lock."""

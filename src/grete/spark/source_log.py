@@ -11,23 +11,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 
-from grete.spark.offset_log import SparkLogUnreadable
+from grete.errors import GreteError
 
 _NOTHING = b"-"
 
 
+class SparkLogUnreadable(GreteError):
+    """Spark's log of a query has a hole, an empty file or an unknown version; names the file."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """A batch of the offset log: the end of each source, parsed from JSON, None for one without."""
+    """A batch of the offset log: the end of each source as it is written, JSON but for sources of one's own; None
+    for a source without.
+    """
 
     number: int
     version: str
     watermark_ms: int
-    ends: Mapping[str, Any]
+    ends: Mapping[str, bytes | None]
 
 
 def batches(directory: Path) -> list[int]:
@@ -46,14 +51,11 @@ def read_planned(checkpoint: Path, number: int) -> PlannedBatch:
     path = checkpoint / "offsets" / str(number)
     version, metadata, *lines = _lines(path)
     try:
-        read = orjson.loads(metadata)
-        ends = {
-            source: None if end == _NOTHING else orjson.loads(end)
-            for source, end in _by_source(version, lines)
-        }
-        return PlannedBatch(number, version.decode(), int(read.get("batchWatermarkMs", 0)), ends)
+        watermark_ms = int(orjson.loads(metadata).get("batchWatermarkMs", 0))
+        ends = {source: None if end == _NOTHING else end for source, end in _by_source(version, lines)}
     except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
         raise SparkLogUnreadable(f"Spark's offset log {path} cannot be read: {error!r}") from error
+    return PlannedBatch(number, version.decode(), watermark_ms, ends)
 
 
 def _by_source(version: bytes, lines: list[bytes]) -> Iterator[tuple[str, bytes]]:
@@ -74,13 +76,13 @@ def check_commit(checkpoint: Path, number: int) -> None:
     _lines(checkpoint / "commits" / str(number))
 
 
-def read_beginning(checkpoint: Path, source: str) -> Any:
-    """Where a source began, parsed from JSON; None when Spark has not written it, or not as JSON."""
+def read_beginning(checkpoint: Path, source: str) -> bytes | None:
+    """Where a source began, as it is written; None when Spark has not written it."""
     try:
         content = (checkpoint / "sources" / source / "0").read_bytes()
-        return orjson.loads(content.lstrip(b"\0").partition(b"\n")[2])
-    except (OSError, orjson.JSONDecodeError):
+    except OSError:
         return None
+    return content.lstrip(b"\0").partition(b"\n")[2]
 
 
 def _lines(path: Path) -> list[bytes]:

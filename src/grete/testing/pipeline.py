@@ -277,8 +277,10 @@ class PipelineContainer:
         """Spark's plan of each output."""
         run = PipelineRun(self._spark, self._prepared(), Event(), None)
         try:
-            outputs, mode = run.plan()
-            return "\n".join(f"{name}\n{checked_plan(frame, mode)}" for name, frame in outputs.items())
+            built = run.plan()
+            return "\n".join(
+                f"{name}\n{checked_plan(frame, built.output_mode)}" for name, frame in built.frames.items()
+            )
         finally:
             run.close()
 
