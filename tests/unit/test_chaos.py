@@ -159,6 +159,14 @@ def test_a_loss_a_repetition_and_a_wrong_order_are_noticed(
     job.close()
 
 
+def test_a_job_is_waited_for_as_long_as_it_goes_on(tmp_path: Path) -> None:
+    """At high load, with a minute's pause after a container has failed often, it may need longer than a guess."""
+    job = own_job_with(tmp_path, {})
+    assert job.wait_until_counted(KEYS * 2, 0.0)
+    assert not job.wait_until_counted(KEYS * 2 + 1, 0.0), "nothing is counted any more"
+    job.close()
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
