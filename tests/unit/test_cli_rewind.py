@@ -274,7 +274,7 @@ def test_a_point_without_matching_state_names_the_batch_before_it(job: JobUnderT
     assert at_ms > 0
 
 
-def test_a_pipeline_is_rewound_as_a_whole_and_only_without_its_state(
+def test_a_pipeline_is_rewound_whole_or_in_part_and_only_without_its_state(
     job: JobUnderTest, capsys: Output
 ) -> None:
     with open_job(JOB) as handle:
@@ -282,8 +282,8 @@ def test_a_pipeline_is_rewound_as_a_whole_and_only_without_its_state(
     command = ("checkpoint", "rewind", "--to", "oldest")
     assert "--state discard" in refused(capsys, 1, *command)
     assert "cannot be restored" in refused(capsys, 1, *command, "--state", "restore")
-    assert "rewind the whole job" in refused(capsys, 1, *command, "--state", "discard", "--ssp", FIRST)
     assert rewind(capsys, "oldest", "--state", "discard") == EVERYTHING
+    assert rewind(capsys, "oldest", "--state", "discard", "--ssp", FIRST) == {FIRST: EVERYTHING[FIRST]}
 
 
 def test_the_batches_that_can_be_rewound_to_are_listed(job: JobUnderTest, capsys: Output) -> None:

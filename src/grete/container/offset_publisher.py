@@ -16,6 +16,7 @@ from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.group_offsets import GroupProgress, NextOffsets
+from grete.container.specs import single_system
 from grete.errors import Fenced, GreteError
 from grete.model.ids import ContainerId, SystemStreamPartition
 from grete.systems.base import GroupOffsets, System
@@ -42,10 +43,15 @@ def open_publisher(
 
 
 def _shown(assignment: Assignment, starting: NextOffsets) -> dict[str, int]:
-    """The container's own SSPs; a broadcast one is every container's, and the first speaks for all."""
+    """The container's own SSPs of the system that it commits to; a broadcast one is every container's, and the
+    first speaks for all.
+    """
+    own = single_system(assignment)
     is_published = assignment.container_id == _PUBLISHES_BROADCAST
     left_out = () if is_published else Settings.of(assignment.config).task.broadcast_inputs
-    return {str(ssp): starting[str(ssp)] for ssp in assignment.ssps if ssp not in left_out}
+    return {
+        str(ssp): starting[str(ssp)] for ssp in assignment.ssps if ssp not in left_out and ssp.system == own
+    }
 
 
 class OffsetPublisher:

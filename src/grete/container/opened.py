@@ -15,6 +15,7 @@ from grete.container.offset_publisher import OffsetPublisher, open_publisher
 from grete.container.run_lock import running_in
 from grete.container.specs import single_system
 from grete.container.start import Started, prepare, report_skipped
+from grete.systems.factory import open_system
 
 
 @contextmanager
@@ -34,7 +35,11 @@ def opened(
         if store is not None:
             held.callback(store.close)
         ended = kept.take(assignment.fence)
-        started = prepare(assignment, system, store, clock, home, ended=ended)
+        others = {}
+        for name in sorted({ssp.system for ssp in assignment.ssps} - {single_system(assignment)}):
+            others[name] = open_system(settings, name, home, clock)
+            held.callback(others[name].close)
+        started = prepare(assignment, system, store, clock, home, ended=ended, others=others)
         report_skipped(assignment, started.skipped, home)
         yield (
             started,

@@ -19,7 +19,7 @@ from grete.config.settings import Settings
 from grete.container.assignment import AssignedTask, Assignment
 from grete.errors import JobError
 from grete.failpoints import failpoint
-from grete.model.ids import SystemStreamPartition, TaskName
+from grete.model.ids import SystemStream, SystemStreamPartition, TaskName
 from grete.model.startpoint import Startpoint, StateChoice, StateRequest
 from grete.systems.admin import PartitionOffsets
 from grete.systems.base import System
@@ -38,9 +38,15 @@ def applied_startpoints(system: System, checkpoint_log: str) -> dict[TaskName, A
 
 
 def apply_startpoints(
-    assignment: Assignment, system: System, target: CommitTarget, commits: Commits
+    assignment: Assignment,
+    system: System,
+    target: CommitTarget,
+    commits: Commits,
+    systems: Mapping[str, System] | None = None,
 ) -> dict[TaskName, TaskCommit]:
     """Apply what is pending; returns what is committed then. Durable on return.
+
+    `systems` are those of the inputs, where they are several.
 
     A task's checkpoint that moved has no lineage: it belongs to no batch, and the data plane starts a new one.
 
@@ -51,7 +57,7 @@ def apply_startpoints(
     """
     if not any(task.pending.startpoints for task in assignment.tasks):
         return dict(commits)
-    rewind = _Rewind(assignment, system, target)
+    rewind = _Rewind(assignment, system, target, systems or {})
     after = dict(commits)
     steps = [rewind.step(task, after.get(task.name)) for task in assignment.tasks]
     todo = [step for step in steps if step is not None]
@@ -82,12 +88,15 @@ class _Step:
 
 
 class _Rewind:
-    def __init__(self, assignment: Assignment, system: System, target: CommitTarget) -> None:
+    def __init__(
+        self, assignment: Assignment, system: System, target: CommitTarget, systems: Mapping[str, System]
+    ) -> None:
         self._assignment = assignment
         self._system = system
         self._target = target
         self._applied = applied_startpoints(system, target.checkpoint_log)
-        self._known: dict[str, Mapping[int, PartitionOffsets]] = {}
+        self._systems = systems
+        self._known: dict[SystemStream, Mapping[int, PartitionOffsets]] = {}
         self._is_pipeline = Settings.of(assignment.config).job.is_pipeline
 
     def step(self, task: AssignedTask, before: TaskCommit | None) -> _Step | None:
@@ -109,9 +118,10 @@ class _Rewind:
         return _Step(task, before, offsets, Applied({**done.created_ms, **times}, choice), request)
 
     def _resolve(self, ssp: SystemStreamPartition, startpoint: Startpoint) -> str:
-        if ssp.stream not in self._known:
-            self._known[ssp.stream] = self._system.offsets(ssp.stream)
-        found = resolve(startpoint, ssp, self._known[ssp.stream][ssp.partition], self._system)
+        stream, system = ssp.system_stream, self._systems.get(ssp.system, self._system)
+        if stream not in self._known:
+            self._known[stream] = system.offsets(ssp.stream)
+        found = resolve(startpoint, ssp, self._known[stream][ssp.partition], system)
         _log.info("the startpoint %s of %s means offset %s", startpoint, ssp, found)
         return found
 

@@ -23,11 +23,14 @@ _PARTITIONS_AT_MOST = 64
 
 
 def single_system(assignment: Assignment) -> str:
-    """The one system that a container reads from and commits to.
+    """The system that a container commits to, and reads from: a pipeline may read others as well.
 
     Raises:
-        ConfigError: the inputs are of several systems, or there is none.
+        ConfigError: the inputs of StreamTasks are of several systems, or there is none.
     """
+    settings = Settings.of(assignment.config)
+    if settings.job.is_pipeline:
+        return settings.task.commit_system
     systems = sorted({ssp.system for ssp in assignment.ssps})
     if len(systems) != 1:
         raise ConfigError(

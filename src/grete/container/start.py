@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from grete.api import DataFramePipeline, StreamTask
 from grete.checkpoint.offset_manager import Skipped, StartingOffsets, resumed, starting_offsets
@@ -44,7 +45,8 @@ class Started:
     """A container that may read: older incarnations are fenced off, and no other program moves its checkpoints.
 
     `epoch` is the right of the epoch that begins. `commits` is what is committed of its tasks, `starting` where each
-    begins. What another run of the container has committed since is in the checkpoint log after `log_end`.
+    begins. What another run of the container has committed since is in the checkpoint log after `log_end`. `others`
+    are the systems that it reads from beside its own.
     """
 
     assignment: Assignment
@@ -55,6 +57,12 @@ class Started:
     commits: Mapping[TaskName, TaskCommit]
     starting: StartingOffsets
     log_end: int
+    others: Mapping[str, System] = field(default_factory=dict)
+
+    @property
+    def systems(self) -> dict[str, System]:
+        """All systems that the container reads from, the one that it commits to among them."""
+        return {self.system_name: self.system, **self.others}
 
     @property
     def system_name(self) -> str:
@@ -91,9 +99,10 @@ def prepare(
     home: Path,
     *,
     ended: EndedEpoch | None = None,
+    others: Mapping[str, System] = MappingProxyType({}),
 ) -> Started:
     """Begin: `store` is what `task.checkpoint.factory` names, see `checkpoint_store`; `ended` the epoch
-    before, if nothing of it is at work.
+    before, if nothing of it is at work; `others` the systems of its inputs but for `system`.
 
     Durable on return: the fence and the epoch's right, what an operator or Samza moved, and applied startpoints.
 
@@ -104,7 +113,7 @@ def prepare(
         LogCorrupted, OffsetOutOfRange, JobError: see `reconcile_checkpoint_store`, `take_over`, `apply_startpoints`
             and `starting_offsets`.
     """
-    remaining = steps(assignment, system, store, clock, home, ended=ended)
+    remaining = steps(assignment, system, store, clock, home, ended=ended, others=others)
     while True:
         try:
             next(remaining)
@@ -121,6 +130,7 @@ def steps(
     home: Path,
     *,
     ended: EndedEpoch | None = None,
+    others: Mapping[str, System] = MappingProxyType({}),
 ) -> Generator[None, None, Started]:
     """As `prepare`; stops after each step, the first of which raises the fence and begins an epoch."""
     config, name = assignment.config, single_system(assignment)
@@ -130,26 +140,27 @@ def steps(
     right = system.begin_epoch(assignment.fence) if ended is None else ended.right
     failpoint("container.fence-raised")
     yield
-    check_inputs(assignment, system)
+    systems = {name: system, **others}
+    check_inputs(assignment, systems)
     log_end = system.checkpoint_log(target.checkpoint_log).end()
     commits = reconcile_checkpoint_store(assignment, system, target, None if ended is None else ended.known)
     yield
     commits = take_over(assignment, system, target, commits)
-    commits = apply_startpoints(assignment, system, target, commits)
+    commits = apply_startpoints(assignment, system, target, commits, systems)
     yield
     starting = starting_offsets(
         {task.name: task.ssps for task in assignment.tasks},
         {task: commit.offsets for task, commit in commits.items()},
         settings,
-        {name: system},
+        systems,
     )
     with closing(OutputSystems(settings, name, system, home, clock)) as outputs:
         check_outputs(settings, outputs)
     failpoint("container.outputs-checked")
-    return Started(assignment, right, system, home, target, commits, starting, log_end)
+    return Started(assignment, right, system, home, target, commits, starting, log_end, others)
 
 
-def check_inputs(assignment: Assignment, system: System) -> None:
+def check_inputs(assignment: Assignment, systems: Mapping[str, System]) -> None:
     """Whether the inputs are still those that the job model was made of.
 
     Raises:
@@ -157,7 +168,7 @@ def check_inputs(assignment: Assignment, system: System) -> None:
     """
     for stream in sorted({ssp.system_stream for ssp in assignment.ssps}):
         known = assignment.input_uids.get(stream)
-        now = system.stream_uid(stream.stream) if known else ""
+        now = systems[stream.system].stream_uid(stream.stream) if known else ""
         if now and now != known:
             raise StreamError(
                 f"{stream} was deleted and recreated while the job ran (id {known}, now {now}); its checkpoints are "

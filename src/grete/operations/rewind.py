@@ -178,8 +178,6 @@ class _Planner:
                 "the state of a DataFrame pipeline cannot be kept when it reads from elsewhere; "
                 "say --state discard to start with empty state"
             )
-        if self._request.tasks or self._request.ssps:
-            raise JobError("a DataFrame pipeline has one state for all its inputs: rewind the whole job")
         return choice
 
     # --- where from and where to ---

@@ -138,7 +138,7 @@ class PipelineRun:
             try:
                 return query.run(self._spark, shared.frame)
             except JobError as error:
-                explain_data_loss(error, batches.position, {started.system_name: self._system})
+                explain_data_loss(error, batches.position, started.systems)
                 raise
 
     def plan(self) -> BuiltPlan:

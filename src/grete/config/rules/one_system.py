@@ -1,4 +1,7 @@
-"""Inputs, state and checkpoints of a job are in one system, where they commit in one transaction."""
+"""Inputs, state and checkpoints of a job are in one system, where they commit in one transaction.
+
+A DataFrame pipeline may read several, one of which has its checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ def one_system_problems(config: Mapping[str, str]) -> Iterator[str]:
     except ConfigError:
         return
     systems = sorted({stream.system for stream in inputs})
-    if len(systems) > 1:
+    if settings.job.is_pipeline:
+        yield from _of_a_pipeline(settings, systems, outputs)
+    elif len(systems) > 1:
         yield (
             f"task.inputs names the systems {', '.join(systems)}: a job reads from one, where its outputs and "
             f"checkpoints commit; bring the streams into one, or make a job for each system"
@@ -34,6 +39,29 @@ def one_system_problems(config: Mapping[str, str]) -> Iterator[str]:
     elif systems:
         system = settings.system(systems[0])
         yield from _outputs(system, outputs)
+        if system.capabilities.keeps_state:
+            yield from _logs(settings, system)
+
+
+def _of_a_pipeline(
+    settings: Settings, systems: list[str], outputs: set[tuple[str, SystemStream]]
+) -> Iterator[str]:
+    """A pipeline reads any systems, and has one in which its checkpoints are; its outputs are Spark's to write."""
+    named = settings.task.checkpoint_system
+    if len(systems) > 1 and named not in systems:
+        yield (
+            f"task.inputs names the systems {', '.join(systems)}: say in which of them the checkpoints are by "
+            f"{CHECKPOINT_SYSTEM.name}, and do not change it later, since they are looked for there only"
+        )
+    own = settings.task.commit_system
+    for key, stream in sorted(outputs):
+        if stream.system != own and not settings.system(stream.system).capabilities.kafka_topics:
+            yield (
+                f"{key} names {stream}: a pipeline writes to {own!r}, where its checkpoints are, to Kafka, and to "
+                f"outputs.NAME.*; name a stream of those"
+            )
+    for name in systems if len(systems) == 1 else ():
+        system = settings.system(name)
         if system.capabilities.keeps_state:
             yield from _logs(settings, system)
 

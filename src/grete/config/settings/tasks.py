@@ -86,7 +86,13 @@ class TaskSettings(Section):
 
     @property
     def commit_system(self) -> str:
-        """The system in which containers commit: that of the inputs, since a transaction is one system's."""
+        """The system in which containers commit: that of the inputs, since a transaction is one system's.
+
+        Of several systems, which only a pipeline reads, it is the one that `task.checkpoint.system` names.
+        """
+        systems = {stream.system for stream in self.inputs}
+        if len(systems) > 1 and self.checkpoint_system:
+            return self.checkpoint_system
         return self.inputs[0].system if self.inputs else EMBEDDED_SYSTEM
 
     @cached_property
