@@ -39,6 +39,17 @@ def follow(script: str, folder: Path) -> str:
 
 
 @pytest.mark.timeout(540)
+def test_the_pipeline_of_the_readme_works_as_written(tmp_path: Path) -> None:
+    shown = follow("".join(blocks("A pipeline")), tmp_path)
+    plan, after = shown.split("tasknames.", 1)[0], shown
+    assert "local.hot" in plan
+    assert "celsius" in plan
+    assert '"key":"b"' in after
+    assert "tasknames.Partition 0.systems.local.streams.readings.partitions.0" in after
+    assert len(list((tmp_path / "lake").glob("grete_batch=*"))) == 1
+
+
+@pytest.mark.timeout(540)
 def test_the_five_minutes_of_the_readme_work_as_written(tmp_path: Path) -> None:
     shown = follow("".join(blocks("Five minutes")), tmp_path)
     assert '"key":"the","value":"2"' in shown

@@ -1,7 +1,7 @@
 """Figures of shares on the page of their stage in Spark, whose own columns count rows and so stay empty.
 
 Shares report to their container while they run; a task's own accumulators would arrive with its end. So the driver
-sets the stage's accumulables, which pages, REST API and event log show (decision 15).
+sets the stage's accumulables, which pages, REST API and event log show (decision 16).
 """
 
 from __future__ import annotations
