@@ -63,6 +63,14 @@ class Aggregate(PassThrough):
         return work.aggregate(records)
 
 
+class Join(PassThrough):
+    """Each record's carrier by its name, of a static table."""
+
+    def build(self, inputs: dict[str, DataFrame]) -> DataFrame:
+        [records] = inputs.values()
+        return joined(records)
+
+
 class Bench:
     """A broker, a topic that is filled once, a session."""
 
@@ -146,6 +154,14 @@ class Bench:
         return measure(run)
 
 
+def joined(records: DataFrame) -> DataFrame:
+    """Key, and the name of the carrier."""
+    numbers = records.sparkSession.range(16)
+    names = numbers.selectExpr("concat('C', id) carrier", "concat('the carrier ', id) value")
+    carrier = F.get_json_object(F.col("value").cast("string"), "$.carrier").alias("carrier")
+    return records.select("key", carrier).join(names, "carrier").select("key", "value")
+
+
 def aggregate_by_hand(records: DataFrame) -> DataFrame:
     """As a pipeline's rows become records."""
     rows = work.aggregate(records)
@@ -154,7 +170,7 @@ def aggregate_by_hand(records: DataFrame) -> DataFrame:
 
 
 def run(records: int, pairs: int) -> dict[str, object]:
-    """Both comparisons."""
+    """All comparisons."""
     with tempfile.TemporaryDirectory(prefix="grete-bench-") as folder:
         broker = KafkaCluster(Path(folder) / "broker")
         broker.start()
@@ -172,6 +188,9 @@ def run(records: int, pairs: int) -> dict[str, object]:
                     pairs,
                     lambda: bench.grete("PassThrough", **{"systems.kafka.pipeline.delivery": "stamps"}),
                     lambda: bench.by_hand(lambda frame: frame.select("key", "value"), "append"),
+                ),
+                "join": compare(
+                    records, pairs, lambda: bench.grete("Join"), lambda: bench.by_hand(joined, "append")
                 ),
                 "aggregate": compare(
                     records,

@@ -250,6 +250,7 @@ def configure(job: Any, line: str) -> None:
 def test_killed_at_any_step_of_a_batch_a_reader_of_what_is_committed_gets_each_row_once(
     job: Any, topics: Topics, log: Any, password: str, tmp_path: Path
 ) -> None:
+    configure(job, "cluster-manager.container.retry.count=-1")
     records = RECORDS * 5 if NIGHTLY else RECORDS
     topics.fill(records)
     kills = [("batch.after-run", 2), ("commit.in-transaction", 1)]
