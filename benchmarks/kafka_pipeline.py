@@ -23,6 +23,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
 
 import grete
 from benchmarks import applications as work
@@ -71,6 +72,33 @@ class Join(PassThrough):
         return joined(records)
 
 
+class TwoOutputs(grete.DataFramePipeline):
+    """What is parsed once goes to two topics, a part of it to each."""
+
+    def build(self, inputs: dict[str, DataFrame]) -> dict[str, DataFrame]:
+        [records] = inputs.values()
+        target, parsed = f"kafka.{os.environ['BENCH_TARGET']}", delays(records)
+        return {target: late(parsed), f"{target}-2": early(parsed)}
+
+
+def delays(records: DataFrame) -> DataFrame:
+    """The records, parsed."""
+    parsed = F.from_json(F.col("value").cast("string"), "n long, carrier string, delay int")
+    return records.select("key", parsed.alias("r")).select("key", "r.*")
+
+
+def late(parsed: DataFrame) -> DataFrame:
+    """A third of them."""
+    return parsed.where("delay >= 200").select("key", F.col("carrier").alias("value"))
+
+
+def early(parsed: DataFrame) -> DataFrame:
+    """A third of them, as JSON."""
+    return parsed.where("delay < 100").select(
+        "key", F.to_json(F.struct("n", "carrier", "delay")).alias("value")
+    )
+
+
 class Bench:
     """A broker, a topic that is filled once, a session."""
 
@@ -117,6 +145,7 @@ class Bench:
     def grete(self, pipeline: str, **config: str) -> Cost:
         """A grete job over all records."""
         target = os.environ["BENCH_TARGET"] = self._next()
+        self._topic(f"{target}-2")
         tasks = tuple(
             AssignedTask(TaskName(f"Partition {p}"), (SystemStreamPartition("kafka", "in", p),), p)
             for p in range(PARTITIONS)
@@ -132,11 +161,11 @@ class Bench:
 
         return measure(run)
 
-    def by_hand(self, query: Callable[[DataFrame], DataFrame], mode: str) -> Cost:
-        """The query between the connector's source and its sink."""
-        target = self._next()
+    def by_hand(self, mode: str, *queries: Callable[[DataFrame], DataFrame]) -> Cost:
+        """Each query between the connector's source and its sink, side by side."""
+        targets = [self._next() for _ in queries]
 
-        def run() -> None:
+        def start(query: Callable[[DataFrame], DataFrame], target: str) -> StreamingQuery:
             frame = self.spark.readStream.format("kafka").options(
                 **{
                     "kafka.bootstrap.servers": self._bootstrap,
@@ -149,7 +178,11 @@ class Bench:
             writer = query(frame.load()).writeStream.format("kafka").outputMode(mode)
             writer = writer.option("kafka.bootstrap.servers", self._bootstrap).option("topic", target)
             writer = writer.option("checkpointLocation", str(self._directory / target))
-            writer.trigger(availableNow=True).start().awaitTermination()
+            return writer.trigger(availableNow=True).start()
+
+        def run() -> None:
+            for query in [start(query, target) for query, target in zip(queries, targets, strict=True)]:
+                query.awaitTermination()
 
         return measure(run)
 
@@ -181,22 +214,30 @@ def run(records: int, pairs: int) -> dict[str, object]:
                     records,
                     pairs,
                     lambda: bench.grete("PassThrough"),
-                    lambda: bench.by_hand(lambda frame: frame.select("key", "value"), "append"),
+                    lambda: bench.by_hand("append", lambda frame: frame.select("key", "value")),
                 ),
                 "pass_through_with_stamps": compare(
                     records,
                     pairs,
                     lambda: bench.grete("PassThrough", **{"systems.kafka.pipeline.delivery": "stamps"}),
-                    lambda: bench.by_hand(lambda frame: frame.select("key", "value"), "append"),
+                    lambda: bench.by_hand("append", lambda frame: frame.select("key", "value")),
+                ),
+                "two_outputs": compare(
+                    records,
+                    pairs,
+                    lambda: bench.grete("TwoOutputs"),
+                    lambda: bench.by_hand(
+                        "append", lambda frame: late(delays(frame)), lambda frame: early(delays(frame))
+                    ),
                 ),
                 "join": compare(
-                    records, pairs, lambda: bench.grete("Join"), lambda: bench.by_hand(joined, "append")
+                    records, pairs, lambda: bench.grete("Join"), lambda: bench.by_hand("append", joined)
                 ),
                 "aggregate": compare(
                     records,
                     pairs,
                     lambda: bench.grete("Aggregate"),
-                    lambda: bench.by_hand(aggregate_by_hand, "update"),
+                    lambda: bench.by_hand("update", aggregate_by_hand),
                 ),
             }
         finally:
