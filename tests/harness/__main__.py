@@ -66,7 +66,9 @@ class Run:
 @contextmanager
 def guarded_run(report: Path) -> Iterator[Run]:
     """A run whose processes and folder are gone afterwards, also when we are killed."""
-    run = Run(uuid.uuid4().hex[:12], Path(tempfile.mkdtemp(prefix="grete-test-")), report)
+    folder = Path(tempfile.mkdtemp(prefix="grete-test-"))
+    folder.chmod(0o711)  # PostgreSQL does not run as root: it has a user and a folder of its own in there
+    run = Run(uuid.uuid4().hex[:12], folder, report)
     watch = [sys.executable, "-m", guard.__name__, run.name, str(run.folder)]
     watching = subprocess.Popen(watch, stdin=subprocess.PIPE, start_new_session=True)
     try:
