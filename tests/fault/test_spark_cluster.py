@@ -108,6 +108,7 @@ def test_a_machine_that_is_decommissioned_or_lost_costs_no_record_and_no_standst
             assert here.recv() == "one share runs"
             here.send("go on")
             assert here.recv() == "done"
+            container.join(patient(60))  # its JVM ends with it
         finally:
             container.kill()
             container.join()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from grete.clock import SystemClock
 from grete.errors import OffsetOutOfRange
@@ -15,6 +15,7 @@ from grete.kafka.client import KafkaConnection
 from grete.kafka.ranges import RangeReader
 from grete.systems.records import batches
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually
 
 
 class Topic:
@@ -35,6 +36,7 @@ class Topic:
     def transact(self, *values: bytes, commit: bool) -> None:
         producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": self.name})
         producer.init_transactions(30)
+        before = self.end()
         producer.begin_transaction()
         for value in values:
             producer.produce(self.name, value, b"k", 0, timestamp=7)
@@ -43,6 +45,13 @@ class Topic:
             producer.commit_transaction(30)
         else:
             producer.abort_transaction(30)
+        # brokers write the marker after they have answered: what is appended next could come before it
+        eventually(lambda: self.end() == before + len(values) + 1, "the transaction's marker")
+
+    def end(self) -> int:
+        where = TopicPartition(self.name, 0)
+        asked = self.admin.list_offsets({where: OffsetSpec.latest()})
+        return asked[where].result(30).offset
 
     def delete_before(self, offset: int) -> None:
         where = TopicPartition(self.name, 0, offset)

@@ -83,6 +83,8 @@ class SparkCluster:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode is not None:
+        return  # its number may be another group's by now
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
