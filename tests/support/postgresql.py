@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+from grete.testing.waiting import eventually
 
 _USER = "grete"
 
@@ -54,18 +57,28 @@ class PostgreSql:
         return {"format": "jdbc", "url": self.url, "user": _USER, "password": self.password}
 
     def start(self) -> None:
-        """Start the server; it answers on return."""
-        settings = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
-        log = str(self._directory / "log")
-        self._run("pg_ctl", "-D", str(self._data), "-w", "-l", log, "-o", settings, "start")
+        """Start the server, as a process of ours; it answers on return."""
+        settings = ("listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off")
+        command = [_program("postgres"), "-D", str(self._data), "-p", str(self.port)]
+        command += [word for setting in settings for word in ("-c", setting)]
+        with (self._directory / "log").open("ab") as log:
+            self._server = subprocess.Popen(
+                command, cwd="/", stdout=log, stderr=subprocess.STDOUT, **self._as
+            )  # type: ignore[call-overload]
+        eventually(self._answers, "PostgreSQL answers")
+
+    def _answers(self) -> bool:
+        ready = [_program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(ready, check=False).returncode == 0
 
     def stop(self) -> None:
-        """Stop the server; what is connected is cut off."""
-        self._run("pg_ctl", "-D", str(self._data), "-w", "-m", "immediate", "stop")
+        """Stop the server at once; what is connected is cut off."""
+        self._server.send_signal(signal.SIGQUIT)
+        self._server.wait(30)
 
     def close(self) -> None:
         """End it, if it runs, and remove everything."""
-        if (self._data / "postmaster.pid").exists():
+        if self._server.poll() is None:
             self.stop()
         shutil.rmtree(self._directory)
 
