@@ -94,3 +94,19 @@ def test_an_input_that_build_does_not_use_is_named(job: Any) -> None:
     refused = job.run("--set", "task.inputs=local.clicks,local.shows,local.unused")
     assert refused.returncode != 0
     assert "build does not use local.unused: take it out of task.inputs, or use it" in refused.stderr
+
+
+def test_a_kafka_system_that_a_pipeline_does_not_write_has_no_part_in_its_commits(job: Any) -> None:
+    job.configure(
+        {
+            "job.coordinator.system": "local",
+            "systems.local.samza.factory": "local",
+            "systems.kafka.samza.factory": "kafka",
+            "systems.kafka.consumer.bootstrap.servers": "127.0.0.1:1",
+        }
+    )
+    fill(job, 0, 10)
+    done = job.run()
+    assert done.returncode == 0, done.stderr + job.log()
+    assert sent(job)["halves"] == list(range(10))
+    assert "get stamps" not in job.log()

@@ -65,7 +65,7 @@ class Sinks:
         self.target = started.target
         """Where the batches are committed, with what their sinks give back."""
         self._transactions: KafkaTransactions | None = None
-        if any(self._delivery(one.system) is PipelineDelivery.TRANSACTIONS for one in streams):
+        if PipelineDelivery.TRANSACTIONS in self._deliveries.values():
             self._transactions = self._opened(
                 [one.stream for one in streams if one.system == started.system_name]
             )
