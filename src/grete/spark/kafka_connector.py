@@ -40,22 +40,24 @@ def connector_settings(
         return {}
     directory = jars_directory(fetched_jars)
     if directory is None:
-        return _added(options, _PACKAGES, [f"org.apache.spark:{ARTIFACT}:{spark_version}"])
+        return added(options, _PACKAGES, [f"org.apache.spark:{ARTIFACT}:{spark_version}"])
     jars = sorted(directory.glob("*.jar"))
     versions = [version for jar in jars if (version := _version(jar.name)) is not None]
     if not versions:
         raise ConfigError(f"there is no {ARTIFACT}-{spark_version}.jar in {directory}; see docs/backends.md")
     _check(versions[0], spark_version, f"is in {directory}")
-    return _added(options, _JARS, [str(jar) for jar in jars])
+    return added(options, _JARS, [str(jar) for jar in jars])
 
 
-def jars_directory(named: str | None) -> Path | None:
+def jars_directory(
+    named: str | None, variable: str = "GRETE_SPARK_KAFKA_JARS", folders: str = "spark-kafka-*"
+) -> Path | None:
     """The folder of jars that were fetched before; None when there is none."""
-    named = named or os.environ.get("GRETE_SPARK_KAFKA_JARS")
+    named = named or os.environ.get(variable)
     if named:
         return Path(named).resolve()
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    fetched = sorted((cache / "grete").glob("spark-kafka-*/complete"))
+    fetched = sorted((cache / "grete").glob(f"{folders}/complete"))
     return fetched[-1].parent if fetched else None
 
 
@@ -94,5 +96,6 @@ def _check(version: str, spark_version: str, where: str) -> None:
         )
 
 
-def _added(options: Mapping[str, str], key: str, items: Iterable[str]) -> dict[str, str]:
+def added(options: Mapping[str, str], key: str, items: Iterable[str]) -> dict[str, str]:
+    """The option with more items behind those that it has."""
     return {key: ",".join([*filter(None, options.get(key, "").split(",")), *items])}

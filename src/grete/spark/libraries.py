@@ -14,6 +14,7 @@ from pathlib import Path
 
 from grete.config.settings import Settings
 from grete.config.settings.outputs import DELTA, JDBC
+from grete.spark.kafka_connector import added, jars_directory
 
 _JARS, _PACKAGES = "spark.jars", "spark.jars.packages"
 _WHERE = (_JARS, _PACKAGES, "spark.driver.extraClassPath")
@@ -64,17 +65,8 @@ def _with(options: dict[str, str], library: _Library, spark_jars: Path) -> dict[
         spark_jars.glob(f"{library.jars[0]}*.jar")
     ):
         return options
-    fetched = [jar for jar in _fetched() if jar.name.startswith(library.jars)]
-    key, items = (_JARS, [str(jar) for jar in fetched]) if fetched else (_PACKAGES, [library.package])
-    return options | {key: ",".join([*filter(None, options.get(key, "").split(",")), *items])}
-
-
-def _fetched() -> list[Path]:
-    named = os.environ.get("GRETE_SPARK_SINK_JARS")
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "grete"
-    folders = (
-        [Path(named)]
-        if named
-        else [path.parent for path in sorted(cache.glob("spark-sinks-*/complete"))[-1:]]
-    )
-    return [jar for folder in folders for jar in sorted(folder.glob("*.jar"))]
+    directory = jars_directory(None, "GRETE_SPARK_SINK_JARS", "spark-sinks-*")
+    jars = [] if directory is None else sorted(directory.glob("*.jar"))
+    if fetched := [str(jar) for jar in jars if jar.name.startswith(library.jars)]:
+        return options | added(options, _JARS, fetched)
+    return options | added(options, _PACKAGES, [library.package])

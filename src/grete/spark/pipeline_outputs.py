@@ -22,23 +22,6 @@ from pyspark.sql import functions as F
 
 from grete.spark import plans
 
-_ON_A_BATCH = frozenset(
-    {
-        "DeserializeToObject",
-        "Filter",
-        "Generate",
-        "MapElements",
-        "MapInArrow",
-        "MapInPandas",
-        "MapPartitions",
-        "Project",
-        "ResolvedHint",
-        "SerializeFromObject",
-        "SubqueryAlias",
-        "TypedFilter",
-    }
-)
-"""Operators that make the same of a batch's rows outside of the query. Watermarks and `observe` do not."""
 _TIMES = ("current_timestamp", "current_date", "localtimestamp", "now(", "unix_timestamp(", "current_time")
 """In a query, these are the batch's, also when it is repeated."""
 _PART = "__part"
@@ -97,10 +80,9 @@ def _trunk(plan: Any) -> list[Any]:
 
 def _input_of(plan: Any) -> Any | None:
     """The stream under an operator that can be put on a batch; None when it belongs into the query."""
-    operator, below = plans.name(plan), plans.children(plan)
-    streams = [child for child in below if child.isStreaming()]
-    if operator not in _ON_A_BATCH and not (operator == "Join" and len(streams) == 1):
+    if plans.name(plan) not in plans.OF_EACH_ROW and not plans.is_join_with_a_table(plan):
         return None
+    streams = [child for child in plans.children(plan) if child.isStreaming()]
     text = str(plan.simpleString(1_000)).lower()
     return None if len(streams) != 1 or any(word in text for word in _TIMES) else streams[0]
 

@@ -13,36 +13,22 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from grete.errors import ConfigError
-from grete.spark.plans import analysed, children, name
+from grete.spark.plans import OF_EACH_ROW, analysed, children, is_join_with_a_table, name
 
-_ROW_BY_ROW = frozenset(
-    {
-        "CTERelationDef",
-        "CTERelationRef",
-        "CollectMetrics",
-        "DeserializeToObject",
-        "EventTimeWatermark",
-        "Expand",  # of an unpivot; grouping sets have an Aggregate above it
-        "Filter",
-        "Generate",
-        "MapElements",
-        "MapInArrow",
-        "MapInPandas",
-        "MapPartitions",
-        "Project",
-        "ResolvedHint",
-        "Sample",
-        "SerializeFromObject",
-        "StreamingRelation",
-        "StreamingRelationV2",
-        "SubqueryAlias",
-        "TypedFilter",
-        "Union",
-        "UnresolvedHint",
-        "View",
-        "WithCTE",
-    }
-)
+_ROW_BY_ROW = OF_EACH_ROW | {
+    "CTERelationDef",
+    "CTERelationRef",
+    "CollectMetrics",
+    "EventTimeWatermark",
+    "Expand",  # of an unpivot; grouping sets have an Aggregate above it
+    "Sample",
+    "StreamingRelation",
+    "StreamingRelationV2",
+    "Union",
+    "UnresolvedHint",
+    "View",
+    "WithCTE",
+}
 """Spark's operators that make of each row what they would make of it alone. Whatever is not listed is taken for one
 that does not: an operator that a later Spark brings is refused rather than wrong."""
 _SHOWN = 160
@@ -106,9 +92,8 @@ def gathers(built: DataFrame) -> str | None:
     """
     for plan in _operators(built):
         operator = name(plan)
-        is_with_a_table = operator == "Join" and sum(child.isStreaming() for child in children(plan)) == 1
         is_narrow = operator == "Repartition" and not plan.shuffle()
-        if operator not in _ROW_BY_ROW and not is_with_a_table and not is_narrow:
+        if operator not in _ROW_BY_ROW and not is_join_with_a_table(plan) and not is_narrow:
             text = " ".join(str(plan.simpleString(25)).removeprefix("~").split())
             text = text if text.startswith(operator) else f"{operator}: {text}"
             return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

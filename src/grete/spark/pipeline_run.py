@@ -73,11 +73,16 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True)
 class BuiltPlan:
-    """The frame of each output by its name, and the stream that it goes to; None for what is no stream."""
+    """The frame of each output by its name, and the stream that it goes to; None for what is no stream.
+
+    `shared` is the query that they make together, `sources` what it reads, in Spark's order.
+    """
 
     frames: Mapping[str, DataFrame]
     streams: Mapping[str, SystemStream | None]
     output_mode: str
+    shared: Shared
+    sources: tuple[str, ...]
 
 
 class PipelineRun:
@@ -104,25 +109,24 @@ class PipelineRun:
             GreteError: see Query.run; ConfigError before anything ran.
         """
         started, pipeline = self._started, self._load_pipeline()
-        shared, outputs, decision = self._planned(pipeline)
+        built, decision = self._planned(pipeline)
         discard = self._settings.job.lineage_state is LineageState.DISCARD or self._rewind_discards()
-        streams = output_streams(outputs, self._settings, pipeline)
         refuse_to_lose_state(
             decision,
             had_checkpoint=bool(started.commits),
             discard=discard,
-            kept=self._kept_by_spark(shared),
-            outside=[name for name, stream in streams.items() if stream is None],
+            kept=_kept_by_spark(built),
+            outside=[name for name, stream in built.streams.items() if stream is None],
         )
         lineage = self._lineage_of(decision)
-        with closing(Sinks(self._spark, started, lineage.id, streams, pipeline)) as sinks:
+        with closing(Sinks(self._spark, started, lineage.id, built.streams, pipeline)) as sinks:
             batches = PipelineBatches(
                 sinks.target,
                 lineage.id,
                 {task.name: task.ssps for task in self._assignment.tasks},
                 started.commits,
                 started.next_offsets,
-                shared,
+                built.shared,
                 sinks.by_name,
                 sinks.stamps,
             )
@@ -136,7 +140,7 @@ class PipelineRun:
 
             query.on_look = look
             try:
-                return query.run(self._spark, shared.frame)
+                return query.run(self._spark, built.shared.frame)
             except JobError as error:
                 explain_data_loss(error, batches.position, started.systems)
                 raise
@@ -148,15 +152,13 @@ class PipelineRun:
             ConfigError, ApplicationError: as `execute` would, before anything ran.
         """
         pipeline = self._load_pipeline()
-        _, outputs = self._built(pipeline, self._decide_lineage(self._fixed(pipeline)))
-        streams = output_streams(outputs, self._settings, pipeline)
-        return BuiltPlan(outputs, streams, pipeline.output_mode)
+        return self._built(pipeline, self._decide_lineage(self._fixed(pipeline)))
 
     def close(self) -> None:
         """Release the lineage's lock."""
         self._lineages.close()
 
-    def _planned(self, pipeline: DataFramePipeline) -> tuple[Shared, dict[str, DataFrame], LineageDecision]:
+    def _planned(self, pipeline: DataFramePipeline) -> tuple[BuiltPlan, LineageDecision]:
         """The query and its outputs, checked before anything of a lineage is touched.
 
         A lineage goes on only when `build` reads the inputs that it read, in their order; else it is built once more,
@@ -166,11 +168,11 @@ class PipelineRun:
             ConfigError: see `check_build` and `check_containers`.
         """
         decision = self._decide_lineage(self._fixed(pipeline))
-        shared, outputs = self._built(pipeline, decision)
-        known = with_sources(decision, sources_of(shared.frame), self._started.next_offsets)
+        built = self._built(pipeline, decision)
+        known = with_sources(decision, built.sources, self._started.next_offsets)
         if isinstance(decision, Continue) and isinstance(known, StartNew):
-            shared, outputs = self._built(pipeline, known)
-        return shared, outputs, known
+            built = self._built(pipeline, known)
+        return built, known
 
     def _fixed(self, pipeline: DataFramePipeline) -> str:
         """What must not change within a lineage, in words. Tasks and what they read are of it: with the same ones,
@@ -180,19 +182,18 @@ class PipelineRun:
         to = f" to {pipeline.output}" if pipeline.output else ""
         return f"pipeline {self._settings.job.application_class}{to}, {pipeline.output_mode}, {digest:08x}"
 
-    def _built(
-        self, pipeline: DataFramePipeline, decision: LineageDecision
-    ) -> tuple[Shared, dict[str, DataFrame]]:
+    def _built(self, pipeline: DataFramePipeline, decision: LineageDecision) -> BuiltPlan:
         application = str(self._settings.job.application_class)
         inputs = read_inputs(self._spark, self._started, decision.lineage.starting_offsets)
         built = check_build(self._build(pipeline, inputs), application, pipeline.output)
         for frame in built.values():
             check_containers(frame, self._settings.job.container_count)
-        output_streams(built, self._settings, pipeline)
-        outputs = read_once(built)
-        shared = Shared.of(outputs)
-        check_all_used(inputs, sources_of(shared.frame), application)
-        return shared, outputs
+        streams = output_streams(built, self._settings, pipeline)
+        frames = read_once(built)
+        shared = Shared.of(frames)
+        sources = sources_of(shared.frame)
+        check_all_used(inputs, sources, application)
+        return BuiltPlan(frames, streams, pipeline.output_mode, shared, sources)
 
     def _build(self, pipeline: DataFramePipeline, inputs: dict[str, DataFrame]) -> Any:
         pipeline.context = RunContext(self._spark, ApplicationConfig(self._assignment.config))
@@ -235,12 +236,6 @@ class PipelineRun:
         failpoint("container.lineage-decided")
         return lineage
 
-    def _kept_by_spark(self, shared: Shared) -> str | None:
-        """What of the query is in Spark's checkpoint alone: see `refuse_to_lose_state`."""
-        if "" in sources_of(shared.frame):
-            return "a source that is not grete's, whose offsets are Spark's"
-        return gathers(shared.frame)
-
     def _rewind_discards(self) -> bool:
         """Whether the operator gave Spark's state up with the startpoint from which no batch has run yet."""
         applied = applied_startpoints(self._system, self._started.target.checkpoint_log)
@@ -267,3 +262,10 @@ class PipelineRun:
             return outcome
 
         return Query(run_and_publish, settings, self._stop)
+
+
+def _kept_by_spark(built: BuiltPlan) -> str | None:
+    """What of the query is in Spark's checkpoint alone: see `refuse_to_lose_state`."""
+    if "" in built.sources:
+        return "a source that is not grete's, whose offsets are Spark's"
+    return gathers(built.shared.frame)

@@ -12,6 +12,23 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
+OF_EACH_ROW = frozenset(
+    {
+        "DeserializeToObject",
+        "Filter",
+        "Generate",
+        "MapElements",
+        "MapInArrow",
+        "MapInPandas",
+        "MapPartitions",
+        "Project",
+        "ResolvedHint",
+        "SerializeFromObject",
+        "SubqueryAlias",
+        "TypedFilter",
+    }
+)
+"""Operators over one input that make the same of a row wherever they are computed."""
 
 
 def analysed(frame: DataFrame) -> Any:
@@ -28,6 +45,11 @@ def children(plan: Any) -> list[Any]:
     """The operator's inputs, from left to right."""
     found = plan.children()
     return [found.apply(i) for i in range(found.size())]
+
+
+def is_join_with_a_table(plan: Any) -> bool:
+    """Whether rows of one stream are joined with what is the same everywhere."""
+    return name(plan) == "Join" and sum(child.isStreaming() for child in children(plan)) == 1
 
 
 def streams(plan: Any) -> Iterator[Any]:
