@@ -149,6 +149,20 @@ class HeldByOther(CoordinationError):
         super().__init__(f"{scope} is held by {holder}")
 
 
+class CellChanged(CoordinationError):
+    """A coordination cell was not written: another process has changed, made or removed it since it was read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"coordination cell {name} has changed since it was read")
+
+
+class CoordinationUnreachable(CoordinationError):
+    """The coordination service gave no answer in time. What was asked for may have been done."""
+
+    may_pass = True
+
+
 class LeadershipLost(CoordinationError):
     """We led this scope and no longer do; this incarnation must end."""
 

@@ -16,6 +16,7 @@ from grete.coordination.sqlite import SqliteCoordination
 from grete.kafka.settings import KafkaLogSettings
 from grete.sqlite_file import open_file
 from grete.testing.clock import ManualClock
+from grete.testing.conformance.cells import CellsConformance
 from grete.testing.conformance.coordination import CoordinationConformance
 from grete.testing.kafka_broker import KafkaCluster
 
@@ -30,14 +31,14 @@ def pass_time(clock: ManualClock) -> Callable[[float], None]:
     return clock.advance
 
 
-class TestMemoryCoordination(CoordinationConformance):
+class TestMemoryCoordination(CoordinationConformance, CellsConformance):
     @pytest.fixture
     def contender(self, clock: ManualClock) -> Callable[[], Coordination]:
         shared = MemoryLeaderships()
         return lambda: MemoryCoordination(clock, leaderships=shared, ttl_s=self.TTL_S)
 
 
-class TestSqliteCoordination(CoordinationConformance):
+class TestSqliteCoordination(CoordinationConformance, CellsConformance):
     @pytest.fixture
     def contender(self, clock: ManualClock, tmp_path: Path) -> Iterator[Callable[[], Coordination]]:
         with ExitStack() as stack:
@@ -52,7 +53,7 @@ class TestSqliteCoordination(CoordinationConformance):
             yield open_one
 
 
-class TestKafkaCoordination(CoordinationConformance):
+class TestKafkaCoordination(CoordinationConformance, CellsConformance):
     TTL_S = 180.0
 
     @pytest.fixture

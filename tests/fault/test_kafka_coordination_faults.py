@@ -73,7 +73,7 @@ def test_a_lost_topic_ends_the_leadership_and_the_callers_log_keeps_the_epoch_gr
     kafka: KafkaCluster, clock: ManualClock, scope: str, leader: KafkaCoordination
 ) -> None:
     granted = leader.campaign(scope, epoch_floor=9)
-    name = topic_name(scope)
+    name = topic_name(scope, "__grete_leadership_")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.delete_topics([name])[name].result(60)
     with closing(coordination(kafka.bootstrap, clock)) as successor:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 
-from tests.toys.journal import Journal, Line, State
+from tests.toys.journal import Journal, Line, State, encoded
 from tests.toys.log import journal_of
 
 from grete.clock import Clock
 from grete.coordination.base import Coordination, Holder, Leadership
+from grete.coordination.cells import Cell, Cells, below
 from grete.coordination.factory import CoordinationContext
 from grete.coordination.patience import Patience
-from grete.errors import HeldByOther
+from grete.errors import CellChanged, HeldByOther
 
 
 def open_coordination(context: CoordinationContext) -> JournalCoordination:
@@ -75,5 +77,46 @@ class JournalCoordination(Coordination):
         epoch, holder, renewals = self._journal.look().leaders.get(scope, (0, None, 0))
         return holder is not None and self._patience.is_over(scope, epoch, renewals)
 
+    def cells(self, scope: str) -> Cells:
+        return JournalCells(self._journal, scope)
+
     def close(self) -> None:
         self._journal.close()
+
+
+class JournalCells(Cells):
+    def __init__(self, journal: Journal, scope: str) -> None:
+        self._journal = journal
+        self._scope = scope
+
+    def read(self, name: str) -> Cell | None:
+        return cell_of(self._journal.look().cells.get((self._scope, name)))
+
+    def read_all(self, prefix: str) -> Mapping[str, Cell]:
+        return {
+            name: Cell(value, str(number))
+            for (scope, name), (value, number) in self._journal.look().cells.items()
+            if scope == self._scope and name.startswith(below(prefix))
+        }
+
+    def write(self, name: str, value: bytes, expected: str | None) -> Cell:
+        return Cell(value, str(self._set(name, value, expected).cell_writes))
+
+    def delete(self, name: str, expected: str) -> None:
+        self._set(name, None, expected)
+
+    def _set(self, name: str, value: bytes | None, expected: str | None) -> State:
+        def transaction(state: State) -> Line:
+            cell = cell_of(state.cells.get((self._scope, name)))
+            if (None if cell is None else cell.version) != expected:
+                raise CellChanged(name)
+            return {"cells": [(self._scope, name, encoded(value))]}
+
+        return self._journal.write(transaction)
+
+    def close(self) -> None:
+        pass
+
+
+def cell_of(found: tuple[bytes, int] | None) -> Cell | None:
+    return None if found is None else Cell(found[0], str(found[1]))

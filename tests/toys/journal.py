@@ -42,6 +42,8 @@ class State:
     ends: dict[str, int] = field(default_factory=dict)
     appends: dict[tuple[str, str], int] = field(default_factory=dict)
     leaders: dict[str, tuple[int, dict[str, Any] | None, int]] = field(default_factory=dict)
+    cells: dict[tuple[str, str], tuple[bytes, int]] = field(default_factory=dict)
+    cell_writes: int = 0
 
     def fenced(self, fences: Iterable[Fence]) -> dict[str, int]:
         """The scopes with their epochs, for the line of a transaction under these fences.
@@ -75,6 +77,11 @@ class State:
                 self.appends[log, append_id] = record.offset
         for log, gone in line.get("compacted", {}).items():
             self.logs[log] = [record for record in self.logs[log] if record.offset not in set(gone)]
+        for scope, name, value in line.get("cells", ()):
+            self.cell_writes += 1
+            self.cells.pop((scope, name), None)
+            if value is not None:
+                self.cells[scope, name] = (decoded(value) or b"", self.cell_writes)
         self.leaders |= {scope: tuple(leader) for scope, leader in line.get("leaders", {}).items()}
 
 

@@ -37,6 +37,7 @@ from grete.systems.commit_group import SegmentWrite
 from grete.systems.local.system import Message
 from grete.systems.records import pack
 from grete.testing.clock import ManualClock
+from grete.testing.conformance.cells import CellsConformance
 from grete.testing.conformance.checkpoint_store import CheckpointStoreConformance
 from grete.testing.conformance.coordination import CoordinationConformance
 from grete.testing.conformance.grouping import SspGrouperConformance, TaskNameGrouperConformance
@@ -100,7 +101,7 @@ class TestToyLog(KeyedLogConformance):
         return lambda: JournalLog(Journal(tmp_path), "log", SystemClock())
 
 
-class TestToyCoordination(CoordinationConformance):
+class TestToyCoordination(CoordinationConformance, CellsConformance):
     @pytest.fixture
     def clock(self) -> ManualClock:
         return ManualClock()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from grete.clock import Clock
+from grete.coordination.cells import Cells
 from grete.errors import HeldByOther
 
 _log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ def campaign_patiently(
 
 
 class Coordination(ABC):
-    """Leader election for named scopes."""
+    """Leader election for named scopes, and the cells beside it: one client of its service."""
 
     @abstractmethod
     def campaign(self, scope: str, *, take_over: bool = False, epoch_floor: int = 0) -> Leadership:
@@ -115,6 +116,10 @@ class Coordination(ABC):
 
         Such a holder is dead or hangs, and the next `campaign` succeeds it.
         """
+
+    @abstractmethod
+    def cells(self, scope: str) -> Cells:
+        """The cells of `scope`: those of two scopes do not meet. Closed with this object at the latest."""
 
     @abstractmethod
     def close(self) -> None:

@@ -21,7 +21,9 @@ import orjson
 
 from grete.clock import Clock, SystemClock
 from grete.coordination.base import Coordination, Holder, Leadership
+from grete.coordination.cells import Cells
 from grete.coordination.factory import CoordinationContext
+from grete.coordination.kafka_cells import KafkaCells
 from grete.coordination.patience import Patience
 from grete.errors import HeldByOther, LogCorrupted, LogError, LogUnreachable
 from grete.kafka.settings import KafkaLogSettings, coordinator_log_settings
@@ -29,7 +31,8 @@ from grete.keyed_log.kafka_register import KafkaRegister
 
 _LEGAL = re.compile(r"[^A-Za-z0-9._-]")
 _CALLS_IN_TTL = 6
-TOPIC_PREFIX = "__grete_leadership_"
+TOPIC_PREFIX = "__grete_"
+_LEADERSHIP, _CELLS = "leadership_", "cells_"
 _log = logging.getLogger("grete.coordinator")
 
 
@@ -48,7 +51,7 @@ class _Row:
         return self.holder is not None and self.holder.incarnation == leadership.incarnation
 
 
-def topic_name(scope: str, prefix: str = TOPIC_PREFIX) -> str:
+def topic_name(scope: str, prefix: str) -> str:
     """The topic of a scope: readable, legal, and never that of another scope."""
     plain = _LEGAL.sub("-", scope)[:180]
     suffix = "" if plain == scope else f"-{hashlib.sha256(scope.encode()).hexdigest()[:8]}"
@@ -87,12 +90,13 @@ class KafkaCoordination(Coordination):
         self._patience = Patience(clock, ttl_s=ttl_s)
         self._lock = threading.Lock()
         self._registers: dict[str, KafkaRegister] = {}
+        self._cells: dict[str, KafkaCells] = {}
 
     def _register(self, scope: str) -> KafkaRegister:
         with self._lock:
             if scope not in self._registers:
                 self._registers[scope] = KafkaRegister(
-                    topic_name(scope, self._prefix), self._settings, SystemClock()
+                    topic_name(scope, self._prefix + _LEADERSHIP), self._settings, SystemClock()
                 )
             return self._registers[scope]
 
@@ -189,11 +193,22 @@ class KafkaCoordination(Coordination):
             return False
         return self._patience.is_over(scope, row.epoch, row.renewals)
 
+    def cells(self, scope: str) -> Cells:
+        """See Coordination. In a topic of the scope's own."""
+        with self._lock:
+            if scope not in self._cells:
+                name = topic_name(scope, self._prefix + _CELLS)
+                self._cells[scope] = KafkaCells(name, self._settings, timeout_s=self._campaign_s)
+            return self._cells[scope]
+
     def close(self) -> None:
         """See Coordination."""
         for register in self._registers.values():
             register.close()
+        for cells in self._cells.values():
+            cells.close()
         self._registers.clear()
+        self._cells.clear()
 
 
 def _decode(scope: str, value: bytes | None) -> _Row | None:

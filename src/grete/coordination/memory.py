@@ -1,4 +1,4 @@
-"""Leadership in memory: the reference that other back ends are compared with, and the one tests use."""
+"""Leadership and cells in memory: the reference that other back ends are compared with, and the one tests use."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 import socket
 import threading
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grete.clock import Clock
 from grete.coordination.base import Coordination, Holder, Leadership
+from grete.coordination.cells import Cell, Cells, below
 from grete.coordination.patience import Patience
-from grete.errors import HeldByOther
+from grete.errors import CellChanged, HeldByOther
 
 
 @dataclass(slots=True)
@@ -23,10 +25,65 @@ class _Row:
 
 
 @dataclass(slots=True)
+class MemoryValues:
+    """Cells that clients of one process share, by scope and name."""
+
+    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
+    writes: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class MemoryCells(Cells):
+    """The cells of one scope. Those that are given the same `values` are the same."""
+
+    def __init__(self, values: MemoryValues, scope: str) -> None:
+        self._shared = values
+        self._scope = scope
+
+    def read(self, name: str) -> Cell | None:
+        """See Cells."""
+        with self._shared.lock:
+            return self._shared.cells.get((self._scope, name))
+
+    def read_all(self, prefix: str) -> Mapping[str, Cell]:
+        """See Cells."""
+        with self._shared.lock:
+            return {
+                name: cell
+                for (scope, name), cell in self._shared.cells.items()
+                if scope == self._scope and name.startswith(below(prefix))
+            }
+
+    def write(self, name: str, value: bytes, expected: str | None) -> Cell:
+        """See Cells."""
+        with self._shared.lock:
+            self._check(name, expected)
+            self._shared.writes += 1
+            written = Cell(value, str(self._shared.writes))
+            self._shared.cells[self._scope, name] = written
+            return written
+
+    def delete(self, name: str, expected: str) -> None:
+        """See Cells."""
+        with self._shared.lock:
+            self._check(name, expected)
+            del self._shared.cells[self._scope, name]
+
+    def _check(self, name: str, expected: str | None) -> None:
+        cell = self._shared.cells.get((self._scope, name))
+        if (None if cell is None else cell.version) != expected:
+            raise CellChanged(name)
+
+    def close(self) -> None:
+        """See Cells."""
+
+
+@dataclass(slots=True)
 class MemoryLeaderships:
     """State that contenders of one process share."""
 
     rows: dict[str, _Row] = field(default_factory=dict)
+    values: MemoryValues = field(default_factory=MemoryValues)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -97,6 +154,10 @@ class MemoryCoordination(Coordination):
             if row is None or row.is_over:
                 return False
             return self._patience.is_over(scope, row.epoch, row.renewals)
+
+    def cells(self, scope: str) -> Cells:
+        """See Coordination."""
+        return MemoryCells(self._shared.values, scope)
 
     def close(self) -> None:
         """See Coordination."""

@@ -23,9 +23,11 @@ import orjson
 
 from grete.clock import Clock
 from grete.coordination.base import Coordination, Holder, Leadership
+from grete.coordination.cells import Cells
 from grete.coordination.factory import CoordinationContext
 from grete.coordination.locks import Life, LifeLocks
 from grete.coordination.patience import Patience
+from grete.coordination.sqlite_cells import SqliteCells
 from grete.errors import Fenced, HeldByOther, LogCorrupted
 from grete.failpoints import failpoint
 from grete.keyed_log.sqlite_coordinator_log import coordinator_file
@@ -153,6 +155,10 @@ class SqliteCoordination(Coordination):
         if row is None or row.holder is None:
             return None
         return None if self._locks.life(scope, row.holder.incarnation) is Life.DEAD else row
+
+    def cells(self, scope: str) -> Cells:
+        """See Coordination."""
+        return SqliteCells(self._file, scope, timeout_s=self._timeout_s)
 
     def close(self) -> None:
         """See Coordination."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from grete.coordination.base import Coordination, Holder, Leadership
+from grete.coordination.cells import Cells
 from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
 from grete.model.ids import TaskName
 from grete.systems.commit_group import CommitGroup
@@ -138,6 +139,10 @@ class ProcessCoordination(Coordination):
     def is_silent(self, scope: str) -> bool:
         """See Coordination."""
         return self._coordination.is_silent(scope)
+
+    def cells(self, scope: str) -> Cells:
+        """See Coordination."""
+        return self._coordination.cells(scope)
 
     def close(self) -> None:
         """See Coordination."""
