@@ -13,7 +13,8 @@ from tests.support.share_processes import ShareProcesses, await_stopped, go_on
 from tests.support.tcp_proxy import TcpProxy
 from tests.unit.test_local_commits import LocalJob
 
-from grete.testing.kafka_broker import KafkaCluster, free_ports
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.server_cluster import free_ports
 from grete.testing.waiting import eventually, patient, reaches
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(180)]

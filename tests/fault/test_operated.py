@@ -27,7 +27,7 @@ from grete.operations import open_job
 from grete.operations.configuration import set_config
 from grete.operations.job_handle import JobHandle
 from grete.systems.local.system import LocalSystem
-from grete.testing.kafka_broker import free_ports
+from grete.testing.server_cluster import free_ports
 from grete.testing.waiting import eventually, patient
 from grete.wire.container_protocol import Command, Directive, Heartbeat
 

@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.server_cluster import ServerCluster
 
-Cluster = TypeVar("Cluster", bound=KafkaCluster)
+Cluster = TypeVar("Cluster", bound=ServerCluster[Any])
 FOLDER = "GRETE_TEST_SERVERS"
 """Where the servers of the run keep their files. The run ends them."""
-_opened: dict[str, KafkaCluster] = {}
+_opened: dict[str, ServerCluster[Any]] = {}
 
 
 @contextmanager

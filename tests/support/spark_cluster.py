@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from grete.testing.kafka_broker import free_ports
+from grete.testing.server_cluster import free_ports
 from grete.testing.waiting import eventually
 
 _HOME = Path(os.environ.get("SPARK_HOME", Path(pyspark.__file__).parent))

@@ -19,7 +19,7 @@ from grete.errors import ContainerGone, JobError
 from grete.tasks.share_channel import ShareChannel
 from grete.tasks.shares import Committed, ShareStart
 from grete.tasks.spec import TaskProgress, TaskReport
-from grete.testing.kafka_broker import free_ports
+from grete.testing.server_cluster import free_ports
 from grete.testing.waiting import eventually
 
 START = ShareStart(
