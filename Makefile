@@ -72,10 +72,11 @@ test-repeated: services ## tests one after the other, many times: TESTS="FILE::T
 durations: ## write down how long tests took in the last run, so that the next one begins with the longest
 	$(BIN)/python -m tests.harness.durations
 
-services: setup ## start what tests need besides Python and Java
+services: setup ## what tests need besides Python and Java; SERVICES=kube_apiserver (needs Go): Kubernetes, built once
 	bash scripts/services.sh
 
 nightly: lint services ## every test, campaigns in their long form, and all tests on a busy machine
+	SERVICES=kube_apiserver bash scripts/services.sh
 	GRETE_NIGHTLY=1 $(HARNESS) --workers 2 -q
 	$(HARNESS) --beside 10 -q -m "not nightly"
 	$(MAKE) --no-print-directory spark-versions

@@ -5,6 +5,7 @@
 # Pipelines on Kafka read and write through Spark's own connector, fetched likewise, as are the libraries of Delta and
 # of PostgreSQL, whose server is Debian's. The tests against the real Samza
 # run its published jars. Archives of classes let the JVMs of Spark and of brokers start with less work.
+# SERVICES=kube_apiserver builds the API server of Kubernetes, as `make nightly` does; where it is, `make test` tests on it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/grete
@@ -12,6 +13,7 @@ kafka_jars_directory=${GRETE_KAFKA_JARS:-$cache/kafka-4.3.1}
 samza_jars_directory=${GRETE_SAMZA_JARS:-$cache/samza-1.8.0}
 spark_kafka_jars_directory=${GRETE_SPARK_KAFKA_JARS:-$cache/spark-kafka-4.2.0}
 spark_sinks_jars_directory=${GRETE_SPARK_SINK_JARS:-$cache/spark-sinks-4.2.0}
+kube_apiserver_directory=${GRETE_KUBE_APISERVER:-$cache/kube-apiserver-1.34.4}
 
 present() { # command, package, what for
   command -v "$1" >/dev/null && return
@@ -96,6 +98,27 @@ kafka_archive() { # beside the jars, which it holds for
   local archive=$kafka_jars_directory/broker.jsa
   [ -e "$archive" ] && return
   .venv/bin/python scripts/kafka_archive.py "$archive" >/dev/null 2>&1 || echo "brokers start without an archive" >&2
+}
+
+kube_apiserver() { # Kubernetes' own, built from its Go modules: 5 minutes of a processor and 3 GB, which go again
+  local sources=scripts/kube-apiserver directory=$kube_apiserver_directory version=k8s.io/component-base/version
+  [ -x "$directory/kube-apiserver" ] && diff -q "$sources" "$directory/sources" >/dev/null 2>&1 && return
+  if ! command -v go >/dev/null; then
+    echo "building the API server of Kubernetes needs Go 1.24 or newer" >&2
+    exit 1
+  fi
+  echo "building the API server of Kubernetes"
+  mkdir -p "$directory.new" # one that was cut off goes on with what it has compiled
+  (
+    cd "$sources"
+    export GOPATH=$directory.new/go GOCACHE=$directory.new/build CGO_ENABLED=0
+    export GOFLAGS="-mod=readonly -modcacherw -buildvcs=false -trimpath"
+    nice go build -ldflags "-s -w -X $version.gitVersion=v1.34.4 -X $version.gitMajor=1 -X $version.gitMinor=34" \
+      -o "$directory.new/kube-apiserver" .
+  )
+  rm -rf "$directory" "$directory.new/go" "$directory.new/build"
+  cp -r "$sources" "$directory.new/sources"
+  mv "$directory.new" "$directory"
 }
 
 for service in ${SERVICES:-strace_present postgresql_present kafka_jars kafka_archive spark_kafka_jars spark_sinks_jars samza_jars samza_runner spark_archive}; do

@@ -43,6 +43,7 @@ from grete.errors import StreamNotFound
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import patient, reaches
 
 __all__ = [  # pytest's hooks, which it finds here
@@ -92,6 +93,21 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """One Kafka broker for the whole run, started by the first test that needs it. No test harms it."""
     with shared("kafka", KafkaCluster, lambda: tmp_path_factory.mktemp("kafka")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeApiServer]:
+    """One API server for the whole run, started by the first test that needs it. A test that harms it mends it."""
+    with shared("kubernetes", KubeApiServer, lambda: tmp_path_factory.mktemp("kubernetes")) as server:
+        yield server
+
+
+@pytest.fixture
+def kubernetes_proxy(kubernetes: KubeApiServer) -> Iterator[TcpProxy]:
+    """Between the API server and clients whose kubeconfig names its `proxied_port`."""
+    [node] = kubernetes.nodes
+    with TcpProxy(node.proxied_port, node.port) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -374,6 +390,12 @@ def counting_pipelines(tmp_path: Path) -> tuple[CounterJob, CounterJob]:
     properties = properties.replace("stores.counts.factory=grete.store.sqlite\n", "")
     one, other = (make_job(tmp_path / name, COUNTING_PIPELINE, properties) for name in ("killed", "unharmed"))
     return one, other
+
+
+@pytest.fixture
+def counter_application() -> str:
+    """The counting application, for jobs with another configuration."""
+    return COUNTER
 
 
 @pytest.fixture

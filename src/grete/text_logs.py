@@ -26,3 +26,4 @@ def log_to_stderr(level: int | str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(_FORMAT))
     logging.basicConfig(level=level, handlers=[handler])
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else each request has a line

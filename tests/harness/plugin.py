@@ -18,6 +18,7 @@ import pytest
 from tests.harness import processes, servers
 from xdist.scheduler import LoadScopeScheduling
 
+from grete.testing.kube_apiserver import program
 from grete.testing.waiting import patient
 
 REPORT = "GRETE_TEST_REPORT"
@@ -31,6 +32,7 @@ _UNKNOWN_S = 0.05
 _ALONE_WITH = {
     "harmed_broker": "one broker that is harmed",
     "harmed_nodes": "three nodes that are harmed",
+    "kubernetes": "one API server",
     "secure_kafka": "one broker that asks who comes",
     "proxy": "one way to a broker that is cut",
     "spark": "one Spark session",
@@ -42,7 +44,9 @@ _LONG = {"conformance", "e2e", "fault", "interop", "kafka", "simulation"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give each test its limit."""
+    """Give each test its limit. Those on an API server of Kubernetes that is not built here are nightly ones."""
+    if _needs(item, "kubernetes") and not program().exists():
+        item.add_marker(pytest.mark.nightly)
     own = item.get_closest_marker("timeout")
     limit_s = float(own.args[0]) if own is not None else LIMIT_S
     item.add_marker(pytest.mark.timeout(patient(limit_s)), append=False)

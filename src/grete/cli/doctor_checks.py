@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from grete.cli.doctor_connector import connector
 from grete.cli.doctor_finding import Finding
 from grete.cli.doctor_kafka import kafka_findings
+from grete.cli.doctor_kubernetes import kubernetes_findings
 from grete.errors import ConfigError, GreteError, StreamError
 from grete.model.ids import SystemStream
 
@@ -167,6 +168,7 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
     settings = Settings.of(config)
     yield from _spark(settings)
     yield _application(settings.job)
+    yield from kubernetes_findings(settings)
     of_kafka = list(kafka_findings(settings))
     yield from of_kafka
     yield from _inputs(

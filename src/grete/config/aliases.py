@@ -51,6 +51,7 @@ ALIASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     COORDINATION: {
         "sqlite": (),
         "kafka": (),
+        "kubernetes": (),
         "zookeeper": ("org.apache.samza.zk.ZkJobCoordinatorFactory",),
         # Three spellings are in the wild: the design document's, the manual's and the code's (S3-13).
         "azure": (

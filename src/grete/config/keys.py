@@ -11,7 +11,7 @@ from functools import cache
 from grete.config.key import ChangeClass as ChangeClass
 from grete.config.key import Key as Key
 from grete.config.key import Type as Type
-from grete.config.key_tables import coordinator, eventhubs, job, outputs, samza, streams, task
+from grete.config.key_tables import coordinator, eventhubs, job, kubernetes, outputs, samza, streams, task
 
 SUBJECTS: tuple[tuple[str, tuple[Key[object], ...]], ...] = (
     ("The job", job.TABLE),
@@ -20,6 +20,7 @@ SUBJECTS: tuple[tuple[str, tuple[Key[object], ...]], ...] = (
     ("Systems, streams, stores and serdes", streams.TABLE),
     ("Outputs of a pipeline that are no streams", outputs.TABLE),
     ("Azure Event Hubs", eventhubs.TABLE),
+    ("Leader election on Kubernetes", kubernetes.TABLE),
     ("Samza's own", samza.TABLE),
 )
 KEYS: tuple[Key[object], ...] = tuple(key for _, table in SUBJECTS for key in table)

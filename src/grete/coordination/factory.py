@@ -16,6 +16,7 @@ from grete.registry import load_object
 BUILT_IN = {
     "sqlite": "grete.coordination.sqlite:open_coordination",
     "kafka": "grete.coordination.kafka:open_coordination",
+    "kubernetes": "grete.coordination.kubernetes.coordination:open_coordination",
 }
 """A function from a CoordinationContext to a Coordination; plug-ins are entry points of `grete.coordination`."""
 _PASSTHROUGH = "passthrough"

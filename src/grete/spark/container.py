@@ -74,7 +74,6 @@ def main() -> int:
     """The process launcher's entry."""
     log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())

@@ -11,7 +11,6 @@ DataFrame pipelines cannot run so.
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import signal
 import sys
@@ -71,7 +70,6 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
 def main(arguments: Sequence[str]) -> int:
     """Coordinate a job when it is named, else be a container of one."""
     log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # else heartbeats are all that a log's end shows
     if arguments:
         return _coordinate(arguments)
     stop = threading.Event()

@@ -55,8 +55,8 @@ FACTORY = Key(
     TEXT,
     None,
     _SET_ONCE,
-    "Leader election: `sqlite` or `kafka`. `zookeeper`, `azure` and Samza's factories for them are refused in this "
-    "version.",
+    "Leader election: `sqlite`, `kafka` or `kubernetes`. `zookeeper`, `azure` and Samza's factories for them are "
+    "refused in this version.",
     default_doc="what goes with the coordinator stream",
     aliases=aliases.COORDINATION,
 )

@@ -15,6 +15,7 @@ from grete.config.key_tables.streams import SERDE_CLASS
 from grete.config.key_tables.task import DEAD_LETTERS, DIAGNOSTICS_STREAM, METRICS_STREAM, OUTPUTS
 from grete.config.settings.coordinator import CoordinatorSettings
 from grete.config.settings.job import JobSettings
+from grete.config.settings.kubernetes import KubernetesSettings
 from grete.config.settings.metrics import SnapshotReporter, reporter_names, snapshot_reporters
 from grete.config.settings.outputs import OutputSettings, output_names
 from grete.config.settings.spark import SparkSettings
@@ -56,6 +57,11 @@ class Settings:
     def coordinator(self) -> CoordinatorSettings:
         """Its coordinator."""
         return CoordinatorSettings(self.raw)
+
+    @cached_property
+    def kubernetes(self) -> KubernetesSettings:
+        """Where leaders are elected on Kubernetes."""
+        return KubernetesSettings(self.raw)
 
     @property
     def metrics_reporters(self) -> list[SnapshotReporter]:

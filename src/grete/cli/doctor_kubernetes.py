@@ -1,0 +1,54 @@
+"""The check of leader election on Kubernetes: the API server answers, and we have the rights. Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from grete.cli.doctor_finding import Finding
+from grete.errors import GreteError
+
+if TYPE_CHECKING:
+    from grete.config.settings import Settings
+    from grete.coordination.kubernetes.api_server import ApiServer
+
+_CHECK = "kubernetes"
+_NEEDED = ("get", "create", "update")
+_TIMEOUT_S = 5.0
+
+
+def kubernetes_findings(settings: Settings) -> Iterator[Finding]:
+    """Nothing where leaders are elected elsewhere."""
+    if settings.coordinator.election != "kubernetes":
+        return
+    from grete.coordination.kubernetes.access import find_access
+    from grete.coordination.kubernetes.api_server import ApiServer
+
+    try:
+        access = find_access(settings.kubernetes)
+        namespace = settings.kubernetes.namespace or access.namespace or "default"
+        with closing(ApiServer(access)) as server:
+            missing = [verb for verb in _NEEDED if not _may(server, verb, namespace)]
+    except GreteError as error:
+        yield Finding(_CHECK, False, str(error), "check job.coordinator.kubernetes.*, and that it runs")
+        return
+    who = f"{access.server} answers; {access.origin}"
+    where = f"leases in namespace {namespace}"
+    yield Finding(
+        _CHECK,
+        not missing,
+        f"{who} may not {', '.join(missing)} {where}"
+        if missing
+        else f"{who} may {', '.join(_NEEDED)} {where}",
+        f"bind it to a Role with {', '.join(_NEEDED)} on leases of coordination.k8s.io (docs/backends.md)",
+    )
+
+
+def _may(server: ApiServer, verb: str, namespace: str) -> bool:
+    """Every user may ask this of himself."""
+    asked = {"namespace": namespace, "verb": verb, "group": "coordination.k8s.io", "resource": "leases"}
+    document = {"spec": {"resourceAttributes": asked}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    answer = server.create(path, document, _TIMEOUT_S)
+    return bool(answer and answer["status"].get("allowed"))

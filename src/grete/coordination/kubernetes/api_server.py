@@ -1,0 +1,198 @@
+"""The calls of a Kubernetes API server that coordination needs, over HTTP.
+
+Nothing here repeats a request: whether it may be is known to the caller alone
+(docs/decisions/0021-a-lease-over-plain-http.md).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from grete.coordination.kubernetes.access import Access
+from grete.errors import CoordinationError, CoordinationUnreachable
+
+Document = dict[str, Any]
+_OK, _NOT_FOUND, _CONFLICT = (200, 201), 404, 409
+_REFUSED = (401, 403)
+_LATER = 429
+_LONGEST_TEXT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Objects of a collection as they are together at one moment, `version`."""
+
+    documents: Sequence[Document]
+    version: str
+
+
+class ApiServer:
+    """One API server as one user. Safe to use from several threads."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._lock = threading.Lock()
+        self._client: httpx.Client | None = None
+
+    def read(self, path: str, timeout_s: float) -> Document | None:
+        """The object at a path as it is now; None when there is none.
+
+        Raises:
+            CoordinationUnreachable: no answer in time.
+            CoordinationError: refused.
+        """
+        answer = self._request("GET", path, timeout_s)
+        return None if answer.status_code == _NOT_FOUND else self._document(answer, path)
+
+    def create(self, path: str, document: Document, timeout_s: float) -> Document | None:
+        """Make an object in a collection; None when there is one of this name.
+
+        Raises:
+            CoordinationUnreachable: no answer in time; it may have been made.
+            CoordinationError: refused, or there is no such namespace.
+        """
+        answer = self._request("POST", path, timeout_s, document)
+        return None if answer.status_code == _CONFLICT else self._document(answer, path)
+
+    def replace(self, path: str, document: Document, timeout_s: float) -> Document | None:
+        """Replace the object that was read; None when it was changed, removed or recreated since.
+
+        Raises:
+            CoordinationUnreachable: no answer in time; it may have been replaced.
+            CoordinationError: refused.
+        """
+        assert document["metadata"]["resourceVersion"], "without it whatever is there would be replaced"
+        answer = self._request("PUT", path, timeout_s, document)
+        if answer.status_code in (_CONFLICT, _NOT_FOUND):
+            return None
+        return self._document(answer, path)
+
+    def remove(self, path: str, expected: Mapping[str, str], timeout_s: float) -> bool:
+        """Remove the object, if it still is what was read: `uid` and `resourceVersion`; False when it is not.
+
+        Raises:
+            CoordinationUnreachable: no answer in time; it may have been removed.
+            CoordinationError: refused.
+        """
+        answer = self._request("DELETE", path, timeout_s, {"preconditions": dict(expected)})
+        if answer.status_code in (_CONFLICT, _NOT_FOUND):
+            return False
+        self._document(answer, path)
+        return True
+
+    def select(self, path: str, selector: str, timeout_s: float) -> Selection:
+        """The objects of a collection with these labels, as they are now.
+
+        Raises:
+            CoordinationUnreachable: no answer in time.
+            CoordinationError: refused.
+        """
+        answer = self._request("GET", path, timeout_s, parameters={"labelSelector": selector})
+        document = self._document(answer, path)
+        return Selection(document["items"], document["metadata"]["resourceVersion"])
+
+    def watch(self, path: str, selector: str, version: str, watch_s: float, timeout_s: float) -> None:
+        """Wait until objects with these labels are not those of `version` any more, `watch_s` at most.
+
+        A notification only: also returns when the connection is lost.
+
+        Raises:
+            CoordinationError: refused.
+        """
+        parameters = {
+            "watch": "true",
+            "labelSelector": selector,
+            "resourceVersion": version,
+            "timeoutSeconds": str(max(1, math.ceil(watch_s))),
+        }
+        with (
+            suppress(httpx.TransportError),
+            self._opened().stream(
+                "GET",
+                path,
+                params=parameters,
+                headers=self._access.headers(),
+                timeout=httpx.Timeout(timeout_s, connect=timeout_s / 2, read=max(watch_s, 0.001)),
+            ) as answer,
+        ):
+            if answer.status_code in _REFUSED:
+                answer.read()
+                self._document(answer, path)
+            next(answer.iter_lines(), None)
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        timeout_s: float,
+        body: Document | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        client = self._opened()
+        try:
+            answer = client.request(
+                method,
+                path,
+                json=body,
+                params=parameters,
+                headers=self._access.headers(),
+                timeout=httpx.Timeout(timeout_s, connect=timeout_s / 2),
+            )
+        except httpx.TransportError as error:
+            if isinstance(error, httpx.ConnectError):
+                self._forget(client)
+            raise CoordinationUnreachable(
+                f"{method} {self._access.server}{path}: no answer from the API server ({self._access.origin}): "
+                f"{error!r}"
+            ) from error
+        if answer.status_code == _REFUSED[0]:
+            self._forget(client)
+        return answer
+
+    def _opened(self) -> httpx.Client:
+        with self._lock:
+            if self._client is None:
+                self._client = httpx.Client(
+                    base_url=self._access.server, verify=self._access.tls(), trust_env=False
+                )
+            return self._client
+
+    def _forget(self, client: httpx.Client) -> None:
+        """Begin again with what the files of certificates hold then. Others may be using this one: it stays open."""
+        with self._lock:
+            if self._client is client:
+                self._client = None
+
+    def _document(self, answer: httpx.Response, path: str) -> Document:
+        try:
+            document = answer.json()
+        except ValueError:
+            document = {"message": answer.text}
+        if answer.status_code in _OK and isinstance(document, dict):
+            return document
+        said = str(document.get("message", "") if isinstance(document, dict) else document)[:_LONGEST_TEXT]
+        what = f"{answer.request.method} {self._access.server}{path}: {answer.status_code} {said}"
+        if answer.status_code in _REFUSED:
+            raise CoordinationError(
+                f"{what}. {self._access.origin} may not do this: bind it to a Role with get, create and update on "
+                f"leases of the group coordination.k8s.io (docs/backends.md)"
+            )
+        if answer.status_code == _NOT_FOUND:
+            raise CoordinationError(f"{what}. Create the namespace, or name another one")
+        if answer.status_code == _LATER or answer.status_code >= 500:
+            raise CoordinationUnreachable(what)
+        raise CoordinationError(what)
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()

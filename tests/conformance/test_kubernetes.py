@@ -1,0 +1,47 @@
+"""The contract of coordination on a real API server of Kubernetes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from grete.coordination.base import Coordination
+from grete.coordination.kubernetes.access import of_kubeconfig
+from grete.coordination.kubernetes.api_server import ApiServer
+from grete.coordination.kubernetes.coordination import KubernetesCoordination
+from grete.testing.clock import ManualClock
+from grete.testing.conformance.cells import CellsConformance
+from grete.testing.conformance.coordination import CoordinationConformance
+from grete.testing.kube_apiserver import KubeApiServer
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def pass_time(clock: ManualClock) -> Callable[[float], None]:
+    return clock.advance
+
+
+class TestKubernetesCoordination(CoordinationConformance, CellsConformance):
+    TTL_S = 180.0
+
+    @pytest.fixture
+    def contender(
+        self, clock: ManualClock, kubernetes: KubeApiServer
+    ) -> Iterator[Callable[[], Coordination]]:
+        prefix = f"test-{uuid.uuid4().hex[:8]}"
+        with ExitStack() as stack:
+
+            def open_one() -> Coordination:
+                server = ApiServer(of_kubeconfig([kubernetes.admin]))
+                own = KubernetesCoordination(server, clock, ttl_s=self.TTL_S, prefix=prefix)
+                stack.callback(own.close)
+                return own
+
+            yield open_one
