@@ -67,7 +67,7 @@ POINTS: dict[str, str] = {
     "container.session-started": "Spark runs",
     "batch.before-run": "DataFrame pipeline: the batch is planned, nothing has run",
     "batch.after-run": "DataFrame pipeline: it has run, nothing is committed",
-    "sink.staged": "DataFrame pipeline: a sink has a batch's rows beside its table or files",
+    "sink.staged": "DataFrame pipeline: a sink has a batch's rows beside its stream, table or files",
     "sink.moved": "inside a database's transaction, everything is written",
     "sink.committed": "a sink has the batch, the checkpoint does not know",
     "commit.before": "the commit group is built, its transaction not begun",

@@ -115,6 +115,32 @@ def test_rows_go_in_and_come_out_in_batches_and_each_once_whatever_is_killed(sta
     assert job.metrics()["org.apache.samza.container.SamzaContainerMetrics"]["process-envelopes"] == 3
 
 
+class Widened(grete.DataFramePipeline):
+    output = "local.out"
+
+    def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        return inputs["local.in"].select("key", F.expr("repeat('x', 500000)").alias("value"))
+
+
+def test_a_batch_of_rows_is_never_in_the_drivers_memory(start: Start) -> None:
+    more = {"systems.local.streams.out.samza.msg.serde": "string", "task.max.records.per.batch": "10000"}
+    job = start(Widened, **more)
+    job.send("local.in", {"n": 0}, key="warm")
+    job.run()
+    for n in range(400):
+        job.send("local.in", {"n": n}, key=f"k{n}")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+    before = memory_mb("VmRSS")
+    assert job.run().batches == 1
+    assert memory_mb("VmHWM") - before < 120, "200 MB of rows"
+    assert len(job.outputs("local.out")) == 401
+
+
+def memory_mb(name: str) -> int:
+    [line] = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith(f"{name}:")]
+    return int(line.split()[1]) // 1024
+
+
 def test_state_survives_restarts_and_its_loss_is_refused_unless_it_is_given_up(start: Start) -> None:
     job = start(Counting)
     for _ in range(2):

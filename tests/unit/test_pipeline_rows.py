@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from grete.errors import ConfigError
 from grete.spark.pipeline_rows import check_types
-from grete.spark.sinks.local import by_partition
+from grete.spark.sinks.staged import by_partition
 from grete.systems.partitioner import partition_of
 
 Records = list[tuple[bytes | None, bytes | None]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from pyspark.sql import DataFrame
 
@@ -71,17 +72,18 @@ class PipelineBatches:
         failpoint("batch.after-commit")
         return BatchOutcome(records=read, commit_s=commit_s)
 
-    def _write(self, batch: DataFrame, id: Batch) -> list[SegmentWrite]:
+    def _write(self, batch: DataFrame, id: Batch) -> Iterable[SegmentWrite]:
         is_kept = len(self._sinks) > 1 or any(isinstance(sink, OwnSink) for sink in self._sinks.values())
         rows = batch.persist() if is_kept else batch
         try:
             outputs = self._shared.of_batch(rows, list(self._sinks))
-            return [one for name, sink in self._sinks.items() for one in sink.write(outputs[name], id)]
+            given = [sink.write(outputs[name], id) for name, sink in self._sinks.items()]
         finally:
             if is_kept:
                 rows.unpersist()
+        return chain.from_iterable(given)
 
-    def _commit(self, segments: Sequence[SegmentWrite], batch_id: int, end: SourceOffsets) -> float:
+    def _commit(self, segments: Iterable[SegmentWrite], batch_id: int, end: SourceOffsets) -> float:
         commits = {task: self._task_commit(task, end, batch_id) for task in self._tasks}
         stamps, started_s = self._stamps, time.monotonic()
         also = [] if stamps is None else [stamps.entry(batch_id, self._target.grouper)]

@@ -42,10 +42,13 @@ def check_first(segment: SegmentWrite, end: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CommitGroup:
-    """Everything that becomes visible together: outputs, changelog records and the checkpoints they belong to."""
+    """Everything that becomes visible together: outputs, changelog records and the checkpoints they belong to.
+
+    `segments` are gone through once, inside the transaction: they may be read from where they were staged meanwhile.
+    """
 
     fences: Sequence[Fence]
-    segments: Sequence[SegmentWrite]
+    segments: Iterable[SegmentWrite]
     checkpoint_log: str
     checkpoint_entries: Sequence[Entry]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -194,7 +194,7 @@ class _NoCommit(CommitTarget):
 
     def commit(
         self,
-        segments: Sequence[SegmentWrite],
+        segments: Iterable[SegmentWrite],
         commits: Mapping[TaskName, TaskCommit],
         *,
         also: Sequence[Entry] = (),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -14,7 +14,7 @@ from grete.systems.commit_group import SegmentWrite
 class Sink(Protocol):
     """One output. Called by one thread, batch after batch; a batch whose checkpoint was not written comes again."""
 
-    def write(self, rows: DataFrame, batch: Batch) -> Sequence[SegmentWrite]:
+    def write(self, rows: DataFrame, batch: Batch) -> Iterable[SegmentWrite]:
         """Write a batch's rows, durable on return; or give back what is to be part of the checkpoint's transaction.
 
         Rows that are there already are computed all the same, for the sake of Spark's state.

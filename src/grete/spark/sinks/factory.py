@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -90,11 +92,20 @@ class Sinks:
             stamps = self.stamps if chosen is PipelineDelivery.STAMPS else None
             return KafkaSink(stream.stream, partitions, options, stamps)
         if stream.system == self._started.system_name and system.capabilities.is_embedded:
-            return LocalSink(stream, partitions, self._started.target.now_ms)
+            return LocalSink(stream, partitions, self._staging(stream), self._started.target.now_ms)
         raise ConfigError(
             f"the pipeline's checkpoints are in system {self._started.system_name!r} and its output is {stream}: of "
             f"systems without Kafka topics only that one can be written"
         )
+
+    def _staging(self, stream: SystemStream) -> Path:
+        """This incarnation's folder for the rows of a stream; what earlier ones have left is gone."""
+        assignment = self._started.assignment
+        folder, own = assignment.state_directory(self._started.home) / "staged", str(assignment.fence.epoch)
+        for other in folder.iterdir() if folder.is_dir() else ():
+            if other.name != own:
+                shutil.rmtree(other, ignore_errors=True)
+        return folder / own / stream.stream
 
     def _delivery(self, system: str) -> PipelineDelivery:
         context = self._spark.sparkContext

@@ -153,7 +153,7 @@ class KafkaTransactions(TransactionalStore):
 
     def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
         """See TransactionalStore: what was written since the last commit, and the checkpoints."""
-        assert not group.segments, "rows are written by the connector"
+        assert not list(group.segments), "rows are written by the connector"
         self._begin()
         log = group.checkpoint_log
         with self._failing("nothing of the batch was committed"):

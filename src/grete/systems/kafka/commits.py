@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from grete.clock import Clock, Deadline
 from grete.config.settings.tasks import TaskSettings
@@ -101,6 +102,7 @@ class KafkaCommits:
     def commit(self, group: CommitGroup) -> dict[tuple[str, int], int]:
         """See TransactionalStore."""
         deadline = Deadline(self._clock, self._log_settings.timeout_s, pauses_s=_PAUSES_S)
+        group = replace(group, segments=list(group.segments))  # they are sent again when the brokers refuse
         with self._lock:
             self._check_fences(group.fences, deadline)
             while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grete.checkpoint.store import CheckpointStore, copies
@@ -29,7 +29,7 @@ class CommitTarget:
 
     def commit(
         self,
-        segments: Sequence[SegmentWrite],
+        segments: Iterable[SegmentWrite],
         commits: Mapping[TaskName, TaskCommit],
         *,
         also: Sequence[Entry] = (),
