@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -135,8 +136,19 @@ def spark() -> Iterator[SparkSession]:
         "outputs.rows.url": "jdbc:postgresql:",
     }
     session = build_session("tests", settings, kafka_system="kafka")
+    ends: list[str] = []
+    jvm = session.sparkContext._gateway.proc
+    watch = threading.Thread(
+        target=lambda: ends.append(f"code {jvm.wait()} in {_test_at_work()}"), daemon=True
+    )
+    watch.start()
     yield session
+    assert not ends, f"the JVM of the shared session ended with {ends[0]}"
     session.stop()
+
+
+def _test_at_work() -> str:
+    return os.environ.get("PYTEST_CURRENT_TEST", "no test")
 
 
 @pytest.fixture(scope="session")

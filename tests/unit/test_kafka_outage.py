@@ -6,7 +6,11 @@ import logging
 
 import pytest
 
+from grete.errors import LoginRefused
+from grete.kafka.library import KafkaError
+from grete.kafka.login import SettingsOrigin
 from grete.kafka.outage import BrokerLog, broker_log
+from grete.kafka.refusal import Refusals
 from grete.testing.clock import ManualClock
 
 
@@ -40,3 +44,14 @@ def test_a_second_outage_is_logged_like_the_first(caplog: pytest.LogCaptureFixtu
 def test_all_clients_of_the_same_brokers_share_one() -> None:
     assert broker_log("b:9092") is broker_log("b:9092")
     assert broker_log("b:9092") is not broker_log("c:9092")
+
+
+def test_brokers_that_have_refused_three_times_are_reported_whatever_was_remarked_since() -> None:
+    """The client goes on trying: its next connection fails in other words before anything has looked."""
+    refusals = Refusals(SettingsOrigin("kafka"))
+    for _ in range(3):
+        refusals.check()
+        refusals.note(KafkaError(KafkaError._SSL, "certificate verify failed"))
+    refusals.note(KafkaError(KafkaError._TRANSPORT, "SSL handshake failed"))
+    with pytest.raises(LoginRefused, match=r"No trust.*systems\.kafka\.producer\.bootstrap\.servers"):
+        refusals.check()

@@ -24,21 +24,23 @@ class Refusals:
     def __init__(self, origin: SettingsOrigin) -> None:
         self._origin = origin
         self._strikes = 0
-        self._remark = ""
+        self._refused = self._remark = ""
 
     def note(self, reason: KafkaError) -> None:
         """Note a remark of the client."""
         _log.debug("%s (%s)", reason.str(), reason.name())
         if reason.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self._strikes += 1
-            self._remark = self._refusal(reason)
+            self._refused = self._remark = self._refusal(reason)
         elif reason.code() in _REMARKABLE:
             self._remark = f"{reason.str()}{self._hint(reason.str())}"
 
     def check(self) -> None:
         """Raises LoginRefused once the brokers have refused several times."""
         if self._strikes >= _STRIKES:
-            raise LoginRefused(self._remark)
+            raise LoginRefused(
+                self._refused
+            )  # the next attempt to connect may have remarked something else since
 
     def last_remark(self) -> str:
         """The last remark of the client, as an addition to an error; empty without one."""

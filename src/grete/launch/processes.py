@@ -91,5 +91,7 @@ class OtherProcess:
         return self._descriptor
 
     def close(self) -> None:
-        """Release the descriptor."""
-        os.close(self._descriptor)
+        """Release the descriptor. A second time nothing: its number may be another file's by then."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
