@@ -62,7 +62,7 @@ class KafkaClients(KafkaConnection):
         """One whose batches grow until they are flushed, so that an append is one batch while it fits."""
         largest = self.settings.max_message_bytes
         doing = f"making a producer of {self.topic}"
-        producer = self.new_producer(
+        return self.new_producer(
             doing,
             transactional_id,
             {
@@ -75,9 +75,6 @@ class KafkaClients(KafkaConnection):
                 "queue.buffering.max.kbytes": 2_147_483_647,
             },
         )
-        with translated(doing):
-            producer.list_topics(self.topic, timeout=self.settings.timeout_s)
-        return producer
 
     def end(self, *, is_stable: bool) -> int:
         """The offset after the last one; with `is_stable` only as far as no transaction is open.

@@ -341,7 +341,6 @@ def transaction_producer(
             "message.max.bytes": _LARGEST_MESSAGE,  # the topic decides
             "queue.buffering.max.messages": 0,
             "queue.buffering.max.kbytes": 2_147_483_647,
-            "enable.sparse.connections": False,  # else opening waits half a second, or 50 ms, for a connection
         },
         tunable={"linger.ms": 20},
     )
