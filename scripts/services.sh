@@ -10,6 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/grete
 kafka_jars_directory=${GRETE_KAFKA_JARS:-$cache/kafka-4.3.1}
+zookeeper_jars_directory=${GRETE_ZOOKEEPER_JARS:-$cache/zookeeper-3.9.5}
 samza_jars_directory=${GRETE_SAMZA_JARS:-$cache/samza-1.8.0}
 spark_kafka_jars_directory=${GRETE_SPARK_KAFKA_JARS:-$cache/spark-kafka-4.2.0}
 spark_sinks_jars_directory=${GRETE_SPARK_SINK_JARS:-$cache/spark-sinks-4.2.0}
@@ -55,6 +56,8 @@ postgresql_present() { # the server alone: the tests start their own
 spark_kafka_jars() { fetch_jars scripts/spark-kafka/pom.xml "$spark_kafka_jars_directory"; }
 
 kafka_jars() { fetch_jars scripts/kafka/pom.xml "$kafka_jars_directory"; }
+
+zookeeper_jars() { fetch_jars scripts/zookeeper/pom.xml "$zookeeper_jars_directory"; }
 
 samza_jars() { # the published jars of the real Samza, and the programs of interop/ compiled beside them
   fetch_jars interop/pom.xml "$samza_jars_directory"
@@ -121,6 +124,6 @@ kube_apiserver() { # Kubernetes' own, built from its Go modules: 5 minutes of a 
   mv "$directory.new" "$directory"
 }
 
-for service in ${SERVICES:-strace_present postgresql_present kafka_jars kafka_archive spark_kafka_jars spark_sinks_jars samza_jars samza_runner spark_archive}; do
+for service in ${SERVICES:-strace_present postgresql_present kafka_jars kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars samza_jars samza_runner spark_archive}; do
   "$service"
 done

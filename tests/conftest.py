@@ -46,6 +46,7 @@ from grete.systems.local.system import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import patient, reaches
+from grete.testing.zookeeper_server import ZooKeeperCluster
 
 __all__ = [  # pytest's hooks, which it finds here
     "pytest_collection_modifyitems",
@@ -227,6 +228,28 @@ def three(harmed_nodes: KafkaCluster) -> Iterator[KafkaCluster]:
     """Three nodes, all of which are there again after whatever a test does to them."""
     yield harmed_nodes
     harmed_nodes.ensure_running()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperCluster]:
+    """One ZooKeeper server for the whole run. No test harms it."""
+    with shared("zookeeper", ZooKeeperCluster, lambda: tmp_path_factory.mktemp("zookeeper")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def harmed_zookeepers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperCluster]:
+    """An ensemble of three for all tests that harm one."""
+    make = partial(ZooKeeperCluster, nodes=3)
+    with shared("harmed_zookeepers", make, lambda: tmp_path_factory.mktemp("zookeepers")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def zookeepers(harmed_zookeepers: ZooKeeperCluster) -> Iterator[ZooKeeperCluster]:
+    """An ensemble of three, all of which are there again after whatever a test does to them."""
+    yield harmed_zookeepers
+    harmed_zookeepers.ensure_running()
 
 
 COUNTER = '''

@@ -10,6 +10,7 @@ import struct
 import termios
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Self
 
@@ -23,10 +24,13 @@ class TcpProxy:
     """Listens on `port` and connects to `target_port`. A context manager; all switches work on open connections."""
 
     def __init__(self, port: int, target_port: int) -> None:
+        self.port = port
         self._target = ("127.0.0.1", target_port)
         self._delay_s = self._s_per_byte = 0.0
         self._swallows = False
         self._refuses = False
+        self._unanswered: bytes | None = None
+        self._loses_answer = threading.Event()
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", port), backlog=64)
@@ -50,6 +54,15 @@ class TcpProxy:
     def swallow(self) -> None:
         """Take bytes and pass none on; connections stay open, as when a network drops everything."""
         self._swallows = True
+
+    def lose_answer_to(self, request: bytes) -> None:
+        """Reset the connections instead of passing on the answer to the next request that holds these bytes."""
+        self._unanswered = request
+
+    @property
+    def is_losing(self) -> bool:
+        """Whether the answer that is to be lost has not come yet."""
+        return self._unanswered is not None or self._loses_answer.is_set()
 
     def drop(self) -> None:
         """Lose every packet that comes in on open connections, unanswered, as when a machine is gone.
@@ -117,12 +130,25 @@ class TcpProxy:
                 client.close()
                 server.close()
                 continue
-            for source, sink in ((client, server), (server, client)):
-                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+            for source, sink, look in ((client, server, self._look_at), (server, client, self._is_lost)):
+                threading.Thread(target=self._pass_on, args=(source, sink, look), daemon=True).start()
 
-    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+    def _look_at(self, request: bytes) -> bool:
+        if self._unanswered is not None and self._unanswered in request:
+            self._unanswered = None
+            self._loses_answer.set()
+        return False
+
+    def _is_lost(self, answer: bytes) -> bool:
+        is_lost = self._loses_answer.is_set()
+        if is_lost:
+            self._loses_answer.clear()
+            self._reset_all()
+        return is_lost
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket, is_lost: Callable[[bytes], bool]) -> None:
         with contextlib.suppress(OSError):
-            while data := source.recv(_CHUNK):
+            while (data := source.recv(_CHUNK)) and not is_lost(data):
                 if hold_s := self._delay_s + len(data) * self._s_per_byte:
                     time.sleep(hold_s)
                 if not self._swallows:

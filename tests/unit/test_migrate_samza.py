@@ -80,8 +80,8 @@ def test_a_stateless_job_on_yarn(key: str, outcome: Outcome, says: str) -> None:
     [
         ("app.class", Outcome.PORT, "grete.DataFramePipeline"),
         ("app.name", Outcome.AS_IS, "names the job"),
-        ("job.coordinator.factory", Outcome.MAPPED, "elected"),
-        ("job.coordinator.zk.connect", Outcome.NO_EFFECT, "ZooKeeper"),
+        ("job.coordinator.factory", Outcome.AS_IS, "elected on ZooKeeper"),
+        ("job.coordinator.zk.consensus.timeout.ms", Outcome.NO_EFFECT, "do not vote"),
         ("task.name.grouper.factory", Outcome.AS_IS, "GroupByContainerIdsFactory"),
         ("stores.sessions.changelog", Outcome.AS_IS, "rebuilt"),
         ("stores.sessions.rocksdb.ttl.ms", Outcome.NO_EFFECT, "cleanup.policy=compact"),

@@ -20,6 +20,7 @@ from grete.cli.doctor_connector import connector
 from grete.cli.doctor_finding import Finding
 from grete.cli.doctor_kafka import kafka_findings
 from grete.cli.doctor_kubernetes import kubernetes_findings
+from grete.cli.doctor_zookeeper import zookeeper_findings
 from grete.errors import ConfigError, GreteError, StreamError
 from grete.model.ids import SystemStream
 
@@ -174,6 +175,7 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
     yield from _inputs(
         settings, {finding.check.removeprefix("kafka ") for finding in of_kafka if not finding.ok}
     )
+    yield from zookeeper_findings(settings)
     yield from connector(config)
     if settings.coordinator.http_port:
         yield _port(settings.coordinator.http_port)

@@ -93,3 +93,10 @@ class Compression(StrEnum):
     SNAPPY = "snappy"
     LZ4 = "lz4"
     ZSTD = "zstd"
+
+
+class SaslMechanism(StrEnum):
+    """How a user gets in at ZooKeeper by SASL."""
+
+    DIGEST_MD5 = "DIGEST-MD5"
+    GSSAPI = "GSSAPI"

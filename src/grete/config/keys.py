@@ -11,11 +11,22 @@ from functools import cache
 from grete.config.key import ChangeClass as ChangeClass
 from grete.config.key import Key as Key
 from grete.config.key import Type as Type
-from grete.config.key_tables import coordinator, eventhubs, job, kubernetes, outputs, samza, streams, task
+from grete.config.key_tables import (
+    coordinator,
+    eventhubs,
+    job,
+    kubernetes,
+    outputs,
+    samza,
+    streams,
+    task,
+    zookeeper,
+)
 
 SUBJECTS: tuple[tuple[str, tuple[Key[object], ...]], ...] = (
     ("The job", job.TABLE),
     ("The coordinator", coordinator.TABLE),
+    ("The coordinator's election on ZooKeeper", zookeeper.TABLE),
     ("Tasks", task.TABLE),
     ("Systems, streams, stores and serdes", streams.TABLE),
     ("Outputs of a pipeline that are no streams", outputs.TABLE),

@@ -213,7 +213,15 @@ def coordination(config: Mapping[str, str]) -> Notes:
             Outcome.AS_IS,
             "not set: coordinators are elected on the system of the coordinator stream",
         )
-    elif kind in ("zookeeper", "passthrough") or kind not in aliases.known_names(aliases.COORDINATION):
+    elif kind == "zookeeper":
+        yield Note(
+            Section.COORDINATION,
+            key,
+            Outcome.AS_IS,
+            "coordinators are elected on ZooKeeper, below /grete, apart from Samza's own nodes",
+            "install the extra: pip install 'grete[zookeeper]'",
+        )
+    elif kind == "passthrough" or kind not in aliases.known_names(aliases.COORDINATION):
         yield Note(
             Section.COORDINATION,
             key,

@@ -55,7 +55,7 @@ FACTORY = Key(
     TEXT,
     None,
     _SET_ONCE,
-    "Leader election: `sqlite`, `kafka` or `kubernetes`. `zookeeper`, `azure` and Samza's factories for them are "
+    "Leader election: `sqlite`, `kafka`, `zookeeper` or `kubernetes`. `azure` and Samza's factories for it are "
     "refused in this version.",
     default_doc="what goes with the coordinator stream",
     aliases=aliases.COORDINATION,
@@ -158,32 +158,6 @@ RESTART_SIGNAL = Key(
     "Samza's restart signal.",
     no_effect="the coordinator restarts what a change touches",
 )
-ZK_CONNECT = Key(
-    "job.coordinator.zk.connect",
-    TEXT,
-    None,
-    _CONTAINER,
-    "ZooKeeper servers, `host:port[,host:port][/path]`.",
-    no_effect="there is no ZooKeeper in this version",
-)
-ZK_SESSION = Key(
-    "job.coordinator.zk.session.timeout.ms",
-    DURATION,
-    "30000",
-    _CONTAINER,
-    "Session timeout.",
-    unit="ms",
-    no_effect="there is no ZooKeeper in this version",
-)
-ZK_CONNECTION = Key(
-    "job.coordinator.zk.connection.timeout.ms",
-    DURATION,
-    "60000",
-    _CONTAINER,
-    "Time to connect.",
-    unit="ms",
-    no_effect="there is no ZooKeeper in this version",
-)
 ZK_CONSENSUS = Key(
     "job.coordinator.zk.consensus.timeout.ms",
     DURATION,
@@ -191,7 +165,7 @@ ZK_CONSENSUS = Key(
     _CONTAINER,
     "Time in which processors agree on a job model.",
     unit="ms",
-    no_effect="there is no ZooKeeper in this version",
+    no_effect="containers do not vote on a job model: they take it from their coordinator",
 )
 ZK_ACTIVE_MODEL = Key(
     "job.coordinator.zk.enable-startup-with-active-job-model",

@@ -20,11 +20,11 @@ def unsupported(config: Mapping[str, str]) -> Iterator[str]:
             f"to keep checkpoints in the checkpoint log"
         )
     coordination = config.get("job.coordinator.factory", "")
-    if aliases.canonical(aliases.COORDINATION, coordination) in ("zookeeper", "azure"):
+    if aliases.canonical(aliases.COORDINATION, coordination) == "azure":
         yield (
             f"job.coordinator.factory={coordination!r}: this version elects leaders where the coordinator stream is, "
-            f"in SQLite or on Kafka; remove the key, and set job.coordinator.system to a Kafka system where "
-            f"coordinators on several machines stand by for each other"
+            f"in SQLite or on Kafka, on ZooKeeper or Kubernetes; remove the key, and set job.coordinator.system to "
+            f"a Kafka system where coordinators on several machines stand by for each other"
         )
     matcher = config.get("job.systemstreampartition.matcher.class")
     if matcher:

@@ -25,6 +25,7 @@ from grete.config.rules.one_system import one_system_problems
 from grete.config.rules.outputs import output_problems
 from grete.config.rules.unsupported import unsupported
 from grete.config.rules.warnings import warnings_of
+from grete.config.rules.zookeeper import zookeeper_problems
 from grete.config.secrets import has_reference
 from grete.config.settings import Settings
 from grete.config.settings.coordinator import is_loopback
@@ -308,4 +309,5 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     eventhubs_problems,
     consumer_group_problems,
     tuning_problems,
+    zookeeper_problems,
 )

@@ -1,0 +1,1 @@
+"""Leadership and cells on ZooKeeper, through kazoo."""

@@ -1,0 +1,69 @@
+"""Settings of ZooKeeper: what is missing is said at once, and secrets are resolved by the process that connects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grete.config.rules.validate import check
+from grete.coordination.zookeeper.paths import node_name, text_of
+from grete.coordination.zookeeper.settings import zookeeper_settings
+from grete.errors import ConfigError
+
+JOB = {
+    "job.name": "j",
+    "task.class": "a:B",
+    "task.inputs": "local.in",
+    "job.coordinator.factory": "org.apache.samza.zk.ZkJobCoordinatorFactory",
+    "job.coordinator.zk.connect": "zk1:2181,zk2:2181/jobs",
+}
+
+
+def test_a_session_lasts_as_long_as_the_lease_unless_samzas_key_says_otherwise() -> None:
+    assert zookeeper_settings(JOB, ttl_s=15).session_s == 15
+    longer = {**JOB, "job.coordinator.zk.session.timeout.ms": "30000"}
+    assert zookeeper_settings(longer, ttl_s=15).session_s == 30
+    assert zookeeper_settings(JOB, ttl_s=15).connect_s == 60
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"job.coordinator.zk.connect": ""}, "Missing job.coordinator.zk.connect configuration"),
+        (
+            {"job.coordinator.zk.user": "ann"},
+            "needs both job.coordinator.zk.user and job.coordinator.zk.password",
+        ),
+        ({"job.coordinator.zk.sasl.mechanism": "DIGEST-MD5"}, "needs job.coordinator.zk.user"),
+        ({"job.coordinator.zk.sasl.mechanism": "PLAIN"}, "none of DIGEST-MD5, GSSAPI"),
+    ],
+)
+def test_what_is_missing_is_said_before_anything_is_written(changes: dict[str, str], says: str) -> None:
+    assert check(JOB).errors == ()
+    assert any(says in error for error in check({**JOB, **changes}).errors)
+    with pytest.raises(ConfigError, match=says):
+        zookeeper_settings({**JOB, **changes}, ttl_s=15)
+
+
+def test_a_login_is_resolved_when_a_client_is_opened(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a:b c\n")
+    given = {
+        **JOB,
+        "job.coordinator.zk.user": "ann",
+        "job.coordinator.zk.password": f"${{file:{secret}}}",
+    }
+    settings = zookeeper_settings(given, ttl_s=15)
+    assert settings.client == {"auth_data": [("digest", "ann:a:b c")]}
+    assert settings.is_owned
+    assert "b c" not in repr(settings)
+    by_sasl = {**given, "job.coordinator.zk.sasl.mechanism": "digest-md5"}
+    assert zookeeper_settings(by_sasl, ttl_s=15).client["sasl_options"]["mechanism"] == "DIGEST-MD5"
+
+
+@pytest.mark.parametrize("text", ["job/one", ".", "..", "a%2Fb", "ä ö", "=", "zookeeper"])
+def test_any_text_is_the_name_of_one_node(text: str) -> None:
+    assert "/" not in node_name(text)
+    assert node_name(text) not in (".", "..")
+    assert text_of(node_name(text)) == text
