@@ -139,6 +139,9 @@ def test_keys_that_only_stream_tasks_follow_are_named_for_a_pipeline() -> None:
     )
     assert said in warnings(**{"task.class": None, "app.class": "my:App", **keys})
     assert "app.class" not in warnings(**keys)
+    decoded = {"systems.local.default.stream.pipeline.columns": "decoded"}
+    said = warnings(**{"task.class": None, "app.class": "my:App", **keys, **decoded})
+    assert "(app.class): stores.s.factory, task.window.ms;" in said, "records may be no JSON"
 
 
 def test_keys_of_the_application_and_of_spark_are_not_checked() -> None:

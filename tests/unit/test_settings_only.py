@@ -18,7 +18,6 @@ EXCEPTIONS = {
     "cli/migrate_command.py": "shows keys of a configuration that is not grete's yet",
     "kafka/login.py": "passes on a client's keys by the client's names",
     "kafka/log_topic.py": "a topic's settings at the brokers",
-    "serdes/avro.py": "is made like an application's serde, which reads its own keys",
     "systems/kafka/stream_settings.py": "a topic's settings at the brokers",
     "testing/counting.py": "is an application, which gets its configuration as a mapping",
     "testing/simulator/watch.py": "compares configurations key by key",

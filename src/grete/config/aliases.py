@@ -81,6 +81,7 @@ ALIASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "double": (f"{_SERDE}DoubleSerdeFactory",),
         "uuid": (f"{_SERDE}UUIDSerdeFactory",),
         "avro": (),
+        "avro-registry": (),
     },
     REPORTERS: {
         "snapshot": ("org.apache.samza.metrics.reporter.MetricsSnapshotReporterFactory",),

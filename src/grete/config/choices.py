@@ -57,6 +57,15 @@ class LineageState(StrEnum):
     DISCARD = "discard"
 
 
+class PipelineColumns(StrEnum):
+    """The form in which a DataFrame pipeline has the keys and values of a stream."""
+
+    RAW = "raw"
+    """Bytes."""
+    DECODED = "decoded"
+    """As the stream's serdes read and write them."""
+
+
 class PipelineDelivery(StrEnum):
     """How the rows of a DataFrame pipeline get into a topic."""
 

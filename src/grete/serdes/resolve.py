@@ -34,20 +34,27 @@ _SIMPLE: dict[str, Callable[[], Serde]] = {
 }
 
 
-def load_serde(name: str, settings: Settings, *, used_by: str) -> Serde:
-    """The serde called `name`. `used_by` is the key that named it, for the error.
+def load_serde(name: str, settings: Settings, *, used_by: str, subject: str | None = None) -> Serde:
+    """The serde called `name`. `used_by` is the key that named it, for the error; `subject` the one that a schema
+    registry has for it by default.
 
     Raises:
         ConfigError: unknown name, or its class cannot be loaded.
     """
-    implementation = settings.serde(name)
+    implementation = settings.serde(name).implementation
     if implementation in _SIMPLE:
         return _SIMPLE[implementation]()
     if implementation == "avro":
-        return AvroSerde.from_config(name, settings.raw)
+        return AvroSerde.from_config(name, settings)
+    if implementation == "avro-registry":
+        from grete.serdes.avro_registry import (
+            RegistryAvroSerde,
+        )  # its client is 80 ms of every command's start
+
+        return RegistryAvroSerde.from_config(name, settings, subject)
     if ":" in implementation:
         return _load_class(implementation, name, settings)
-    known = ", ".join(sorted([*_SIMPLE, "avro"]))
+    known = ", ".join(sorted([*_SIMPLE, "avro", "avro-registry"]))
     raise ConfigError(
         f"{used_by} names the serde {name!r}, which is neither built in ({known}) nor registered; "
         f"set serializers.registry.{name}.class to module:Class"
@@ -75,12 +82,16 @@ def stream_serdes(stream: SystemStream, settings: Settings) -> StreamSerdes:
     """Serdes of a stream: its own settings before its system's; bytes when nothing is said."""
     own = settings.stream(stream)
     return StreamSerdes(
-        key=_serde(own.key_serde, settings, stream), message=_serde(own.msg_serde, settings, stream)
+        key=_serde(own.key_serde, settings, stream, "key"),
+        message=_serde(own.msg_serde, settings, stream, "value"),
     )
 
 
-def _serde(said: tuple[str, str] | None, settings: Settings, stream: SystemStream) -> Serde:
-    return BytesSerde() if said is None else load_serde(said[1], settings, used_by=f"{said[0]} of {stream}")
+def _serde(said: tuple[str, str] | None, settings: Settings, stream: SystemStream, part: str) -> Serde:
+    if said is None:
+        return BytesSerde()
+    subject = f"{stream.stream}-{part}"
+    return load_serde(said[1], settings, used_by=f"{said[0]} of {stream}", subject=subject)
 
 
 def store_serdes(store: str, settings: Settings) -> StreamSerdes:

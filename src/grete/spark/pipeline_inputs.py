@@ -106,13 +106,19 @@ def sources_of(frame: DataFrame) -> tuple[str, ...]:
     return tuple(plans.option(plan, INPUT) or "" for plan in plans.streams(plans.analysed(frame)))
 
 
-def check_all_used(inputs: Iterable[str], sources: Iterable[str], application: str) -> None:
+def used_in(frames: Iterable[DataFrame]) -> set[str]:
+    """The inputs that are read, `system.stream`."""
+    found = (plans.option(one, INPUT) for frame in frames for one in plans.streams(plans.analysed(frame)))
+    return {stream for stream in found if stream}
+
+
+def check_all_used(inputs: Iterable[str], used: Iterable[str], application: str) -> None:
     """Whether every input is read.
 
     Raises:
         ConfigError: naming those that are not: their checkpoints would stand still, their lag would grow.
     """
-    if unused := ", ".join(sorted(set(inputs) - set(sources))):
+    if unused := ", ".join(sorted(set(inputs) - set(used))):
         raise ConfigError(
             f"app.class: {application}.build does not use {unused}: take it out of task.inputs, or use it"
         )

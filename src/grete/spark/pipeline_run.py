@@ -42,7 +42,9 @@ from grete.spark.lineage import (
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.offset_log import SparkProgress
 from grete.spark.pipeline_batch import PipelineBatches
-from grete.spark.pipeline_inputs import check_all_used, read_inputs, read_once, sources_of
+from grete.spark.pipeline_decoding import decoded_inputs
+from grete.spark.pipeline_encoding import encoded
+from grete.spark.pipeline_inputs import check_all_used, read_inputs, read_once, sources_of, used_in
 from grete.spark.pipeline_outputs import Shared
 from grete.spark.pipeline_plan import check_build, check_containers, gathers
 from grete.spark.query import Query, QuerySettings, RunBatch
@@ -185,20 +187,36 @@ class PipelineRun:
     def _built(self, pipeline: DataFramePipeline, decision: LineageDecision) -> BuiltPlan:
         application = str(self._settings.job.application_class)
         inputs = read_inputs(self._spark, self._started, decision.lineage.starting_offsets)
-        built = check_build(self._build(pipeline, inputs), application, pipeline.output)
+        decoded = decoded_inputs(inputs, self._assignment)
+        built = check_build(self._build(pipeline, decoded.frames), application, pipeline.output)
         for frame in built.values():
             check_containers(frame, self._settings.job.container_count)
+        check_all_used(inputs, used_in(built.values()), application)
         streams = output_streams(built, self._settings, pipeline)
-        frames = read_once(built)
+        written = {name: self._encoded(frame, streams[name]) for name, frame in built.items()}
+        frames = read_once(self._with_letters(written, decoded.dead_letters))
         shared = Shared.of(frames)
-        sources = sources_of(shared.frame)
-        check_all_used(inputs, sources, application)
-        return BuiltPlan(frames, streams, pipeline.output_mode, shared, sources)
+        letters = {name: SystemStream.parse(name) for name in frames if name not in streams}
+        return BuiltPlan(frames, streams | letters, pipeline.output_mode, shared, sources_of(shared.frame))
 
-    def _build(self, pipeline: DataFramePipeline, inputs: dict[str, DataFrame]) -> Any:
+    def _encoded(self, frame: DataFrame, stream: SystemStream | None) -> DataFrame:
+        return frame if stream is None else encoded(frame, stream, self._settings)
+
+    def _with_letters(self, outputs: dict[str, DataFrame], letters: DataFrame | None) -> dict[str, DataFrame]:
+        """The outputs, and as one more the stream of dead letters where there may be any."""
+        stream = self._settings.task.dead_letters
+        if letters is None or stream is None:
+            return outputs
+        if str(stream) in outputs:
+            raise ConfigError(
+                f"{stream} is an output of the pipeline and the stream of its dead letters: name another"
+            )
+        return outputs | {str(stream): letters}
+
+    def _build(self, pipeline: DataFramePipeline, inputs: Mapping[str, DataFrame]) -> Any:
         pipeline.context = RunContext(self._spark, ApplicationConfig(self._assignment.config))
         try:
-            return pipeline.build(inputs)
+            return pipeline.build(dict(inputs))
         except (GreteError, Py4JNetworkError):
             raise
         except Exception as error:

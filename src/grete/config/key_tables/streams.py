@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grete.config import aliases
-from grete.config.choices import OffsetDefault, PartitionerChoice, PipelineDelivery
+from grete.config.choices import OffsetDefault, PartitionerChoice, PipelineColumns, PipelineDelivery
 from grete.config.key import BOOLEAN, COUNT, INTEGER, MILLISECONDS, PATH, TEXT, ChangeClass, Key, one_of
 
 _CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
@@ -142,6 +142,15 @@ STREAM_MSG_SERDE = Key(
     spellings=(f"{_LEGACY}.samza.msg.serde",),
     default_doc="the system's",
 )
+STREAM_COLUMNS = Key(
+    "streams.%s.pipeline.columns",
+    one_of(PipelineColumns),
+    "raw",
+    _QUERY,
+    "Whether a DataFrame pipeline has keys and values of the stream as bytes, or `decoded`: as the stream's serdes "
+    "read them, and for an output as they write them.",
+    spellings=(f"{_LEGACY}.pipeline.columns", f"{_DEFAULTS}.pipeline.columns"),
+)
 STREAM_PARTITIONS = Key(
     "streams.%s.samza.partitions",
     COUNT,
@@ -254,18 +263,6 @@ STORE_WRITE_BATCH = Key(
     _CONTAINER,
     "Samza's batch.",
     no_effect="changes of a batch are in memory",
-)
-
-SERDE_CLASS = Key(
-    "serializers.registry.%s.class",
-    TEXT,
-    None,
-    _QUERY,
-    "A serde by name: a built-in one (bytes, string, json, integer, long, avro), Samza's factory or `module:Class`.",
-    aliases=aliases.SERDES,
-)
-SERDE_OTHER = Key(
-    "serializers.registry.%s.%s", TEXT, None, _QUERY, "Settings of the serde, such as `schema`.", is_open=True
 )
 
 SPARK_MASTER = Key("spark.master", TEXT, "local[*]", _CONTAINER, "Where executors run.")

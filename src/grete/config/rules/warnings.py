@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from grete.config import aliases
+from grete.config.choices import PipelineColumns
 from grete.config.derived import isolation_problems
 from grete.config.kafka_tuning import not_followed
 from grete.config.key import Key
@@ -14,13 +15,16 @@ from grete.config.key_tables.task import COMMIT, METRICS_CLASS
 from grete.config.keys import KEYS, candidates, find_key
 from grete.config.redact import is_secret_key
 from grete.config.secrets import has_reference
+from grete.config.settings import Settings
 from grete.config.settings.metrics import SNAPSHOT, reporter_names
+from grete.errors import ConfigError
 
 _PREFIXES = (
     *("job.", "task.", "app.", "cluster-manager.", "systems."),
     *("streams.", "stores.", "serializers.", "outputs."),
 )
-_STREAM_TASK_ONLY = ("task.poison.", "task.window.ms", "stores.")
+_POISON = "task.poison."
+_STREAM_TASK_ONLY = (_POISON, "task.window.ms", "stores.")
 _CLOSED = ("job.", "task.", "app.", "cluster-manager.")
 """Where every name of grete's and Samza's is known; in the others names are also people's."""
 _MOST_NAMED = 20
@@ -115,12 +119,23 @@ def _of_stream_tasks_only(config: Mapping[str, str]) -> Iterator[str]:
     """A pipeline is all of Spark's: rows that it cannot read, its windows and its state as well."""
     if "app.class" not in config:
         return
-    names = [name for name in sorted(config) if name.startswith(_STREAM_TASK_ONLY)]
+    only = [start for start in _STREAM_TASK_ONLY if start != _POISON or not _decodes_inputs(config)]
+    names = [name for name in sorted(config) if name.startswith(tuple(only))]
     if names:
         yield (
             f"no effect on a DataFrame pipeline (app.class): {', '.join(names)}; poison messages, windows and stores "
             f"are of StreamTasks (task.class), in a pipeline say them in Spark SQL"
         )
+
+
+def _decodes_inputs(config: Mapping[str, str]) -> bool:
+    """Whether there are records that the serdes of a pipeline may fail to read."""
+    settings = Settings.of(config)
+    try:
+        inputs = settings.task.all_inputs
+        return any(settings.stream(one).columns is PipelineColumns.DECODED for one in inputs)
+    except ConfigError:
+        return False  # another rule says so
 
 
 def _is_default(key: Key[object], value: str) -> bool:

@@ -10,20 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from grete.config import aliases
-from grete.config.key_tables.streams import SERDE_CLASS
 from grete.config.key_tables.task import DEAD_LETTERS, DIAGNOSTICS_STREAM, METRICS_STREAM, OUTPUTS
 from grete.config.settings.coordinator import CoordinatorSettings
 from grete.config.settings.job import JobSettings
 from grete.config.settings.kubernetes import KubernetesSettings
 from grete.config.settings.metrics import SnapshotReporter, reporter_names, snapshot_reporters
 from grete.config.settings.outputs import OutputSettings, output_names
+from grete.config.settings.serdes import SerdeSettings
 from grete.config.settings.spark import SparkSettings
 from grete.config.settings.stores import StoreSettings, store_names
 from grete.config.settings.streams import StreamSettings
 from grete.config.settings.systems import SystemSettings, system_names
 from grete.config.settings.tasks import TaskSettings
-from grete.config.values import value_of
 from grete.model.ids import SystemStream
 
 _WRITTEN = (OUTPUTS, DEAD_LETTERS, DIAGNOSTICS_STREAM)
@@ -100,10 +98,9 @@ class Settings:
         """The outputs of a pipeline that are no streams, by name."""
         return {name: OutputSettings(self.raw, name) for name in output_names(self.raw)}
 
-    def serde(self, name: str) -> str:
-        """The implementation of a serde by its name: built in, `avro`, or `module:Class`."""
-        registered = value_of(self.raw, SERDE_CLASS, name)
-        return aliases.canonical(aliases.SERDES, name if registered is None else registered)
+    def serde(self, name: str) -> SerdeSettings:
+        """A serde by its name."""
+        return SerdeSettings(self.raw, name)
 
     @property
     def is_stateful(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from grete.config import aliases
 from grete.config.java_regex import compile_java
 from grete.config.key_tables import task as keys
-from grete.config.key_tables.streams import SERDE_CLASS
+from grete.config.key_tables.serdes import SERDE_CLASS
 from grete.config.settings.streams import StreamSettings, system_stream_from_names
 from grete.config.values import required_value_of, value_of
 from grete.model.ids import SystemStream

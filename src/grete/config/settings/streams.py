@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from grete.config.choices import OffsetDefault, PartitionerChoice
+from grete.config.choices import OffsetDefault, PartitionerChoice, PipelineColumns
 from grete.config.key import Key
 from grete.config.key_tables import streams as keys
 from grete.config.key_tables.job import DEFAULT_SYSTEM
@@ -61,6 +61,11 @@ class StreamSettings(Section):
     def partitioner(self) -> PartitionerChoice:
         """How the partition of a key that is sent to Kafka is computed."""
         return self._read(keys.STREAM_PARTITIONER) or PartitionerChoice.SAMZA
+
+    @cached_property
+    def columns(self) -> PipelineColumns:
+        """The form in which a DataFrame pipeline has the stream's keys and values."""
+        return self._read(keys.STREAM_COLUMNS) or PipelineColumns.RAW
 
     @cached_property
     def retention_ms(self) -> int | None:
