@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
-# Writes requirements/*.txt from requirements/*.in: names, versions and hashes, never the address of a registry, so
-# that the locks hold wherever packages come from. `--check` only looks whether they keep to that.
+# Writes requirements/*.txt from requirements/*.in, and scripts/azurite/package-lock.json: names, versions and hashes,
+# never the address of a registry, so that the locks hold wherever packages come from. `--check` only looks whether
+# they keep to that.
 set -euo pipefail
 cd "$(dirname "$0")/../requirements"
 
 check() {
+  if grep -n '://' ../scripts/azurite/package-lock.json; then
+    echo "scripts/azurite/package-lock.json must not name a registry or a location" >&2
+    exit 1
+  fi
   if grep -nE '://|^ *-(i|f) |--(index-url|extra-index-url|find-links|trusted-host)' -- *.in *.txt; then
     echo "requirements/ must not name a registry or a location" >&2
     exit 1
@@ -31,5 +36,13 @@ if [ "${1:-}" != --check ]; then
       --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
       --output-file "$name.txt" "$name.in" </dev/null
   done
+  (
+    cd ../scripts/azurite
+    npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund \
+      --loglevel error </dev/null
+    node -e 'const fs = require("fs"), lock = JSON.parse(fs.readFileSync("package-lock.json"));
+      for (const each of Object.values(lock.packages)) ["funding", "license", "deprecated"].map(key => delete each[key]);
+      fs.writeFileSync("package-lock.json", JSON.stringify(lock, null, 2) + "\n")'
+  )
 fi
 check

@@ -9,6 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/grete
+azurite_directory=${GRETE_AZURITE:-$cache/azurite-3.35.0}
 kafka_jars_directory=${GRETE_KAFKA_JARS:-$cache/kafka-4.3.1}
 zookeeper_jars_directory=${GRETE_ZOOKEEPER_JARS:-$cache/zookeeper-3.9.5}
 samza_jars_directory=${GRETE_SAMZA_JARS:-$cache/samza-1.8.0}
@@ -51,6 +52,19 @@ postgresql_present() { # the server alone: the tests start their own
       || echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
   fi
   present postgres postgresql "the tests of outputs in a database"
+}
+
+azurite_modules() { # all or nothing, as the jars
+  local lock=scripts/azurite/package-lock.json
+  [ -e "$azurite_directory/complete" ] && cmp -s "$lock" "$azurite_directory/complete" && return
+  present npm npm "the tests on Azure Storage"
+  echo "fetching the modules of $lock"
+  rm -rf "$azurite_directory" "$azurite_directory.new"
+  mkdir -p "$azurite_directory.new"
+  cp scripts/azurite/package.json "$lock" "$azurite_directory.new"
+  npm ci --prefix "$azurite_directory.new" --ignore-scripts --no-audit --no-fund --loglevel error </dev/null
+  cp "$lock" "$azurite_directory.new/complete"
+  mv "$azurite_directory.new" "$azurite_directory"
 }
 
 spark_kafka_jars() { fetch_jars scripts/spark-kafka/pom.xml "$spark_kafka_jars_directory"; }
@@ -124,6 +138,6 @@ kube_apiserver() { # Kubernetes' own, built from its Go modules: 5 minutes of a 
   mv "$directory.new" "$directory"
 }
 
-for service in ${SERVICES:-strace_present postgresql_present kafka_jars kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars samza_jars samza_runner spark_archive}; do
+for service in ${SERVICES:-strace_present postgresql_present azurite_modules kafka_jars kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars samza_jars samza_runner spark_archive}; do
   "$service"
 done

@@ -43,6 +43,7 @@ from grete.clock import SystemClock
 from grete.errors import StreamNotFound
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
+from grete.testing.azurite import Azurite
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import patient, reaches
@@ -110,6 +111,13 @@ def kubernetes_proxy(kubernetes: KubeApiServer) -> Iterator[TcpProxy]:
     [node] = kubernetes.nodes
     with TcpProxy(node.proxied_port, node.port) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """Azure Storage for the whole run; the tests of one worker alone move its clock."""
+    with shared("azurite", Azurite, lambda: tmp_path_factory.mktemp("azurite")) as server:
+        yield server
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ _ALONE_WITH = {
     "harmed_zookeepers": "three ZooKeeper servers that are harmed",
     "secure_kafka": "one broker that asks who comes",
     "proxy": "one way to a broker that is cut",
+    "azurite": "one account of Azure Storage whose clock is moved",
     "spark": "one Spark session",
 }
 """Tests with these fixtures come one after the other, in one worker: they harm what they use, or are the only
