@@ -71,7 +71,12 @@ def test_all_problems_are_reported_at_once() -> None:
         ("job.systemstreampartition.grouper.factory", "GroupByMoon", "GroupByPartitionFactory"),
         ("task.name.grouper.factory", "GroupByMoon", "GroupByContainerCountFactory"),
         ("task.checkpoint.factory", "nowhere", "grete.checkpoint.log"),
-        ("task.checkpoint.factory", "grete.checkpoint.azure-table", "Azure tables are not available"),
+        ("task.checkpoint.factory", "grete.checkpoint.azure-table", "Missing azure.storage.connect config!"),
+        (
+            "job.coordinator.factory",
+            "azure",
+            "Missing azure.storage.connect config! Set it to the connection",
+        ),
         ("task.checkpoint.factory", "grete.checkpoint.file-system", "task.checkpoint.path"),
         ("task.checkpoint.read.versions", "3", "versions are 1 and 2"),
         ("stores.s.factory", "org.example.Store", "grete.store.sqlite"),

@@ -35,6 +35,7 @@ CAMPAIGNS = {
     "test_kill_rewind.py": ("startpoint",),
     "test_operated.py": ("change",),
     "test_kafka_job.py": ("executor",),
+    "test_azure_job.py": ("azure",),
 }
 
 

@@ -150,10 +150,7 @@ def test_the_exit_code_says_whether_something_will_not_work(capsys: Output) -> N
         ({"job.elasticity.factor": "2"}, "job.elasticity.factor"),
         ({"job.container.count": "many"}, "job.container.count"),
         ({"task.name.grouper.factory": "com.example.Grouper"}, "task.name.grouper.factory"),
-        (
-            {"task.checkpoint.factory": "org.apache.samza.checkpoint.azure.AzureCheckpointManagerFactory"},
-            "task.checkpoint.factory",
-        ),
+        ({"task.checkpoint.factory": "com.example.CheckpointManagerFactory"}, "task.checkpoint.factory"),
     ],
 )
 def test_what_grete_run_would_refuse_is_reported_beforehand(more: dict[str, str], key: str) -> None:

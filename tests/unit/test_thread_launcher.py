@@ -82,8 +82,6 @@ def test_what_is_not_built_is_refused_with_the_way_out() -> None:
     base = {"job.name": "j", "task.class": "a:B", "task.inputs": "local.in"}
     for key, value, way_out in (
         ("job.standbytasks.replication.factor", "2", "nothing to keep copies of"),
-        ("task.checkpoint.factory", "grete.checkpoint.azure-table", "remove it"),
-        ("job.coordinator.factory", "org.apache.samza.AzureJobCoordinatorFactory", "remove the key"),
         ("job.systemstreampartition.matcher.class", "org.example.Matcher", "remove the key"),
         ("job.launcher", "thread", "job.launcher=process"),
     ):

@@ -13,6 +13,7 @@ BUILT_IN = {
         "grete.checkpoint.coordinator_stream_store:CoordinatorStreamCheckpointStore"
     ),
     "grete.checkpoint.file-system": "grete.checkpoint.file_system_store:FileSystemCheckpointStore",
+    "grete.checkpoint.azure-table": "grete.checkpoint.azure_table_store:AzureTableCheckpointStore",
 }
 
 

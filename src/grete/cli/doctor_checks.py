@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grete.cli.doctor_azure import azure_findings
 from grete.cli.doctor_connector import connector
 from grete.cli.doctor_finding import Finding
 from grete.cli.doctor_kafka import kafka_findings
@@ -169,6 +170,7 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
     settings = Settings.of(config)
     yield from _spark(settings)
     yield _application(settings.job)
+    yield from azure_findings(settings)
     yield from kubernetes_findings(settings)
     of_kafka = list(kafka_findings(settings))
     yield from of_kafka

@@ -12,6 +12,7 @@ from grete.config.key import ChangeClass as ChangeClass
 from grete.config.key import Key as Key
 from grete.config.key import Type as Type
 from grete.config.key_tables import (
+    azure,
     coordinator,
     eventhubs,
     job,
@@ -34,6 +35,7 @@ SUBJECTS: tuple[tuple[str, tuple[Key[object], ...]], ...] = (
     ("Outputs of a pipeline that are no streams", outputs.TABLE),
     ("Azure Event Hubs", eventhubs.TABLE),
     ("Leader election on Kubernetes", kubernetes.TABLE),
+    ("Azure Storage", azure.TABLE),
     ("Samza's own", samza.TABLE),
 )
 KEYS: tuple[Key[object], ...] = tuple(key for _, table in SUBJECTS for key in table)

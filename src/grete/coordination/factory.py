@@ -18,6 +18,7 @@ BUILT_IN = {
     "kafka": "grete.coordination.kafka:open_coordination",
     "kubernetes": "grete.coordination.kubernetes.coordination:open_coordination",
     "zookeeper": "grete.coordination.zookeeper.election:open_coordination",
+    "azure": "grete.coordination.azure:open_coordination",
 }
 """A function from a CoordinationContext to a Coordination; plug-ins are entry points of `grete.coordination`."""
 _PASSTHROUGH = "passthrough"

@@ -127,7 +127,14 @@ def checkpoints(config: Mapping[str, str]) -> Notes:
             Outcome.AS_IS,
             f"checkpoints of the topic {topic} are continued, and go there",
         )
-    elif kind == "grete.checkpoint.azure-table" or kind not in aliases.known_names(aliases.CHECKPOINTS):
+    elif kind == "grete.checkpoint.azure-table":
+        yield Note(
+            Section.CHECKPOINTS,
+            key,
+            Outcome.AS_IS,
+            "checkpoints of the table are continued, and go there as copies of those of the checkpoint log",
+        )
+    elif kind not in aliases.known_names(aliases.CHECKPOINTS):
         yield Note(
             Section.CHECKPOINTS,
             key,
@@ -233,9 +240,9 @@ def coordination(config: Mapping[str, str]) -> Notes:
         yield Note(
             Section.COORDINATION,
             key,
-            Outcome.MAPPED,
-            "coordinators are elected on the system of the coordinator stream, not in Azure's storage",
-            changes={key: None},
+            Outcome.AS_IS,
+            "coordinators are elected by leases of blobs in the account of azure.storage.connect; the coordinator "
+            "stream is where job.coordinator.system says",
         )
     yield from _own_classes(config)
     count = config.get("job.container.count", config.get("yarn.container.count", "1")).strip()

@@ -55,8 +55,7 @@ FACTORY = Key(
     TEXT,
     None,
     _SET_ONCE,
-    "Leader election: `sqlite`, `kafka`, `zookeeper` or `kubernetes`. `azure` and Samza's factories for it are "
-    "refused in this version.",
+    "Leader election: `sqlite`, `kafka`, `zookeeper`, `kubernetes` or `azure`.",
     default_doc="what goes with the coordinator stream",
     aliases=aliases.COORDINATION,
 )
@@ -174,24 +173,6 @@ ZK_ACTIVE_MODEL = Key(
     _CONTAINER,
     "Samza's start with the last job model.",
     no_effect="a new leader always adopts running containers of an unchanged model",
-)
-AZURE_CONNECT = Key(
-    "azure.storage.connect",
-    TEXT,
-    None,
-    _CONTAINER,
-    "Connection string of the Azure storage account; write it as `${env:NAME}`.",
-    is_secret=True,
-    no_effect="there is no Azure in this version",
-)
-AZURE_BLOB_LENGTH = Key(
-    "job.coordinator.azure.blob.length",
-    BYTES,
-    "5120000",
-    _CONTAINER,
-    "Length of Samza's page blob.",
-    unit="bytes",
-    no_effect="the job model is read over HTTP",
 )
 DEBOUNCE = Key(
     "job.debounce.time.ms",

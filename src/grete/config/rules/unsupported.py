@@ -13,19 +13,6 @@ from grete.config.values import valid_value_of
 def unsupported(config: Mapping[str, str]) -> Iterator[str]:
     """Each setting that this version cannot obey, with the way out."""
     yield from _standby(config)
-    checkpoints = config.get("task.checkpoint.factory", "")
-    if aliases.canonical(aliases.CHECKPOINTS, checkpoints) == "grete.checkpoint.azure-table":
-        yield (
-            f"task.checkpoint.factory={checkpoints!r}: Azure tables are not available in this version; remove it "
-            f"to keep checkpoints in the checkpoint log"
-        )
-    coordination = config.get("job.coordinator.factory", "")
-    if aliases.canonical(aliases.COORDINATION, coordination) == "azure":
-        yield (
-            f"job.coordinator.factory={coordination!r}: this version elects leaders where the coordinator stream is, "
-            f"in SQLite or on Kafka, on ZooKeeper or Kubernetes; remove the key, and set job.coordinator.system to "
-            f"a Kafka system where coordinators on several machines stand by for each other"
-        )
     matcher = config.get("job.systemstreampartition.matcher.class")
     if matcher:
         yield (

@@ -18,6 +18,7 @@ from grete.config.key_tables.task import POISON_POLICY
 from grete.config.keys import find_key
 from grete.config.redact import Redactor, redact_value
 from grete.config.rewriters import rewriter_names
+from grete.config.rules.azure import azure_problems
 from grete.config.rules.consumer_group import consumer_group_problems
 from grete.config.rules.diagnostics import diagnostics_problems
 from grete.config.rules.eventhubs import eventhubs_problems
@@ -306,6 +307,7 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     _regexes,
     diagnostics_problems,
     one_system_problems,
+    azure_problems,
     eventhubs_problems,
     consumer_group_problems,
     tuning_problems,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from grete.config.key_tables.task import DEAD_LETTERS, DIAGNOSTICS_STREAM, METRICS_STREAM, OUTPUTS
+from grete.config.settings.azure import AzureSettings
 from grete.config.settings.coordinator import CoordinatorSettings
 from grete.config.settings.job import JobSettings
 from grete.config.settings.kubernetes import KubernetesSettings
@@ -60,6 +61,11 @@ class Settings:
     def kubernetes(self) -> KubernetesSettings:
         """Where leaders are elected on Kubernetes."""
         return KubernetesSettings(self.raw)
+
+    @cached_property
+    def azure(self) -> AzureSettings:
+        """The account of Azure Storage, and places in it."""
+        return AzureSettings(self.raw)
 
     @property
     def metrics_reporters(self) -> list[SnapshotReporter]:
