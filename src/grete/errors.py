@@ -22,6 +22,7 @@ GreteError
 ├── JobError               a job could not be started, stopped or continued
 │   ├── JobNotFound        there is no such job, or no submit of it has succeeded
 │   ├── ApplicationError   the application cannot be loaded, or its plan cannot be built
+│   │   └── StateDoesNotFit   Spark's state is of another plan than the pipeline's
 │   ├── ContainerGone      a share has lost its connection to its container, and begins again
 │   └── ProcessingError    a message could not be processed; names task, SSP and offset
 └── MissingExtra           an optional dependency is not installed
@@ -205,6 +206,10 @@ class JobNotFound(JobError):
 
 class ApplicationError(JobError):
     """The application cannot be loaded, or its plan cannot be built; trying again changes nothing."""
+
+
+class StateDoesNotFit(ApplicationError):
+    """The state that a pipeline has in Spark's checkpoint is of another plan; says what has changed."""
 
 
 class ContainerGone(JobError):

@@ -12,7 +12,7 @@ from grete.spark.lineage import (
     StartNew,
     decide_lineage,
     refuse_to_lose_state,
-    with_sources,
+    with_query,
 )
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.offset_log import SourceOffsets, SparkProgress, read_progress
@@ -155,12 +155,42 @@ def test_each_source_has_its_line_and_a_foreign_one_is_sparks_alone(tmp_path: Pa
 def test_a_lineage_goes_on_only_while_build_reads_the_same_inputs_in_the_same_order() -> None:
     lineage = LineageInfo("l1", {"local.in.0": 0, "local.b.0": 0}, "plan", ("local.in", "", "local.b"))
     goes_on, wanted = Continue(lineage), {"local.in.0": 7, "local.b.0": 8}
-    assert with_sources(goes_on, ("local.in", "", "local.b"), wanted) == goes_on
-    changed = with_sources(goes_on, ("local.b", "local.in"), wanted)
+    assert with_query(goes_on, ("local.in", "", "local.b"), None, wanted) == goes_on
+    changed = with_query(goes_on, ("local.b", "local.in"), None, wanted)
     assert isinstance(changed, StartNew)
-    assert changed.lineage == LineageInfo("", wanted, "plan", ("local.b", "local.in"))
+    assert changed.lineage == LineageInfo("", wanted, "plan", ("local.b", "local.in"), "")
     assert (
         "local.b, local.in, in this order, and read local.in, a source of Spark's, local.b" in changed.reason
+    )
+
+
+@pytest.mark.parametrize("before", ["", None, "Aggregate [k]"])
+def test_a_build_that_begins_to_keep_state_needs_no_word_where_it_is_known_that_it_kept_none(
+    before: str | None,
+) -> None:
+    goes_on, wanted = (
+        Continue(LineageInfo("l", {"local.in.0": 7}, "plan", ("local.in",), before)),
+        {"local.in.0": 7},
+    )
+    decision = with_query(goes_on, ("local.in",), "Deduplicate [k]", wanted)
+    if before == "":
+        assert isinstance(decision, StartNew)
+        assert decision.lineage.kept == "Deduplicate [k]"
+        refuse_to_lose_state(decision, had_checkpoint=True, discard=False, kept="Deduplicate [k]")
+    else:
+        assert decision == goes_on, "whether the state fits is for Spark to say"
+
+
+def test_what_has_changed_of_a_plan_is_said_by_name() -> None:
+    now = decide_lineage(
+        LineageInfo("l", {"local.in.0": 7}, "pipeline a:B, update, 12"),
+        progress(7, 7),
+        {"local.in.0": 7},
+        "pipeline a:C, append, 12",
+    )
+    assert isinstance(now, StartNew)
+    assert now.reason == (
+        "the application was 'pipeline a:B' and is 'pipeline a:C'; output_mode was 'update' and is 'append'"
     )
 
 

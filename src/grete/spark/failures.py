@@ -27,6 +27,7 @@ from grete.errors import (
 )
 from grete.model.ending import failure_of, note, noted_in
 from grete.spark.session import EXIT_OUT_OF_MEMORY
+from grete.spark.state_changes import state_refused
 
 _NO_ROOM = ("OutOfMemoryError", "spark.driver.maxResultSize")
 _TOO_LARGE = (
@@ -34,19 +35,28 @@ _TOO_LARGE = (
     "task.max.records.per.batch or task.max.bytes.per.batch, which a DataFrame pipeline follows from the batch after "
     "the planned one on, or raise spark.driver.memory"
 )
+_DISK_FULL = ("No space left on device", "Disk quota exceeded")
 _JVM_END_S = 10.0
 
 
 def failed(error: BaseException) -> GreteError:
     """The error behind one of Spark: of the application or of grete where a worker raised it."""
     text = str(error)
-    reason = executor_error(text)
+    reason = executor_error(text) or state_refused(text) or _no_room(text)
     if reason is None:
         way_out = f"{_TOO_LARGE}: " if any(words in text for words in _NO_ROOM) else ""
         reason = JobError(f"{way_out}Spark failed: {text[:4000]}")
         if not way_out:
             note(reason, noted_in(text) or failure_of(error))
     return reason
+
+
+def _no_room(text: str) -> StorageFull | None:
+    """A disk on which Spark has written: an output's, that of its checkpoint, or of its own files."""
+    line = next(
+        (line.strip() for line in text.splitlines() if any(words in line for words in _DISK_FULL)), ""
+    )
+    return StorageFull(f"no room for what Spark writes: {line[:500]}; free space") if line else None
 
 
 def job_failed(context: SparkContext, error: Py4JError | PySparkException | OSError) -> GreteError:

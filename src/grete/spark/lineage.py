@@ -26,13 +26,15 @@ from grete.spark.offset_log import SparkProgress
 class LineageInfo:
     """The record of a lineage, written when it starts. `starting_offsets` are next offsets to read by SSP.
 
-    `sources` are those of its query, in Spark's order: see `offset_log.read_batch_end`.
+    `sources` are those of its query, in Spark's order: see `offset_log.read_batch_end`. `kept` is what the query had
+    in Spark alone when it began, see `refuse_to_lose_state`; "" for nothing, None where it was not noted.
     """
 
     id: str
     starting_offsets: Mapping[str, int]
     plan: str
     sources: tuple[str, ...] = ()
+    kept: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,13 @@ class StartNew:
     """Begin a fresh lineage; `reason` goes to log and history, empty when there was none before.
 
     `lineage` says where and with which plan; its id is given when it begins. `unfinished`: the one before may have
-    given rows to outputs that no checkpoint covers.
+    given rows to outputs that no checkpoint covers. `kept_before`: what it kept, as in LineageInfo.
     """
 
     reason: str
     lineage: LineageInfo
     unfinished: bool = False
+    kept_before: str | None = None
 
 
 LineageDecision = Continue | StartNew
@@ -87,7 +90,7 @@ def decide_lineage(
         return start_new("an operator has moved the checkpoint")
     is_open = spark.planned > spark.committed
     if _without_tasks(current.plan) != _without_tasks(plan):
-        return start_new(f"the plan changed from {current.plan!r} to {plan!r}", unfinished=is_open)
+        return start_new(_difference(current.plan, plan), unfinished=is_open)
     if not set(current.starting_offsets) <= set(wanted):
         return start_new("the container reads other stream partitions than before", unfinished=is_open)
     if problem := _disagreement(current, spark, wanted):
@@ -97,6 +100,13 @@ def decide_lineage(
 
 def _without_tasks(plan: str) -> str:
     return plan.rpartition(", ")[0]
+
+
+def _difference(before: str, now: str) -> str:
+    """The application with its output, or the output mode: the parts of a plan's text before the tasks."""
+    parts = zip(("the application", "output_mode"), before.split(", "), now.split(", "), strict=False)
+    changed = [f"{what} was {old!r} and is {new!r}" for what, old, new in parts if old != new]
+    return "; ".join(changed) or f"the plan changed from {before!r} to {now!r}"
 
 
 def _disagreement(current: LineageInfo, spark: SparkProgress, wanted: Mapping[str, int]) -> str:
@@ -115,17 +125,24 @@ def _disagreement(current: LineageInfo, spark: SparkProgress, wanted: Mapping[st
     return ""
 
 
-def with_sources(
-    decision: LineageDecision, sources: tuple[str, ...], wanted: Mapping[str, int]
+def with_query(
+    decision: LineageDecision, sources: tuple[str, ...], kept: str | None, wanted: Mapping[str, int]
 ) -> LineageDecision:
-    """The decision, once it is known what `build` reads: Spark tells its sources by their order alone."""
+    """The decision, once it is known what `build` makes: Spark tells its sources by their order alone.
+
+    `kept`: see `refuse_to_lose_state`. Where nothing was kept before, Spark has nothing to go on from.
+    """
     lineage = decision.lineage
     if isinstance(decision, StartNew):
-        return replace(decision, lineage=replace(lineage, sources=sources))
-    if lineage.sources == sources:
+        return replace(decision, lineage=replace(lineage, sources=sources, kept=kept or ""))
+    if lineage.sources != sources:
+        reason = f"build reads {_listed(sources)}, in this order, and read {_listed(lineage.sources)} before"
+    elif lineage.kept == "" and kept is not None:
+        reason = f"build keeps state in Spark now ({kept}), and kept none before"
+    else:
         return decision
-    reason = f"build reads {_listed(sources)}, in this order, and read {_listed(lineage.sources)} before"
-    return StartNew(reason, LineageInfo("", dict(wanted), lineage.plan, sources), unfinished=True)
+    new = LineageInfo("", dict(wanted), lineage.plan, sources, kept or "")
+    return StartNew(reason, new, unfinished=True, kept_before=lineage.kept)
 
 
 def _listed(sources: Sequence[str]) -> str:
@@ -151,7 +168,7 @@ def refuse_to_lose_state(
     if isinstance(decision, Continue) or not had_checkpoint or discard:
         return
     reason = decision.reason or "its Spark checkpoint location is gone"
-    if kept is not None:
+    if kept is not None and decision.kept_before != "":
         raise JobError(
             f"this pipeline keeps state in Spark's checkpoint ({kept}) and cannot continue it: {reason}. "
             f"Restore the checkpoint location, or start with empty state at the checkpointed offsets by "

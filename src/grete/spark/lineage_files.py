@@ -22,7 +22,7 @@ from grete.failpoints import failpoint
 from grete.model.ids import SystemStreamPartition
 from grete.spark.lineage import LineageInfo
 from grete.spark.offset_log import SparkProgress, read_progress
-from grete.spark.source_log import SparkLogUnreadable
+from grete.spark.source_log import SparkLogUnreadable, batches, read_planned
 
 _KEPT = 3
 """Lineages kept for looking at; older ones are deleted when a new one starts."""
@@ -42,7 +42,8 @@ class LineageDirectory:
             document = orjson.loads((self._directory / "current.json").read_bytes())
             starting = document["starting_offsets"]
             sources = document.get("sources", _streams(starting))
-            return LineageInfo(document["id"], starting, document["plan"], tuple(map(str, sources)))
+            kept = document.get("kept")
+            return LineageInfo(document["id"], starting, document["plan"], tuple(map(str, sources)), kept)
         except (OSError, orjson.JSONDecodeError, KeyError, TypeError, WireError):
             return None
 
@@ -73,11 +74,21 @@ class LineageDirectory:
         except SparkLogUnreadable as error:
             return str(error)
 
+    def planned_settings(self, lineage: LineageInfo) -> Mapping[str, str]:
+        """Spark's settings as of its first batch that is still known; empty before there is one."""
+        checkpoint = self.spark_checkpoint(lineage)
+        known = batches(checkpoint / "offsets")
+        return read_planned(checkpoint, known[0]).settings if known else {}
+
     def start(
-        self, starting_offsets: Mapping[str, int], plan: str, sources: Sequence[str] = ()
+        self,
+        starting_offsets: Mapping[str, int],
+        plan: str,
+        sources: Sequence[str] = (),
+        kept: str | None = None,
     ) -> LineageInfo:
         """Begin a new lineage and make it the current one. Durable on return."""
-        lineage = LineageInfo(uuid.uuid4().hex, dict(starting_offsets), plan, tuple(sources))
+        lineage = LineageInfo(uuid.uuid4().hex, dict(starting_offsets), plan, tuple(sources), kept)
         locked = self.lock(lineage)
         assert locked, "a lineage that no other process knows of is locked"
         self.spark_checkpoint(lineage).mkdir()

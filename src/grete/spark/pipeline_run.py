@@ -24,7 +24,7 @@ from grete.container.housekeeping import housekeeping
 from grete.container.offset_publisher import OffsetPublisher
 from grete.container.rewind import applied_startpoints
 from grete.container.start import Started
-from grete.errors import ApplicationError, ConfigError, GreteError, JobError
+from grete.errors import ApplicationError, ConfigError, GreteError, JobError, StateDoesNotFit
 from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
 from grete.model.ids import SystemStream
@@ -37,7 +37,7 @@ from grete.spark.lineage import (
     StartNew,
     decide_lineage,
     refuse_to_lose_state,
-    with_sources,
+    with_query,
 )
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.offset_log import SparkProgress
@@ -56,6 +56,7 @@ from grete.tasks.ranges import SourceOffsets
 from grete.wire.metric_values import Metrics
 
 _log = logging.getLogger("grete.container")
+_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class PipelineRun:
         self._system = started.system
         self._settings = Settings.of(started.assignment.config)
         self._lineages = LineageDirectory(started.assignment.state_directory(started.home) / "lineages")
+        self._has_begun = False
         self.on_progress: Callable[[Metrics], None] = lambda metrics: None
         """Called with Spark's own figures of its batches, some time after them."""
 
@@ -110,17 +112,38 @@ class PipelineRun:
         Raises:
             GreteError: see Query.run; ConfigError before anything ran.
         """
-        started, pipeline = self._started, self._load_pipeline()
+        pipeline = self._load_pipeline()
         built, decision = self._planned(pipeline)
         discard = self._settings.job.lineage_state is LineageState.DISCARD or self._rewind_discards()
         refuse_to_lose_state(
             decision,
-            had_checkpoint=bool(started.commits),
+            had_checkpoint=bool(self._started.commits),
             discard=discard,
             kept=_kept_by_spark(built),
             outside=[name for name, stream in built.streams.items() if stream is None],
         )
-        lineage = self._lineage_of(decision)
+        try:
+            return self._run(pipeline, built, decision, on_batch, on_at_work)
+        except StateDoesNotFit as error:
+            if not discard or self._has_begun:
+                raise
+            reason = str(error)
+        offsets = self._started.next_offsets
+        anew = StartNew(reason, LineageInfo("", dict(offsets), decision.lineage.plan), unfinished=True)
+        built = self._built(pipeline, anew)
+        known = with_query(anew, built.sources, _kept_by_spark(built), offsets)
+        return self._run(pipeline, built, known, on_batch, on_at_work)
+
+    def _run(
+        self,
+        pipeline: DataFramePipeline,
+        built: BuiltPlan,
+        decision: LineageDecision,
+        on_batch: OnBatch,
+        on_at_work: Callable[[], None],
+    ) -> Ended:
+        """Run the query; `_has_begun` once it has committed."""
+        started, lineage = self._started, self._lineage_of(decision)
         with closing(Sinks(self._spark, started, lineage.id, built.streams, pipeline)) as sinks:
             batches = PipelineBatches(
                 sinks.target,
@@ -133,7 +156,12 @@ class PipelineRun:
                 sinks.stamps,
             )
             query = self._query(batches.run, lineage, pipeline.output_mode)
-            query.on_outcome, query.on_at_work = on_batch, on_at_work
+
+            def done(batch_id: int, outcome: BatchOutcome) -> None:
+                self._has_begun = True
+                on_batch(batch_id, outcome)
+
+            query.on_outcome, query.on_at_work = done, on_at_work
             progress = ProgressReader(lineage.sources)
 
             def look(streaming: StreamingQuery) -> None:
@@ -171,7 +199,7 @@ class PipelineRun:
         """
         decision = self._decide_lineage(self._fixed(pipeline))
         built = self._built(pipeline, decision)
-        known = with_sources(decision, built.sources, self._started.next_offsets)
+        known = with_query(decision, built.sources, _kept_by_spark(built), self._started.next_offsets)
         if isinstance(decision, Continue) and isinstance(known, StartNew):
             built = self._built(pipeline, known)
         return built, known
@@ -248,11 +276,27 @@ class PipelineRun:
         if isinstance(decision, Continue):
             _log.info("continuing lineage %s", lineage.id)
             self._lineages.go_on(lineage)
+            self._warn_of_partitions(lineage)
         else:
-            lineage = self._lineages.start(lineage.starting_offsets, lineage.plan, lineage.sources)
+            lineage = self._lineages.start(
+                lineage.starting_offsets, lineage.plan, lineage.sources, lineage.kept
+            )
             _log.info("starting lineage %s: %s", lineage.id, decision.reason or "the first one")
         failpoint("container.lineage-decided")
         return lineage
+
+    def _warn_of_partitions(self, lineage: LineageInfo) -> None:
+        """State stays in as many partitions as it began with, whatever the configuration says now."""
+        had, now = (
+            self._lineages.planned_settings(lineage).get(_PARTITIONS),
+            self._spark.conf.get(_PARTITIONS),
+        )
+        if lineage.kept and had not in (None, now):
+            _log.warning(
+                "%s=%s has no effect: the state of this pipeline is in %s partitions, and stays so until it is given "
+                "up, as by a rewind with --state discard",
+                *(_PARTITIONS, now, had),
+            )
 
     def _rewind_discards(self) -> bool:
         """Whether the operator gave Spark's state up with the startpoint from which no batch has run yet."""

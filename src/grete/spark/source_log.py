@@ -33,6 +33,8 @@ class PlannedBatch:
     version: str
     watermark_ms: int
     ends: Mapping[str, bytes | None]
+    settings: Mapping[str, str]
+    """Those of Spark's that a query keeps for as long as it has state, whatever its session says later."""
 
 
 def batches(directory: Path) -> list[int]:
@@ -51,11 +53,13 @@ def read_planned(checkpoint: Path, number: int) -> PlannedBatch:
     path = checkpoint / "offsets" / str(number)
     version, metadata, *lines = _lines(path)
     try:
-        watermark_ms = int(orjson.loads(metadata).get("batchWatermarkMs", 0))
+        batch = orjson.loads(metadata)
+        watermark_ms = int(batch.get("batchWatermarkMs", 0))
+        settings = dict(batch.get("conf", {}))
         ends = {source: None if end == _NOTHING else end for source, end in _by_source(version, lines)}
     except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
         raise SparkLogUnreadable(f"Spark's offset log {path} cannot be read: {error!r}") from error
-    return PlannedBatch(number, version.decode(), watermark_ms, ends)
+    return PlannedBatch(number, version.decode(), watermark_ms, ends, settings)
 
 
 def _by_source(version: bytes, lines: list[bytes]) -> Iterator[tuple[str, bytes]]:
