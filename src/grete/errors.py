@@ -13,7 +13,8 @@ GreteError
 │   └── UnsafeStorage      the file system or SQLite build cannot keep the promises
 ├── CoordinationError
 │   ├── HeldByOther        another process leads; names the holder
-│   └── LeadershipLost     we led and no longer do
+│   ├── LeadershipLost     we led and no longer do
+│   └── SteppedDown        we led, and were asked to let another coordinator lead
 ├── StreamError            an input or output system
 │   ├── StreamNotFound
 │   └── OffsetOutOfRange   the offset asked for is gone or not there yet; carries the range
@@ -168,6 +169,10 @@ class LeadershipLost(CoordinationError):
     """We led this scope and no longer do; this incarnation must end."""
 
     exit_code = 5
+
+
+class SteppedDown(CoordinationError):
+    """We led, and were asked to let another coordinator lead; containers go on."""
 
 
 class StreamError(GreteError):

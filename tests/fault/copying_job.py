@@ -65,6 +65,9 @@ class CopyingJob:
     def run_again(self) -> subprocess.Popen[str]:
         return self._coordinate("--job", self.id.name)
 
+    def stand_by(self) -> subprocess.Popen[str]:
+        return self._coordinate("--standby", "--config", str(self.config))
+
     def _coordinate(self, *which: str) -> subprocess.Popen[str]:
         log = (self._directory / f"coordinator-{len(self._running)}.log").open("w")
         with log:

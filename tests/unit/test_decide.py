@@ -21,6 +21,8 @@ from grete.coordinator.events import (
     Record,
     RequestStop,
     Run,
+    StepDown,
+    StepDownRequested,
     StopRequested,
     Tick,
 )
@@ -356,3 +358,10 @@ def test_history_says_why_a_container_was_asked_to_end() -> None:
 def test_history_has_what_ended_a_container_without_a_request(code: int, meaning: str) -> None:
     row = exit_row(started(), code)
     assert (row["meaning"], row["cause"], row["reason"]) == (meaning, "", "why")
+
+
+def test_a_coordinator_steps_down_while_the_job_runs_and_not_while_it_stops() -> None:
+    state = started()
+    assert decide(state, StepDownRequested("upgrade"), 1) == (state, (StepDown("upgrade"),))
+    stopping, _ = decide(state, StopRequested(5.0), 1)
+    assert decide(stopping, StepDownRequested("upgrade"), 2) == (stopping, ())

@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from grete.assembly.inbox import Inbox
+from grete.assembly.stand_by import lead_when_free
 from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions, Submission
 from grete.clock import SystemClock
@@ -71,6 +72,8 @@ class Incarnation:
         on_view: Callable[[View], None] | None,
         after: Leadership | None = None,
         first_epoch: int | None = None,
+        *,
+        has_stepped_down: bool = False,
     ) -> None:
         self._options = options
         self._stack = stack
@@ -78,6 +81,7 @@ class Incarnation:
         self._on_view = on_view
         self._after = after
         self._first_epoch = first_epoch
+        self._has_stepped_down = has_stepped_down
         self._home = grete_home()
         self._inbox = Inbox()
         self._clock = SystemClock()
@@ -96,19 +100,38 @@ class Incarnation:
         submission = self._submission
         submission.open()
         job = submission.job
-        leadership = self.led = submission.campaign(self._after)
+        leadership = self._lead()
+        if leadership is None:
+            return 0
+        self.led = leadership
         self._stack.callback(self._let_go, leadership)
         self._keep(leadership)
         self._stream = submission.stream  # read once: a million records take ten seconds on Kafka
         self._stream.write_under(Fence(job_scope(job), leadership.epoch))
         ended = self._has_ended()
         if ended is None:
+            submission.goes_on()
             asked = submission.asked()
             self._bound = self._bind(asked.settings.coordinator)
             submission.old_names.note_new()
             self._planner = Planner(job, self._home, self._stream, self._clock, self._stack)
             ended = self._take_steps(self._coordinator(asked).steps())
         return self._result(ended)
+
+    def _lead(self) -> Leadership | None:
+        """None when this process was asked to end while it stood by."""
+        if not self._options.stands_by:
+            return self._submission.campaign(self._after)
+        self._signals.listen()
+        leadership = lead_when_free(
+            self._submission,
+            self._clock,
+            self._after,
+            self._signals.wait,
+            has_stepped_down=self._has_stepped_down,
+        )
+        self._first_epoch = self._submission.waited_for
+        return leadership
 
     def _coordinator(self, asked: Asked) -> Coordinator:
         return Coordinator(
@@ -204,16 +227,27 @@ class Incarnation:
     def _has_ended(self) -> JobState | None:
         """The end of the incarnation before, if it ended the job and could not return it (fault 52).
 
+        Of one that has stood by: the end of the coordinator that it has waited for.
+
         Raises:
             LeadershipLost: another coordinator has led the job since: what became of it is not ours to change.
         """
         state = read_state(self._stream)
-        if self._after is None or state is None or state.epoch < self._after.epoch:
+        before = self._epoch_before()
+        if before is None or state is None or state.epoch < before:
             return None
-        if state.epoch > self._after.epoch:
+        if self._options.stands_by:
+            self._first_epoch = state.epoch  # one may have begun between two looks
+        elif state.epoch > before:
             self.led = None
-            raise LeadershipLost(f"epoch {self._after.epoch} of {self._after.scope} was taken over")
+            raise LeadershipLost(f"epoch {before} of {job_scope(self.job)} was taken over")
         return None if state.state == Phase.RUNNING.value else state
+
+    def _epoch_before(self) -> int | None:
+        """The epoch of the incarnation that this one goes on for, of this process or of the one it has waited for."""
+        if self._options.stands_by:
+            return self._submission.waited_for
+        return None if self._after is None else self._after.epoch
 
     def _result(self, ended: JobState) -> int:
         """0, or the error of the container that failed the job, and so its exit code.

@@ -14,7 +14,7 @@ from grete.assembly.submission import RunOptions as RunOptions
 from grete.coordination.base import Leadership
 from grete.coordinator.view import View
 from grete.environment import grete_home
-from grete.errors import GreteError, HeldByOther, LeadershipLost
+from grete.errors import Fenced, GreteError, HeldByOther, LeadershipLost, SteppedDown
 from grete.private_files import tighten_home
 
 _log = logging.getLogger("grete.coordinator")
@@ -31,6 +31,9 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
     coordinator has led meanwhile. `on_view` gets each incarnation's view as soon as there is one, to show progress
     from.
 
+    A process that stands by (`RunOptions.stands_by`) waits while another one leads, and again when it was succeeded
+    or has stepped down. It ends with the job.
+
     Raises:
         ConfigError: the configuration is wrong; nothing was written.
         HeldByOther: the job runs already; nothing was written.
@@ -44,15 +47,21 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
     cause: GreteError | None = None
     pause_s = _PAUSE_S[0]
     signals = StopSignals()
+    has_stepped_down = False
     while True:
         with ExitStack() as stack:
-            one = Incarnation(options, stack, signals, on_view, led, first_epoch)
+            one = Incarnation(
+                options, stack, signals, on_view, led, first_epoch, has_stepped_down=has_stepped_down
+            )
             try:
                 return one.execute()
             except HeldByOther as error:
                 raise cause or error from error
             except GreteError as error:
-                if not (error.may_pass or isinstance(error, LeadershipLost)):
+                has_stepped_down = isinstance(error, SteppedDown)
+                if has_stepped_down and not options.stands_by:
+                    return 0
+                if not (error.may_pass or _is_succeeded(error, options)):
                     raise
                 if one.led is not None and one.can_be_followed:
                     led, pause_s = one.led, _PAUSE_S[0]
@@ -61,12 +70,19 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
                     _log.warning(
                         "coordinator of epoch %d has ended, another will follow: %s", led.epoch, error
                     )
-                elif led is None or isinstance(error, LeadershipLost):
+                elif led is None or _is_succeeded(error, options):
                     raise
                 cause = error
         if signals.wait(pause_s):
             raise cause
         pause_s = min(2 * pause_s, _PAUSE_S[1])
+
+
+def _is_succeeded(error: GreteError, options: RunOptions) -> bool:
+    """Whether another coordinator leads, or may by now, and this process may go on nevertheless."""
+    if options.stands_by:
+        return isinstance(error, Fenced | LeadershipLost | SteppedDown)
+    return isinstance(error, LeadershipLost)
 
 
 def _take_descriptors() -> None:

@@ -51,6 +51,8 @@ class RunOptions:
     job: JobId | None = None
     until_drained: bool = False
     take_over: bool = False
+    stands_by: bool = False
+    """While another coordinator leads, wait, and go on with what the stream holds then."""
     reason: str = ""
     dev: bool = False
     container_command: Sequence[str] = (sys.executable, "-P", "-m", _SPARK_CONTAINER)
@@ -92,6 +94,8 @@ class Submission:
         self._stack = stack
         self.succeeded: str | None = None
         """The coordinator that was taken over, if it is known."""
+        self.waited_for: int | None = None
+        """The epoch of the coordinator that this one goes on for: the last that led while it stood by."""
 
     def open(self) -> None:
         """Load what is to be submitted, and open the job's stream and its election.
@@ -201,21 +205,28 @@ class Submission:
             holder = self.coordination.holder(job_scope(self.job))
             self.succeeded = None if holder is None else str(holder)
         try:
-            return self._elected(job_scope(self.job))
+            return self.elected(patiently=True)
         except HeldByOther as error:
             raise HeldByOther(f"job {self.job.shown}", error.holder) from error
 
-    def _elected(self, scope: str) -> Leadership:
-        """Lead under an epoch that the stream has not seen, also when the election has lost its memory (rule 1)."""
+    def elected(self, *, patiently: bool) -> Leadership:
+        """Lead under an epoch that the stream has not seen, also when the election has lost its memory (rule 1).
+
+        `patiently` waits until it is known whether a holder lives.
+
+        Raises:
+            HeldByOther: another coordinator leads.
+        """
+        scope = job_scope(self.job)
         floor, is_first = self._epoch_floor(), True
         while True:
-            leadership = campaign_patiently(
-                self.coordination,
-                scope,
-                self._clock,
-                take_over=self._options.take_over and is_first,
-                epoch_floor=floor,
-            )
+            take_over = self._options.take_over and is_first
+            if patiently:
+                leadership = campaign_patiently(
+                    self.coordination, scope, self._clock, take_over=take_over, epoch_floor=floor
+                )
+            else:
+                leadership = self.coordination.campaign(scope, take_over=take_over, epoch_floor=floor)
             try:
                 self.log.raise_fence(Fence(scope, leadership.epoch))
             except Fenced as error:
@@ -242,12 +253,17 @@ class Submission:
                     ", ".join(keys[:_NAMED]),
                 )
             return Asked(Settings.of(self._submitted), new_run, True, self._options.reason)
-        if self._options.overrides:
+        if self._options.overrides and self.waited_for is None:
             raise ConfigError(
                 "--set goes with --config; use `grete config set` to change a job's configuration"
             )
         settings = Settings.of(startable_config(self.stream))
         return Asked(settings, self.stream.run_id() or new_run, False, self._options.reason)
+
+    def goes_on(self) -> None:
+        """What was submitted long ago does not take the place of what the stream holds by now."""
+        if self.waited_for is not None and self.stream.config():
+            self._submitted = None
 
     def _epoch_floor(self) -> int:
         """The highest epoch of the stream and the containers' fences: the election's file may be an older copy."""

@@ -24,6 +24,7 @@ COMMANDS = {
     "status": "what runs, where, how far",
     "stop": "stop a running job at a batch boundary",
     "drain": "let a running job consume what is there, and end",
+    "leader": "who coordinates a job, and who stands by; let another one",
     "container": "list, stop, start, restart and move the containers of a job",
     "config": "read and change a job's configuration",
     "job-model": "containers, tasks and their inputs",

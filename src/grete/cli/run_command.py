@@ -30,7 +30,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_job_options(parser)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key")
     parser.add_argument("--until-drained", action="store_true", help="end when what is there is consumed")
-    parser.add_argument("--take-over", action="store_true", help="fence a holder that hangs")
+    several = parser.add_mutually_exclusive_group()
+    several.add_argument("--take-over", action="store_true", help="fence a holder that hangs")
+    several.add_argument(
+        "--standby", action="store_true", help="while another coordinator leads, wait to go on for it"
+    )
     parser.add_argument(
         "--dev", action="store_true", help="one copy of each topic where nothing says how many"
     )
@@ -58,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
         job=JobId.parse(options.job) if options.job else None,
         until_drained=options.until_drained,
         take_over=options.take_over,
+        stands_by=options.standby,
         reason=options.reason,
         dev=options.dev,
     )

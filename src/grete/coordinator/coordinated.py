@@ -23,6 +23,7 @@ from grete.coordinator.events import (
     ModelChanged,
     PolicyChanged,
     ReloadRequested,
+    StepDownRequested,
     StopRequested,
 )
 from grete.coordinator.model_watch import ModelWatch
@@ -36,7 +37,12 @@ from grete.metadata.change_authors import described
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.history import History
-from grete.metadata.job_state import REQUEST, read_drain_request, read_stop_request
+from grete.metadata.job_state import (
+    REQUEST,
+    read_drain_request,
+    read_step_down_request,
+    read_stop_request,
+)
 from grete.metadata.startpoint_hand_over import DELIVERED_FOR_S
 from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
 from grete.metadata.stream_compaction import StreamCompaction
@@ -187,6 +193,9 @@ class CoordinatedJob:
             self._view.until_drained = True
             History(self._stream).append("drain-requested", reason=drain.reason)
             self._has_to_follow = True  # the same model again, in another mode
+        step_down = read_step_down_request(self._stream)
+        if step_down is not None and step_down.epoch == self._attempt.epoch:
+            yield StepDownRequested(step_down.reason)
         if not state.specs:  # no model is in force yet, so the containers are unknown: look again
             self._seen = replace(self._seen, requests=-1)
             return

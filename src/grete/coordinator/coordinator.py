@@ -136,6 +136,7 @@ class Coordinator:
         Raises:
             ConfigError, StreamError, JobError: the configuration cannot be followed.
             LeadershipLost, Fenced: another coordinator has taken over, and with it the containers.
+            SteppedDown: another one is to lead.
         """
         settings = self._asked.write(self._stream, self._planner.check)
         failpoint("coordinator.bootstrapped")

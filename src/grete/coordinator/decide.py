@@ -12,6 +12,7 @@ from grete.coordinator import reconfigure, retry
 from grete.coordinator.events import (
     Action,
     ContainerCommitted,
+    ContainerEvent,
     ContainerExited,
     ContainerLoaded,
     ContainerPaused,
@@ -24,6 +25,8 @@ from grete.coordinator.events import (
     Record,
     ReloadRequested,
     RequestStop,
+    StepDown,
+    StepDownRequested,
     StopRequested,
     Tick,
 )
@@ -56,6 +59,20 @@ def decide(state: State, event: Event, now_s: float) -> Decision:
             return reconfigure.model_changed(state, event, now_s)
         case ReloadRequested():
             return reconfigure.reload(state, event)
+        case PolicyChanged():
+            return replace(state, retry=event.retry), ()
+        case StopRequested():
+            return _stop(state, event, now_s)
+        case StepDownRequested():
+            return _step_down(state, event)
+        case Tick():
+            return _tick(state, now_s)
+        case _:
+            return _of_container(state, event, now_s)
+
+
+def _of_container(state: State, event: ContainerEvent, now_s: float) -> Decision:
+    match event:
         case ContainerPaused():
             return reconfigure.paused(state, event, now_s)
         case ContainerLoaded() | ContainerCommitted():
@@ -66,12 +83,6 @@ def decide(state: State, event: Event, now_s: float) -> Decision:
             return _silent(state, event, now_s)
         case ContainerRequested():
             return _requested(state, event, now_s)
-        case PolicyChanged():
-            return replace(state, retry=event.retry), ()
-        case StopRequested():
-            return _stop(state, event, now_s)
-        case Tick():
-            return _tick(state, now_s)
 
 
 def _exited(state: State, event: ContainerExited, now_s: float) -> Decision:
@@ -230,6 +241,11 @@ def _requested(state: State, event: ContainerRequested, now_s: float) -> Decisio
         asked=f"{event.what} of the container: {event.reason}",
     )
     return state, (record, RequestStop(event.container))
+
+
+def _step_down(state: State, event: StepDownRequested) -> Decision:
+    """Not while the job stops: it ends anyhow, and the next coordinator would not know that it was to."""
+    return state, (StepDown(event.reason),) if state.phase is Phase.RUNNING else ()
 
 
 def _stop(state: State, event: StopRequested, now_s: float) -> Decision:

@@ -105,22 +105,27 @@ class StopRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class StepDownRequested:
+    """A request to let another coordinator lead, while containers go on."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
 
-Event = (
-    ModelChanged
-    | ReloadRequested
-    | ContainerPaused
+ContainerEvent = (
+    ContainerPaused
     | ContainerLoaded
     | ContainerExited
     | ContainerCommitted
     | ContainerSilent
     | ContainerRequested
-    | PolicyChanged
-    | StopRequested
-    | Tick
+)
+Event = (
+    ModelChanged | ReloadRequested | ContainerEvent | PolicyChanged | StopRequested | StepDownRequested | Tick
 )
 
 
@@ -198,4 +203,11 @@ class Record:
     details: Mapping[str, str]
 
 
-Action = Grant | Launch | Pause | Run | RequestStop | FenceOff | RaiseFence | Kill | Record
+@dataclass(frozen=True, slots=True)
+class StepDown:
+    """End this coordinator and let another one lead, if containers outlive it."""
+
+    reason: str
+
+
+Action = Grant | Launch | Pause | Run | RequestStop | FenceOff | RaiseFence | Kill | Record | StepDown

@@ -24,11 +24,12 @@ from grete.coordinator.events import (
     Record,
     RequestStop,
     Run,
+    StepDown,
 )
 from grete.coordinator.heartbeat_registry import ContainerSlot, HeartbeatRegistry
 from grete.coordinator.renewal import Renewal
 from grete.coordinator.state import Container, ContainerSpec, State
-from grete.errors import Fenced, GreteError
+from grete.errors import Fenced, GreteError, SteppedDown
 from grete.failpoints import failpoint
 from grete.launch.base import ContainerStart, Launcher
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -103,6 +104,7 @@ class CoordinatorLoop:
         """Look at exits and at the stream, then handle what has come.
 
         Raises:
+            SteppedDown: an operator asked for it.
             LeadershipLost, Fenced: another coordinator has taken over, and with it the containers.
         """
         self._renewal.beat()
@@ -190,6 +192,16 @@ class CoordinatorLoop:
                 self._launcher.kill(container)
             case Record(event, details):
                 self._record(event, dict(details))
+            case StepDown(reason):
+                self._step_down(reason)
+
+    def _step_down(self, reason: str) -> None:
+        if not self._launcher.outlives_coordinator:
+            why = "the containers are threads of this coordinator, and would end with it"
+            self._record("step-down-refused", {"reason": reason, "why": why})
+            return
+        self._record("stepped-down", {"reason": reason})
+        raise SteppedDown(f"epoch {self._renewal.epoch} lets another coordinator lead: {reason}")
 
     def _launch(self, container: ContainerId, launch: int) -> None:
         epoch = container_epoch(self._renewal.epoch, launch)

@@ -91,6 +91,26 @@ def read_stop_request(stream: CoordinatorStream) -> StopRequest | None:
 
 
 @dataclass(frozen=True, slots=True)
+class StepDownRequest:
+    """An operator asked the incarnation with this epoch, and no other, to let another coordinator lead."""
+
+    epoch: int
+    reason: str
+
+
+def write_step_down_request(stream: CoordinatorStream, request: StepDownRequest) -> None:
+    """Ask the running coordinator to step down."""
+    values = {"epoch": str(request.epoch), "reason": request.reason}
+    stream.append([stream.entry(REQUEST, "step-down", values)])
+
+
+def read_step_down_request(stream: CoordinatorStream) -> StepDownRequest | None:
+    """The last request to step down; the caller compares its epoch with its own."""
+    found = _epoch_and_reason(stream, "step-down")
+    return None if found is None else StepDownRequest(*found)
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRequest:
     """An operator asked the incarnation with this epoch to consume what is there, and to end."""
 
@@ -106,10 +126,15 @@ def write_drain_request(stream: CoordinatorStream, request: DrainRequest) -> Non
 
 def read_drain_request(stream: CoordinatorStream) -> DrainRequest | None:
     """The last drain request; the caller compares its epoch with its own."""
-    message = stream.messages(REQUEST).get("drain")
+    found = _epoch_and_reason(stream, "drain")
+    return None if found is None else DrainRequest(*found)
+
+
+def _epoch_and_reason(stream: CoordinatorStream, request: str) -> tuple[int, str] | None:
+    message = stream.messages(REQUEST).get(request)
     if message is None or message.values is None:
         return None
     try:
-        return DrainRequest(int(message.values["epoch"]), message.values.get("reason", ""))
+        return int(message.values["epoch"]), message.values.get("reason", "")
     except (KeyError, ValueError):
-        return None
+        return None  # a foreign record under our name is ignored

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from difflib import get_close_matches
 from functools import cached_property
@@ -16,9 +16,11 @@ from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, copies, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
+from grete.config.choices import LauncherChoice
 from grete.config.settings import Settings
 from grete.coordination.base import Coordination, Holder, Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
+from grete.coordination.standbys import standbys
 from grete.coordinator.lag import job_lag
 from grete.environment import grete_home
 from grete.errors import HeldByOther, JobError, JobNotFound, LogNotFound
@@ -35,10 +37,12 @@ from grete.metadata.job_index import jobs, where_submitted
 from grete.metadata.job_state import (
     DrainRequest,
     JobState,
+    StepDownRequest,
     StopRequest,
     read_state,
     recorded_epoch,
     write_drain_request,
+    write_step_down_request,
     write_stop_request,
 )
 from grete.metadata.launches import LaunchRecord, read_launches
@@ -244,6 +248,29 @@ class JobHandle:
         """
         write_stop_request(self.stream, StopRequest(self._leading_epoch(), deadline_s, reason))
 
+    def request_step_down(self, reason: str) -> int:
+        """Ask the running coordinator to let another one lead; returns its epoch.
+
+        Raises:
+            JobError: the job is not running, or its containers would end with its coordinator.
+        """
+        if self.settings.job.launcher == LauncherChoice.THREAD:
+            raise JobError(
+                f"job {self.job.shown} has its containers in its coordinator, and they would end with it"
+            )
+        epoch = self._leading_epoch()
+        write_step_down_request(self.stream, StepDownRequest(epoch, reason))
+        return epoch
+
+    def leading_epoch(self) -> int | None:
+        """The epoch of the coordinator that leads now; None when none does."""
+        return self._coordination.leading_epoch(job_scope(self.job))
+
+    def standbys(self) -> Sequence[Holder]:
+        """The coordinators that stand by for this job."""
+        cells = self._coordination.cells(job_scope(self.job))
+        return standbys(cells, self._clock, within_s=self.lease_s)
+
     def request_drain(self, reason: str) -> None:
         """Ask the running coordinator to end the job when what is there is consumed.
 
@@ -275,7 +302,7 @@ class JobHandle:
 
     def _leading_epoch(self) -> int:
         """Whom to ask. The recorded state is still that of the run before while a coordinator starts."""
-        epoch = self._coordination.leading_epoch(job_scope(self.job))
+        epoch = self.leading_epoch()
         if epoch is None:
             raise JobError(f"job {self.job.shown} is not running")
         return epoch

@@ -83,12 +83,14 @@ def _coordinate(arguments: Sequence[str]) -> int:
     parser.add_argument("--config", action="append", default=[])
     parser.add_argument("--job", type=JobId.parse)
     parser.add_argument("--until-drained", action="store_true")
+    parser.add_argument("--standby", action="store_true")
     parser.add_argument("--dev", action="store_true")
     options = parser.parse_args(arguments)
     asked = RunOptions(
         config_paths=options.config,
         job=options.job,
         until_drained=options.until_drained,
+        stands_by=options.standby,
         container_command=COMMAND,
         dev=options.dev,
     )

@@ -40,8 +40,8 @@ _CALLS_IN_TTL = 6
 _SHARE_OF_SESSION = 2 / 3
 """Servers of an ensemble learn of each other's clients half a tick late, and a session is two ticks at least."""
 _PAUSES_S = (0.02, 0.5)
-_MOST_FROM_ZXID = 2**42
-"""Fences of containers have the epoch in their upper 43 bits."""
+_MOST_FROM_ZXID = 2**39
+"""Half of the largest epoch that the coordinator stream takes for one of an election."""
 
 
 @dataclass(frozen=True, slots=True)

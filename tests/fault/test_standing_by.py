@@ -1,0 +1,163 @@
+"""Coordinators that stand by: the leader is killed, paused, asked to step down, or ends with the job."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.fault.copying_job import TTL_S, CopyingJob
+
+from grete.cli.main import main
+from grete.operations import open_job
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually, patient
+from grete.testing.zookeeper_server import ZooKeeperCluster
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(180)]
+BY_NIGHT = pytest.mark.nightly
+EVERY = ["zookeeper", pytest.param("sqlite", marks=BY_NIGHT), pytest.param("kafka", marks=BY_NIGHT)]
+
+
+def election(backend: str, request: pytest.FixtureRequest) -> dict[str, str]:
+    if backend == "zookeeper":
+        zookeeper: ZooKeeperCluster = request.getfixturevalue("zookeeper")
+        return {
+            "job.coordinator.system": "local",
+            "job.coordinator.factory": "zookeeper",
+            "job.coordinator.zk.connect": f"{zookeeper.bootstrap}/{uuid.uuid4().hex[:8]}",
+        }
+    if backend == "kafka":
+        kafka: KafkaCluster = request.getfixturevalue("kafka")
+        return {
+            "job.coordinator.system": "kafka",
+            "job.coordinator.replication.factor": "1",
+            "systems.kafka.samza.factory": "kafka",
+            "systems.kafka.consumer.bootstrap.servers": kafka.bootstrap,
+            "systems.kafka.producer.bootstrap.servers": kafka.bootstrap,
+        }
+    return {"job.coordinator.system": "local"}
+
+
+@pytest.fixture
+def job(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[CopyingJob]:
+    monkeypatch.setenv("GRETE_HOME", str(tmp_path / "home"))
+    made = CopyingJob(tmp_path, election(request.param, request))
+    yield made
+    made.end()
+
+
+def standing_by(job: CopyingJob) -> subprocess.Popen[str]:
+    """Another coordinator, once it waits."""
+    process = job.stand_by()
+    with open_job(job.id) as handle:
+        eventually(handle.standbys, "it stands by")
+    return process
+
+
+@pytest.mark.parametrize("job", ["sqlite", "zookeeper", pytest.param("kafka", marks=BY_NIGHT)], indirect=True)
+def test_a_leader_that_is_killed_is_succeeded_within_the_lease_by_one_that_stands_by(job: CopyingJob) -> None:
+    """Its container goes on and is adopted."""
+    first, epoch = job.copying()
+    second = standing_by(job)
+    first.kill()
+    killed_s = time.monotonic()
+    job.send(100)
+    with open_job(job.id) as handle:
+        eventually(lambda: (handle.leading_epoch() or 0) > epoch, "another one leads")
+    took_s = time.monotonic() - killed_s
+    assert took_s < patient(2 * TTL_S)
+    eventually(lambda: "container-adopted" in job.events(), "the container is adopted")
+    job.send(100)
+    eventually(job.copied_once, "the adopted container goes on")
+    job.stop()
+    assert second.wait(patient(30)) == 0
+    assert job.events().count("stopped") == 1
+
+
+@pytest.mark.parametrize("job", EVERY, indirect=True)
+def test_a_leader_steps_down_for_one_that_stands_by_and_stands_by_itself(
+    job: CopyingJob, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = job.stand_by()
+    job.send(100)
+    eventually(job.copied_once, "the first to stand by leads at once")
+    other = standing_by(job)
+    shown = leader(job, capsys)
+    assert len(shown["standbys"]) == 1
+    began_s = time.monotonic()
+    assert main(["leader", "step-down", "--job", job.id.shown, "--reason", "upgrade", "-o", "json"]) == 0
+    took_s = time.monotonic() - began_s
+    now = json.loads(capsys.readouterr().out)
+    assert now["epoch"] > shown["epoch"] == now["asked"]
+    assert now["leader"]["pid"] == shown["standbys"][0]["pid"]
+    assert took_s < patient(5)
+    eventually(lambda: "container-adopted" in job.events(), "the container is adopted")
+    assert "stepped-down" in job.events()
+    with open_job(job.id) as handle:
+        eventually(handle.standbys, "the one that stepped down stands by")
+    [waiting] = leader(job, capsys)["standbys"]
+    assert waiting["pid"] == shown["leader"]["pid"]
+    job.send(100)
+    eventually(job.copied_once, "the container goes on")
+    job.stop()
+    assert (one.wait(patient(30)), other.wait(patient(30))) == (0, 0), "all end with the job"
+    assert job.events().count("stopped") == 1
+
+
+def leader(job: CopyingJob, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    capsys.readouterr()
+    assert main(["leader", "show", "--job", job.id.shown, "-o", "json"]) == 0
+    shown: dict[str, object] = json.loads(capsys.readouterr().out)
+    return shown
+
+
+@pytest.mark.parametrize("job", ["zookeeper"], indirect=True)
+def test_a_leader_that_stood_still_for_longer_than_its_lease_stands_by_again(job: CopyingJob) -> None:
+    first = job.stand_by()
+    job.send(100)
+    eventually(job.copied_once, "it leads")
+    epoch = job.epoch()
+    standing_by(job)
+    first.send_signal(signal.SIGSTOP)
+    eventually(lambda: job.epoch() > epoch, "the other one leads")
+    first.send_signal(signal.SIGCONT)
+    with open_job(job.id) as handle:
+        eventually(lambda: [one.pid for one in handle.standbys()] == [first.pid], "the first stands by")
+    assert "container-adopted" in job.events()
+    job.stop()
+    assert first.wait(patient(30)) == 0
+
+
+@pytest.mark.parametrize("job", ["sqlite"], indirect=True)
+def test_without_one_that_stands_by_a_leader_is_not_asked_to_step_down(
+    job: CopyingJob, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process, epoch = job.copying()
+    assert main(["leader", "step-down", "--job", job.id.shown]) == 1
+    assert "grete run --standby --job" in capsys.readouterr().err
+    assert main(["leader", "step-down", "--job", job.id.shown, "--force", "--no-wait"]) == 0
+    assert process.wait(patient(30)) == 0
+    job.send(100)
+    eventually(job.copied_once, "the container goes on alone")
+    assert main(["leader", "watch", "--job", job.id.shown, "--for", "1"]) == 0
+    assert "no coordinator leads" in capsys.readouterr().out
+    assert job.epoch() == epoch
+
+
+@pytest.mark.parametrize("job", ["sqlite"], indirect=True)
+def test_one_that_stands_by_ends_when_it_is_asked_to(job: CopyingJob) -> None:
+    job.copying()
+    waiting = standing_by(job)
+    waiting.terminate()
+    assert waiting.wait(patient(30)) == 0
+    with open_job(job.id) as handle:
+        assert handle.standbys() == []
+    job.stop()
