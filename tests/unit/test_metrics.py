@@ -21,6 +21,7 @@ from grete.coordinator.lag import RecentLag
 from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.metrics import MetricFacts, job_metrics
 from grete.coordinator.progress import ReportedProgress
+from grete.coordinator.renewal import RenewalFigures
 from grete.coordinator.state import Container, Failures, State
 from grete.coordinator.view import View
 from grete.keyed_log.memory import MemoryKeyedLog
@@ -101,6 +102,7 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
         lag,
         2,
         events=["a", "a"],
+        lease=RenewalFigures(renewals=7, failures=2, left_s=3.5),
     )
     found = parse(encode(job_metrics(facts)))
     ssp = (("task", "Partition 3"), ("system", "local"), ("stream", 'in"\\'), ("partition", "3"))
@@ -108,6 +110,10 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
     expected: Samples = {
         ("job_coordinator_manager_applicationAttemptCount_total", ()): 3,
         ("grete_leader_epoch", ()): 5,
+        ("grete_is_leader", ()): 1,
+        ("grete_lease_seconds", ()): 3.5,
+        ("grete_lease_renewals_total", ()): 7,
+        ("grete_lease_renewal_failures_total", ()): 2,
         ("grete_container_count", ()): 3,
         ("grete_running_containers", ()): 1,
         ("grete_needed_containers", ()): 1,

@@ -4,7 +4,7 @@ import pytest
 
 from grete.coordination.base import Leadership
 from grete.coordination.memory import MemoryCoordination
-from grete.coordinator.renewal import Renewal
+from grete.coordinator.renewal import Renewal, RenewalFigures
 from grete.errors import LeadershipLost, LogError
 from grete.testing.clock import ManualClock
 
@@ -95,6 +95,25 @@ def test_a_renewal_that_lengthens_nothing_is_tried_again_soon() -> None:
     assert not renewal.tick()
     coordination.returns_what_it_had = False
     assert renewal.tick()
+
+
+def test_renewals_and_failures_are_counted_and_show_how_long_it_holds() -> None:
+    renewal, coordination, clock = made()
+    assert renewal.figures == RenewalFigures(0, 0, TTL_S * 2 / 3)
+    clock.advance(4)
+    renewal.tick()
+    assert renewal.figures == RenewalFigures(1, 0, TTL_S * 2 / 3)
+    coordination.is_down = True
+    clock.advance(1)
+    renewal.tick()
+    coordination.is_down = False
+    coordination.returns_what_it_had = True
+    renewal.tick()
+    assert renewal.figures == RenewalFigures(1, 2, TTL_S * 2 / 3 - 1)
+    coordination.returns_what_it_had = False
+    coordination.campaign("job/a", take_over=True)
+    renewal.tick()
+    assert renewal.figures == RenewalFigures(1, 3, 0)
 
 
 def test_a_loop_that_hangs_does_not_keep_its_leadership() -> None:

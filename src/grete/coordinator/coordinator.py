@@ -172,6 +172,7 @@ class Coordinator:
         attempt = self._attempt
         view = View(self._job_id, self._stream, attempt.metrics, attempt.run_id, attempt.epoch, self._clock)
         view.until_drained = self._until_drained
+        view.renewal = self._renewal
         view.checkpoint_log = self._planner.commit_system(settings).checkpoint_log
         return view
 

@@ -10,6 +10,7 @@ from grete.checkpoint.lag import JobLag
 from grete.coordinator.metadata_manager import GROUP, MetadataMetrics
 from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.progress import Progress
+from grete.coordinator.renewal import RenewalFigures
 from grete.coordinator.state import State
 from grete.coordinator.task_metrics import reported_metrics
 from grete.model.ids import JobId
@@ -37,6 +38,7 @@ class MetricFacts:
     lag: JobLag | None
     quarantined: int
     monitors: Monitors | None = None
+    lease: RenewalFigures = field(default_factory=RenewalFigures)
     events: Iterable[str] = field(default=())
 
 
@@ -71,6 +73,16 @@ def _coordinator(facts: MetricFacts) -> Iterator[Family]:
     failures = sum(c.failures.count for c in containers)
     gauge = "gauge"
     yield _single("grete_leader_epoch", gauge, "Epoch of this coordinator's leadership.", facts.epoch)
+    lease, counter = facts.lease, "counter"
+    yield _single("grete_is_leader", gauge, "1 while the leadership holds.", int(lease.left_s > 0))
+    yield _single("grete_lease_seconds", gauge, "Seconds it holds without a renewal.", round(lease.left_s, 3))
+    yield _single("grete_lease_renewals_total", counter, "Renewals of the leadership.", lease.renewals)
+    yield _single(
+        "grete_lease_renewal_failures_total",
+        counter,
+        "Renewals that failed, or had no answer.",
+        lease.failures,
+    )
     yield _single("grete_container_count", gauge, "Containers in the job model.", facts.container_count)
     yield _single("grete_running_containers", gauge, "Containers that run.", running)
     yield _single("grete_needed_containers", gauge, "Containers that should run and do not.", needed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass
 
 from grete.clock import Clock
 from grete.coordination.base import Coordination, Leadership
@@ -18,6 +19,15 @@ _ATTEMPTS = 3
 """Renewals before an action, until one of them is still valid when it returns."""
 _RETRY = 4
 """A renewal that failed is tried again in this part of the interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalFigures:
+    """Of a leadership: renewals that lengthened it, those that did not, the seconds it holds without another."""
+
+    renewals: int = 0
+    failures: int = 0
+    left_s: float = 0.0
 
 
 class Renewal:
@@ -39,6 +49,7 @@ class Renewal:
         self._patience_s = patience_s
         self._alive_s = clock.monotonic_s()
         self._is_lost = False
+        self._attempts = self._renewals = 0
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="renewal", daemon=True)
@@ -47,6 +58,12 @@ class Renewal:
     def epoch(self) -> int:
         """The epoch that is kept."""
         return self._leadership.epoch
+
+    @property
+    def figures(self) -> RenewalFigures:
+        """As they are now; a leadership that is lost has no time left."""
+        left_s = 0.0 if self._is_lost else self._leadership.valid_until_s - self._clock.monotonic_s()
+        return RenewalFigures(self._renewals, self._attempts - self._renewals, max(0.0, left_s))
 
     def start(self) -> None:
         """Begin to renew."""
@@ -90,11 +107,15 @@ class Renewal:
 
     def _renew(self) -> None:
         with self._lock:
-            renewed = None if self._is_lost else self._coordination.renew(self._leadership)
+            if self._is_lost:
+                return
+            before, self._attempts = self._leadership, self._attempts + 1
+            renewed = self._coordination.renew(before)
             if renewed is None:
                 self._is_lost = True
-            else:
-                self._leadership = renewed
+                return
+            self._leadership = renewed
+            self._renewals += renewed.valid_until_s > before.valid_until_s
 
     def tick(self) -> bool:
         """One renewal, if the loop is alive; False when it is to be tried again soon.

@@ -23,6 +23,7 @@ from grete.coordinator.metrics import MetricFacts, job_metrics
 from grete.coordinator.monitors.containers import ContainerFacts
 from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.progress import Progress, ReportedProgress
+from grete.coordinator.renewal import Renewal, RenewalFigures
 from grete.coordinator.standing import Standing, standing
 from grete.environment import grete_home
 from grete.errors import CoordinatorUnavailable, GreteError, WireError
@@ -77,6 +78,7 @@ class View:
         self._home = grete_home()
         self._lag = RecentLag(self._measure_lag, self._clock)
         self.monitors: Monitors | None = None
+        self.renewal: Renewal | None = None
         self.problem = ""
         self._startpoints = StartpointHandOver(stream, self._clock, self._applied_startpoints)
         self.until_drained = False
@@ -340,6 +342,7 @@ class View:
             lag=self._known_lag(),
             quarantined=self._stream.quarantined_count(),
             monitors=self.monitors,
+            lease=RenewalFigures() if self.renewal is None else self.renewal.figures,
             events=[row.event for row in History(self._stream).rows()],
         )
         return prometheus_text.encode(job_metrics(facts))
