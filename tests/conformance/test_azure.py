@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +22,15 @@ from grete.config.settings import Settings
 from grete.config.settings.azure import account_of
 from grete.coordination.azure import AzureCoordination
 from grete.coordination.base import Coordination
-from grete.errors import ConfigError, LogError
+from grete.errors import CellChanged, ConfigError, LogError
 from grete.model.ids import JobId, SystemStreamPartition, TaskName
 from grete.testing.azurite import Azurite, AzuriteClock
 from grete.testing.clock import ManualClock
 from grete.testing.conformance.cells import CellsConformance
 from grete.testing.conformance.checkpoint_store import CheckpointStoreConformance
 from grete.testing.conformance.coordination import CoordinationConformance
+
+TTL_S = 15.0
 
 
 @pytest.fixture
@@ -40,23 +43,45 @@ def pass_time(clock: ManualClock) -> Callable[[float], None]:
     return clock.advance
 
 
+@pytest.fixture
+def contender(clock: ManualClock, azurite: Azurite) -> Iterator[Callable[[], Coordination]]:
+    own = uuid.uuid4().hex[:8]
+    account = account_of(azurite.bootstrap)
+    with ExitStack() as stack:
+
+        def open_one() -> Coordination:
+            opened = AzureCoordination(
+                account, clock, ttl_s=TTL_S, container=f"grete-{own}", table=f"grete{own}"
+            )
+            stack.callback(opened.close)
+            return opened
+
+        yield open_one
+
+
 class TestAzureCoordination(CoordinationConformance, CellsConformance):
-    TTL_S = 15.0
+    """Its `contender` is the module's."""
 
-    @pytest.fixture
-    def contender(self, clock: ManualClock, azurite: Azurite) -> Iterator[Callable[[], Coordination]]:
-        own = uuid.uuid4().hex[:8]
-        account = account_of(azurite.bootstrap)
-        with ExitStack() as stack:
+    TTL_S = TTL_S
 
-            def open_one() -> Coordination:
-                opened = AzureCoordination(
-                    account, clock, ttl_s=self.TTL_S, container=f"grete-{own}", table=f"grete{own}"
-                )
-                stack.callback(opened.close)
-                return opened
 
-            yield open_one
+def test_five_megabytes_and_five_hundred_members_are_read_as_they_were_written(
+    contender: Callable[[], Coordination],
+) -> None:
+    """Samza cuts off what is too long for its blob, silently (S3-17)."""
+    one, two = contender().cells("job/one"), contender().cells("job/one")
+    model = bytes(range(256)) * 20_000
+    first = one.write("model", model, None)
+    assert two.read("model") == first
+    with pytest.raises(CellChanged):
+        two.write("model", model[1:], None)
+    second = two.write("model", model[1:], first.version)
+    assert one.read_all("") == {"model": second}
+    third = one.write("model", b"small", second.version)
+    one.delete("model", third.version)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: one.write(f"members/{number}", b"x", None), range(500)))
+    assert len(two.read_all("members")) == 500
 
 
 class AzureTable:

@@ -224,8 +224,8 @@ class AzureCoordination(Coordination):
         return replace(row, holder=None) if found.lease in _OVER else row
 
     def cells(self, scope: str) -> Cells:
-        """See Coordination. Rows of one table."""
-        return AzureCells(self._table, scope)
+        """See Coordination. Rows of one table, and blobs where they are large."""
+        return AzureCells(self._table, self._blobs, scope)
 
     def close(self) -> None:
         """See Coordination."""
