@@ -17,13 +17,20 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.consumer_group import group_lag
 from tests.support.secure_kafka import SecureCluster
 
+from grete.azure.blobs import Blobs
+from grete.azure.storage import AzureStorage
+from grete.azure.tables import Table
 from grete.clock import SystemClock
 from grete.config.load import load
 from grete.config.settings import Settings
+from grete.config.settings.azure import account_of
+from grete.coordination.azure import blob_name
+from grete.model.fence import job_scope
 from grete.model.ids import JobId
 from grete.operations import open_job
 from grete.systems.base import System
 from grete.systems.factory import open_system
+from grete.testing.azurite import Azurite
 from grete.testing.waiting import patient
 
 pytestmark = pytest.mark.fault
@@ -39,6 +46,12 @@ class Counter(grete.StreamTask):
         self.counts.put(envelope.key, count)
         collector.send("hubs.counted", {"count": count}, key=envelope.key)
         collector.send("BESIDE.counted", {"count": count}, key=envelope.key)
+"""
+
+IN_AZURE = """
+azure.storage.connect=${env:GRETE_AZURE}
+job.coordinator.factory=org.apache.samza.coordinator.AzureJobCoordinatorFactory
+task.checkpoint.factory=org.apache.samza.checkpoint.azure.AzureCheckpointManagerFactory
 """
 
 
@@ -99,16 +112,10 @@ stores.counts.changelog.replication.factor=1
             producer.produce(self.hubs["flights"], b"{}", key.encode(), len(key) % 2)
         assert producer.flush(30) == 0
 
-    def run(self) -> None:
+    def run(self, *, spark: bool = False) -> None:
+        command = ["grete.cli.main", "run"] if spark else ["grete.testing.sparkless"]
         done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "grete.testing.sparkless",
-                "--config",
-                str(self.config),
-                "--until-drained",
-            ],
+            [sys.executable, "-m", *command, "--config", str(self.config), "--until-drained"],
             env={**os.environ, "GRETE_HOME": str(self.home)},
             capture_output=True,
             text=True,
@@ -150,3 +157,30 @@ def test_a_job_on_hubs_keeps_state_and_checkpoints_beside_them(
         assert sorted(handle.checkpoints()) == ["Partition 0", "Partition 1"]
     hub = job.hubs["flights"]
     assert group_lag(secure_kafka.bootstrap, job.job.name) == {(hub, 0): 0, (hub, 1): 0}
+
+
+@pytest.mark.timeout(180)
+def test_a_job_on_hubs_is_led_and_keeps_its_checkpoints_in_azure_storage(
+    secure_kafka: SecureCluster, azurite: Azurite, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it from Azure but the state, and nothing from ZooKeeper (S3-2, S3-10); on Spark in the long form."""
+    monkeypatch.setenv("GRETE_AZURE", azurite.bootstrap)
+    job = HubJob(secure_kafka, home, "local")
+    with job.config.open("a") as config:
+        config.write(IN_AZURE)
+    job.fill("a", "bb", "a")
+    job.run(spark=os.environ.get("GRETE_NIGHTLY") == "1")
+    job.fill("bb", "ccc")
+    job.run()
+    assert job.counts("hubs", "counted") == {"a": [1, 2], "bb": [1, 2], "ccc": [1]}
+    with closing(AzureStorage(account_of(azurite.bootstrap), timeout_s=5)) as storage:
+        table = Table(storage, job.job.name.replace("-", ""))
+        found = {
+            partition: row["Offset"]
+            for partition in ("Partition 0", "Partition 1")
+            for row, _ in table.read_partition(partition)
+        }
+        leadership = Blobs(storage, "grete").read(blob_name(job_scope(job.job)))
+    assert found == {"Partition 0": "1", "Partition 1": "2"}
+    assert leadership is not None
+    assert json.loads(leadership.data) == {"epoch": 2, "holder": None}
