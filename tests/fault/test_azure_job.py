@@ -63,12 +63,9 @@ class Job:
         self.table = Table(self._storage, self.id.name.replace("-", ""))
 
     @contextmanager
-    def coordinator(self, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    def coordinator(self, *words: str) -> Iterator[subprocess.Popen[str]]:
         process = subprocess.Popen(
-            self.made.without_spark(),
-            env=self.made.environment(**environment),
-            stderr=subprocess.PIPE,
-            text=True,
+            self.made.without_spark(*words), env=self.made.environment(), stderr=subprocess.PIPE, text=True
         )
         with process:
             try:
@@ -135,18 +132,20 @@ def test_a_job_leaves_its_checkpoints_in_samzas_table_and_goes_on_from_what_is_s
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "paused"])
-def test_a_leader_that_is_killed_or_paused_beyond_its_lease_is_succeeded_and_ends(
+def test_a_leader_that_is_killed_or_paused_beyond_its_lease_is_succeeded_by_one_that_stands_by(
     job: Job, how: signal.Signals
 ) -> None:
-    """Under a higher epoch, with each record counted once."""
+    """Under a higher epoch, with each record counted once; the other one ends."""
     job.made.fill(300)
     with job.coordinator() as first:
         job.made.wait_until_counted(300)
         before = job.leadership()
         assert before["holder"]["pid"] == first.pid
-        os.kill(first.pid, how)
-        job.azurite.move_clock(TTL_S)
-        with job.coordinator() as second:
+        with job.coordinator("--standby") as second:
+            with open_job(job.id) as handle:
+                eventually(handle.standbys, "it stands by", context=job.made.report)
+            os.kill(first.pid, how)
+            job.azurite.move_clock(TTL_S)
             eventually(lambda: job.state().epoch > before["epoch"], "another leads", context=job.made.report)
             if how is signal.SIGSTOP:
                 first.send_signal(signal.SIGCONT)

@@ -15,13 +15,17 @@ from tests.fault.copying_job import TTL_S, CopyingJob
 
 from grete.cli.main import main
 from grete.operations import open_job
+from grete.testing.azurite import Azurite
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 from grete.testing.zookeeper_server import ZooKeeperCluster
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(180)]
 BY_NIGHT = pytest.mark.nightly
-EVERY = ["zookeeper", pytest.param("sqlite", marks=BY_NIGHT), pytest.param("kafka", marks=BY_NIGHT)]
+EVERY = [
+    "zookeeper",
+    *(pytest.param(backend, marks=BY_NIGHT) for backend in ("sqlite", "kafka", "azure")),
+]
 
 
 def election(backend: str, request: pytest.FixtureRequest) -> dict[str, str]:
@@ -40,6 +44,14 @@ def election(backend: str, request: pytest.FixtureRequest) -> dict[str, str]:
             "systems.kafka.samza.factory": "kafka",
             "systems.kafka.consumer.bootstrap.servers": kafka.bootstrap,
             "systems.kafka.producer.bootstrap.servers": kafka.bootstrap,
+        }
+    if backend == "azure":
+        azurite: Azurite = request.getfixturevalue("azurite")
+        return {
+            "job.coordinator.system": "local",
+            "job.coordinator.factory": "azure",
+            "job.coordinator.lease.ttl.ms": "15000",
+            "azure.storage.connect": azurite.bootstrap,
         }
     return {"job.coordinator.system": "local"}
 
