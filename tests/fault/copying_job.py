@@ -39,6 +39,7 @@ class CopyingJob:
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         self.id = JobId(f"copy-{uuid.uuid4().hex[:8]}")
         self._directory = directory
+        self._containers: set[int] = set()
         self._running: list[subprocess.Popen[str]] = []
         self._local = directory / "home" / "local"
         (directory / "copying.py").write_text(COPY)
@@ -50,6 +51,7 @@ class CopyingJob:
             "job.name": self.id.name,
             "job.application.path": str(directory),
             "job.coordinator.lease.ttl.ms": str(round(TTL_S * 1000)),
+            "systems.local.path": str(self._local),
             "systems.local.samza.factory": "local",
             "systems.local.samza.offset.default": "oldest",
             "task.class": "copying:Copy",
@@ -82,6 +84,7 @@ class CopyingJob:
         process = self.submit()
         self.send(100)
         eventually(self.copied_once, "the first records are copied")
+        self._note_containers()
         return process, self.epoch()
 
     def send(self, count: int) -> None:
@@ -120,11 +123,17 @@ class CopyingJob:
         for process in self._running:
             process.kill()
             process.wait()
-        launches = {}
-        with contextlib.suppress(JobNotFound), open_job(self.id) as handle:
+        with contextlib.suppress(JobNotFound):
+            self._note_containers()
+        for pid in self._containers:
+            with contextlib.suppress(OSError):  # its number may be another process's by now
+                if str(self._directory).encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+
+    def _note_containers(self) -> None:
+        """Those that are recorded now: a successor that cannot adopt one of them records another."""
+        with open_job(self.id) as handle:
             launches = handle.launches()
         for record in launches.values():
             if record.handle:
-                _, pid, _ = record.handle.split("/")
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
+                self._containers.add(int(record.handle.split("/")[1]))

@@ -69,7 +69,7 @@ def job(
 def standing_by(job: CopyingJob) -> subprocess.Popen[str]:
     """Another coordinator, once it waits."""
     process = job.stand_by()
-    with open_job(job.id) as handle:
+    with open_job(job.id, job.settings) as handle:
         eventually(handle.standbys, "it stands by")
     return process
 
@@ -173,3 +173,23 @@ def test_one_that_stands_by_ends_when_it_is_asked_to(job: CopyingJob) -> None:
     with open_job(job.id) as handle:
         assert handle.standbys() == []
     job.stop()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("job", ["kafka"], indirect=True)
+def test_one_that_stands_by_elsewhere_starts_anew_what_it_cannot_adopt(
+    job: CopyingJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a home of its own, as on another machine. The container of the first one lives, and is fenced off."""
+    first, epoch = job.copying()
+    monkeypatch.setenv("GRETE_HOME", str(tmp_path / "another home"))
+    second = standing_by(job)
+    first.kill()
+    first.wait()
+    with open_job(job.id) as handle:
+        eventually(lambda: (handle.leading_epoch() or 0) > epoch, "it leads")
+    job.send(100)
+    eventually(job.copied_once, "its own container goes on, and nothing is copied twice")
+    assert "container-adopted" not in job.events()
+    job.stop()
+    assert second.wait(patient(30)) == 0

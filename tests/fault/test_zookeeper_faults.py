@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import subprocess
+import sys
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from tests.support.tcp_proxy import TcpProxy
 
 from grete.clock import SystemClock
+from grete.coordination.base import Leadership
 from grete.coordination.zookeeper.election import ZooKeeperCoordination
 from grete.coordination.zookeeper.library import KazooClient
 from grete.coordination.zookeeper.settings import ZooKeeperSettings
 from grete.errors import CoordinationUnreachable, HeldByOther, LoginRefused
 from grete.testing.server_cluster import free_ports
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 from grete.testing.zookeeper_server import ZooKeeperCluster
 
 pytestmark = pytest.mark.fault
@@ -224,3 +231,53 @@ def test_nodes_of_a_user_are_kept_from_others(zookeeper: ZooKeeperCluster, path:
         with pytest.raises(LoginRefused, match=r"job\.coordinator\.zk\.user"):
             bob.campaign(SCOPE, take_over=True)
         assert ann.renew(leading) is not None
+
+
+@pytest.mark.parametrize(
+    "pause", [0.5, 1.5, *(pytest.param(p, marks=pytest.mark.nightly) for p in (3.0, 5.0))]
+)
+def test_one_that_stood_still_acts_no_more_once_another_was_elected(
+    zookeeper: ZooKeeperCluster, path: str, tmp_path: Path, onlooker: ZooKeeperCoordination, pause: float
+) -> None:
+    """For parts and multiples of its lease, by the one clock that both have."""
+    acts = tmp_path / "acts"
+    words = [zookeeper.bootstrap + path, SCOPE, str(TTL_S), str(acts)]
+    leader = subprocess.Popen([sys.executable, "-m", "tests.support.leading_process", *words])
+    try:
+        eventually(lambda: len(lines(acts)) > 20, "it acts")
+        first = onlooker.leading_epoch(SCOPE)
+        leader.send_signal(signal.SIGSTOP)
+        resume_s = time.monotonic() + pause * TTL_S
+        elected_s, second = elected_until(onlooker, resume_s)
+        time.sleep(max(0.0, resume_s - time.monotonic()))
+        before = len(lines(acts))
+        leader.send_signal(signal.SIGCONT)
+        if pause < 1:
+            assert second is None
+            eventually(lambda: len(lines(acts)) > before + 20, "it goes on")
+            assert onlooker.leading_epoch(SCOPE) == first
+        else:
+            assert second is not None
+            assert leader.wait(patient(30)) == 0
+            *acted, last = lines(acts)
+            assert last == "lost"
+            assert {line.split()[0] for line in acted} == {str(first)}
+            assert max(float(line.split()[1]) for line in acted) < elected_s
+            assert second.epoch > (first or 0)
+    finally:
+        leader.kill()
+        leader.wait()
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def elected_until(contender: ZooKeeperCoordination, until_s: float) -> tuple[float, Leadership | None]:
+    """The leadership that was won by then, and the moment before it was asked for."""
+    while time.monotonic() < until_s:
+        asked_s = time.monotonic()
+        with contextlib.suppress(HeldByOther):
+            return asked_s, contender.campaign(SCOPE)
+        time.sleep(0.02)
+    return until_s, None

@@ -134,7 +134,7 @@ def client(home: Path, system: LocalSystem) -> Iterator[TestClient]:
 
 def headers(path: str) -> dict[str, str]:
     """With the token that the route wants."""
-    is_write = path.endswith(("/stop", "/drain", "/request"))
+    is_write = path.endswith(("/stop", "/drain", "/step-down", "/request"))
     token = TOKENS.write if is_write else TOKENS.container if path.endswith("/heartbeat") else TOKENS.read
     return {"host": "127.0.0.1", "authorization": f"Bearer {token}"}
 

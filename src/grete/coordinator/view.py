@@ -32,7 +32,14 @@ from grete.metadata.container_requests import CONTAINER_REQUESTS, ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import GIVEN_UP, STOPPED, History
 from grete.metadata.input_streams import read_input_uids
-from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
+from grete.metadata.job_state import (
+    DrainRequest,
+    StepDownRequest,
+    StopRequest,
+    write_drain_request,
+    write_step_down_request,
+    write_stop_request,
+)
 from grete.metadata.quarantine import SHOWN
 from grete.metadata.startpoint_hand_over import AppliedTimes, StartpointHandOver
 from grete.model.ids import ContainerId, JobId, TaskName
@@ -213,6 +220,8 @@ class View:
         if container is None:
             if what == "drain":
                 write_drain_request(self._stream, DrainRequest(self._epoch, reason))
+            elif what == "step-down":
+                write_step_down_request(self._stream, StepDownRequest(self._epoch, reason))
             else:
                 write_stop_request(self._stream, StopRequest(self._epoch, deadline_s, reason))
             return Requested(what)

@@ -63,7 +63,7 @@ class CoordinatorView(Protocol):
         """
 
     def request(self, what: str, container: str | None, deadline_s: float, reason: str) -> Requested:
-        """Ask for `stop` or `drain` of the job, or `stop`, `start`, `restart` of a container, through the stream.
+        """Ask for `stop`, `drain`, `step-down` of the job, or `stop`, `start`, `restart` of a container, by stream.
 
         Raises:
             WireError: there is no such thing to ask for, or no such container.
@@ -227,6 +227,7 @@ def build_app(view: CoordinatorView, *, tokens: Tokens, hosts: frozenset[str]) -
             Route("/api/v1/job", routes.answer(view.job)),
             Route("/api/v1/job/stop", routes.request("stop"), methods=["POST"]),
             Route("/api/v1/job/drain", routes.request("drain"), methods=["POST"]),
+            Route("/api/v1/job/step-down", routes.request("step-down"), methods=["POST"]),
             Route("/api/v1/config", routes.answer(view.config)),
             Route("/api/v1/history", routes.answer(view.history)),
             Route("/api/v1/checkpoints", routes.answer(view.checkpoints)),

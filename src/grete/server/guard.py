@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 MAX_BODY = 1024 * 1024
 OPEN_PATHS = ("/healthz",)
-WRITE_PATHS = re.compile(r"/api/v1/job/(stop|drain)|/api/v1/containers/[^/]*/request")
+WRITE_PATHS = re.compile(r"/api/v1/job/(stop|drain|step-down)|/api/v1/containers/[^/]*/request")
 CONTAINER_PATHS = re.compile(r"/api/v1/containers/[^/]*/heartbeat")
 RIGHT = "grete.right"
 """Where a request's scope has the right that its token gives."""

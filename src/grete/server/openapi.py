@@ -149,6 +149,7 @@ PATHS: dict[str, Any] = {
     ),
     "/api/v1/job/stop": _ask("Stop the job at a batch boundary", "JobRequest"),
     "/api/v1/job/drain": _ask("Consume what is there, and end the job", "JobRequest"),
+    "/api/v1/job/step-down": _ask("Let another coordinator lead, while containers go on", "JobRequest"),
     "/api/v1/job": _get("State, epoch, run, metrics, containers", "Job"),
     "/api/v1/config": _get("The configuration, secrets masked", "Config"),
     "/api/v1/history": _get("The history", "History"),

@@ -143,10 +143,11 @@ class ZooKeeperClient:
                 if "certificate" in self._last_word.text.lower():
                     raise self._refused(self._last_word.text)
                 if deadline.is_over:
+                    why = self._last_word.text or "nothing listens there"
                     self._stop()
                     raise CoordinationUnreachable(
                         f"no ZooKeeper server of {self._settings.servers} answered within "
-                        f"{self._settings.connect_s:g} s ({self._last_word.text or 'nothing listens there'}); check "
+                        f"{self._settings.connect_s:g} s ({why}); check "
                         f"job.coordinator.zk.connect and the servers"
                     )
             return session
