@@ -88,9 +88,9 @@ def _bytewax(race: Race) -> Command:
     return words, {"BENCH_ARGUMENTS": " ".join(race.arguments[:4])}
 
 
-def _spark(race: Race) -> Command:
+def _spark(race: Race, program: str = "spark_by_hand") -> Command:
     jars = ",".join(str(path) for path in sorted(CONNECTOR_JARS.glob("*.jar")))
-    words = [sys.executable, str(HERE / "peers" / "spark_by_hand.py"), *race.arguments]
+    words = [sys.executable, str(HERE / "peers" / f"{program}.py"), *race.arguments]
     return words, {"BENCH_SPARK_JARS": jars, "BENCH_BATCH": str(BATCH), "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
@@ -162,6 +162,14 @@ def _grete(race: Race) -> Command:
     return grete_command(race, "kafka", config)
 
 
+def _pipeline(race: Race) -> Command:
+    words, environment = _grete(race)
+    path = race.directory / "job.properties"
+    kept = [line for line in path.read_text().splitlines() if not line.startswith("task.class=")]
+    path.write_text("\n".join([*kept, "app.class=grete_pipeline:Pass"]) + "\n")
+    return words, environment
+
+
 def grete_command(race: Race, system: str, config: Mapping[str, str]) -> Command:
     """A job of grete that reads and writes streams of one system, which `config` describes."""
     config = {
@@ -192,6 +200,11 @@ CONTESTANTS: dict[str, Callable[[Race], Command]] = {
     "bytewax": _bytewax,
     "quix-streams": _quix,
 }
+PIPELINES: dict[str, Callable[[Race], Command]] = {
+    "pipeline": _pipeline,
+    "pipeline by hand": lambda race: _spark(race, "spark_pipeline"),
+}
+"""A frame of Spark's own operators, by grete and by hand; they only pass records through."""
 
 
 def make_topic(bootstrap: str, topic: str) -> None:

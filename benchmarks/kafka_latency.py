@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from benchmarks.contestants import CONTESTANTS, Race, keep, make_topic, reader, surroundings
+from benchmarks.contestants import CONTESTANTS, PIPELINES, Race, keep, make_topic, reader, surroundings
 from benchmarks.latency import Failed, Load, Outputs, Pace, Turn, arguments, busy, head, in_short, turn
 from grete.testing.kafka_broker import KafkaCluster
 
@@ -60,9 +60,11 @@ def measure(contestant: str, race: Race, pace: Pace) -> list[Turn]:
     """One contestant at each rate, with topics of its own."""
     for topic in (race.source, race.target):
         make_topic(race.bootstrap, topic)
-    if contestant != "grete":
+    if contestant not in ("grete", "pipeline"):
         pace = replace(pace, change_every_s=0.0)
-    return turn(CONTESTANTS[contestant](race), race, KafkaLoad(race), KafkaOutputs(race), pace)
+    return turn(
+        {**CONTESTANTS, **PIPELINES}[contestant](race), race, KafkaLoad(race), KafkaOutputs(race), pace
+    )
 
 
 def run(names: Sequence[str], works: Sequence[str], pace: Pace) -> dict[str, Any]:
@@ -91,7 +93,7 @@ def run(names: Sequence[str], works: Sequence[str], pace: Pace) -> dict[str, Any
 def main() -> int:
     """Measure, print, keep; 1 when a contestant failed."""
     parser = arguments("kafka_latency")
-    parser.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
+    parser.add_argument("--only", nargs="+", choices=[*CONTESTANTS, *PIPELINES], default=list(CONTESTANTS))
     given = parser.parse_args()
     figures = {**surroundings(), **head(given)}
     with busy(given.beside):

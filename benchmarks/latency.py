@@ -126,7 +126,10 @@ def turn(command: Command, race: Race, load: Load, outputs: Outputs, pace: Pace)
         outputs.start()
         try:
             _warm(load, outputs, process)
-            start = {"seconds_to_warm": round(time.monotonic() - began_s, 1)}
+            start = {
+                "seconds_to_first_output": round(outputs.seen[0][1] - began_s, 2),
+                "seconds_to_warm": round(time.monotonic() - began_s, 1),
+            }
             return [{**start, **_at(rate, race, load, outputs, pace)} for rate in pace.rates]
         except Failed as error:
             raise Failed(f"{error}, and: {log.read_text(errors='replace')[-3_000:]}") from error
