@@ -299,7 +299,7 @@ def check_checkpoints(topics: Topics, log: Any) -> tuple[str, OutputCommits]:
 def check_that_nobody_saw_the_password(directory: Path, password: str) -> None:
     """Neither Spark's event log, which its pages are made of, nor its checkpoint, nor any log or state of ours."""
     events = "".join(path.read_text() for path in (directory / "events").rglob("*") if path.is_file())
-    assert re.search(r"kafka\.sasl\.jaas\.config\W+\*+\(redacted\)", events), "the options are in there"
+    assert "SparkListenerJobEnd" in events, "the batches are in there"
     secret = re.compile(re.escape(password.split(";")[0]).encode())
     files = [path for path in directory.rglob("*") if path.is_file()]
     assert any("offsets" in path.parts for path in files)

@@ -145,6 +145,7 @@ class PipelineRun:
         """Run the query; `_has_begun` once it has committed."""
         started, lineage = self._started, self._lineage_of(decision)
         with closing(Sinks(self._spark, started, lineage.id, built.streams, pipeline)) as sinks:
+            frame = sinks.query(built.shared.frame)
             batches = PipelineBatches(
                 sinks.target,
                 lineage.id,
@@ -170,7 +171,7 @@ class PipelineRun:
 
             query.on_look = look
             try:
-                return query.run(self._spark, built.shared.frame)
+                return query.run(self._spark, frame)
             except JobError as error:
                 explain_data_loss(error, batches.position, started.systems)
                 raise

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from grete.api import DataFramePipeline
 from grete.checkpoint.output_commits import LineageCommits, OutputCommits
@@ -27,7 +27,7 @@ from grete.spark.sinks.base import Sink
 from grete.spark.sinks.delta import DeltaSink
 from grete.spark.sinks.files import FilesSink
 from grete.spark.sinks.jdbc import JdbcSink
-from grete.spark.sinks.kafka import KafkaSink, OutputStamps, new_attempt
+from grete.spark.sinks.kafka import KafkaSink, OutputStamps, new_attempt, plain_records
 from grete.spark.sinks.kafka_transaction import KafkaTransactions, TransactionalSink, delivery
 from grete.spark.sinks.local import LocalSink
 from grete.spark.sinks.own import OwnSink
@@ -77,6 +77,20 @@ class Sinks:
             sink = self._other_sink(name) if stream is None else self._sink(stream)
             self._held.callback(sink.close)
             self.by_name[name] = sink
+
+    def query(self, frame: DataFrame) -> DataFrame:
+        """The query to run for `frame`: with a single output to Kafka, it makes the records as well.
+
+        Else each batch has to be analysed and planned once more for that.
+
+        Raises:
+            ConfigError: a column is not of its type.
+        """
+        only = next(iter(self.by_name.items())) if len(self.by_name) == 1 else None
+        if only is None or not isinstance(only[1], TransactionalSink):
+            return frame
+        self.by_name[only[0]] = replace(only[1], gets_records=True)
+        return plain_records(frame)
 
     def close(self) -> None:
         """Close them all."""

@@ -71,6 +71,9 @@ class KafkaTransactions(TransactionalStore):
             LogError: no answer from the brokers.
         """
         self._jvm: Any = spark._jvm
+        self._record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord
+        self._header = self._jvm.org.apache.kafka.common.header.internals.RecordHeader
+        self._writer = _scala(self._jvm.org.apache.spark.sql.kafka010, "KafkaWriter")
         self._system = system
         self._clock = clock
         self._fence = fences[0]
@@ -86,7 +89,8 @@ class KafkaTransactions(TransactionalStore):
             "kafka.client.id": f"{self._id}-{next(_opened)}",  # its own place in the pool
         }
         self._answered("opening the outputs", self._end_older)
-        self._cached = self._pool.acquire(self._parameters())
+        self._client_settings = self._parameters()
+        self._cached = self._pool.acquire(self._client_settings)
         self._producer = self._cached.producer()
         try:
             self._init()
@@ -136,8 +140,11 @@ class KafkaTransactions(TransactionalStore):
             PySparkException, Py4JError: Spark failed; the transaction is to be given up by `close`.
         """
         self._begin()
+        into = self._jvm.scala.Some(topic)
         try:
-            records.write.format("kafka").options(**self.settings, topic=topic, includeHeaders="true").save()
+            # The connector's writer itself: `records.write.format("kafka")` comes here by way of a command and one
+            # more query, which are analysed and planned for each batch.
+            self._writer.write(records._jdf.queryExecution(), self._client_settings, into)
         except (PySparkException, Py4JError) as error:
             self._check_fence()
             if _is_refused(str(error)):
@@ -157,9 +164,9 @@ class KafkaTransactions(TransactionalStore):
         self._begin()
         log = group.checkpoint_log
         with self._failing("nothing of the batch was committed"):
-            sent = [self._producer.send(one) for one in self._records(log, group.checkpoint_entries)]
+            last = self._sent(log, group.checkpoint_entries)
             self._producer.flush()
-            end = max((one.get().offset() + 1 for one in sent), default=0)
+            end = 0 if last is None else last.get().offset() + 1
         failpoint("commit.in-transaction")
         try:
             self._producer.commitTransaction()
@@ -169,16 +176,19 @@ class KafkaTransactions(TransactionalStore):
         self._is_begun = False
         return {(log, 0): end}
 
-    def _records(self, log: str, entries: Sequence[Entry]) -> Iterator[Any]:
-        clients = self._jvm.org.apache.kafka.clients.producer
-        header = kafka_header.of_one(self._fence.epoch, self._fence.scope)
-        now_ms = self._clock.wall_ms()
+    def _sent(self, log: str, entries: Sequence[Entry]) -> Any:
+        """Send the entries; returns the future of the last. Where another one fails, the transaction does.
+
+        Two calls of the JVM an entry, with one header for all: with everything made for each of them it was fifteen.
+        """
+        now_ms, headers = self._clock.wall_ms(), self._jvm.java.util.ArrayList()
+        headers.add(
+            self._header(kafka_header.NAME, kafka_header.of_one(self._fence.epoch, self._fence.scope))
+        )
+        last = None
         for entry in entries:
-            headers = self._jvm.java.util.ArrayList()
-            headers.add(
-                self._jvm.org.apache.kafka.common.header.internals.RecordHeader(kafka_header.NAME, header)
-            )
-            yield clients.ProducerRecord(log, 0, now_ms, entry.key, entry.value, headers)
+            last = self._producer.send(self._record(log, 0, now_ms, entry.key, entry.value, headers))
+        return last
 
     def raise_fence(self, fences: Iterable[Fence]) -> None:
         """See TransactionalStore."""
@@ -232,14 +242,18 @@ class KafkaTransactions(TransactionalStore):
 
 @dataclass(frozen=True, slots=True)
 class TransactionalSink:
-    """Writes one topic in the transaction of the checkpoints."""
+    """Writes one topic in the transaction of the checkpoints.
+
+    With `gets_records` the rows of a batch are records already, since the query makes them (`plain_records`).
+    """
 
     topic: str
     transactions: KafkaTransactions
+    gets_records: bool = False
 
     def write(self, rows: DataFrame, batch: Batch) -> Sequence[SegmentWrite]:
         """See Sink and `KafkaTransactions.write`."""
-        self.transactions.write(plain_records(rows), self.topic)
+        self.transactions.write(rows if self.gets_records else plain_records(rows), self.topic)
         return ()
 
     def close(self) -> None:
