@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from tests.support.postgresql import PostgreSql
 
 from grete import Batch, DataFramePipeline
@@ -40,11 +42,13 @@ class Target:
 
     def sink(self, epoch: int, *, replaces: bool = False) -> Sink:
         fence = Fence("container/words@1/0", epoch)
-        kind = DeltaSink if self._output.format == "delta" else JdbcSink
-        return kind(self._spark, self._output, APP, fence, replaces=replaces)
+        return JdbcSink(self._spark, self._output, APP, fence, replaces=replaces)
 
     def rows(self, *numbers: int) -> DataFrame:
         return self._spark.createDataFrame([(n, f"it's {n}") for n in numbers], "n int, Text string")
+
+    def drop(self) -> None:
+        raise NotImplementedError
 
     def numbers(self) -> list[int]:
         raise NotImplementedError
@@ -53,6 +57,13 @@ class Target:
 class DeltaTable(Target):
     def __init__(self, spark: SparkSession, path: Path) -> None:
         super().__init__(spark, settings({"format": "delta", "path": str(path)}))
+
+    def sink(self, epoch: int, *, replaces: bool = False) -> Sink:
+        fence, noted = Fence("container/words@1/0", epoch), Path(f"{self._output.target_path}-noted")
+        return DeltaSink(self._spark, self._output, APP, fence, noted, replaces=replaces)
+
+    def drop(self) -> None:
+        shutil.rmtree(self._output.target_path)
 
     def numbers(self) -> list[int]:
         return sorted(
@@ -66,6 +77,9 @@ class DatabaseTable(Target):
         server.sql(f'CREATE TABLE {self.table} (n int CHECK (n < 100), "Text" text)')
         server.sql("DROP TABLE IF EXISTS grete_commits")
         super().__init__(spark, settings({**server.config, "table": self.table}))
+
+    def drop(self) -> None:
+        self.server.sql(f"DROP TABLE {self.table}")
 
     def numbers(self) -> list[int]:
         return sorted(int(row[0]) for row in self.server.sql(f"TABLE {self.table}"))
@@ -109,6 +123,65 @@ def test_a_pipeline_that_sends_its_whole_result_replaces_what_was_there(target: 
     sink.write(target.rows(1, 2), Batch("l", 0))
     sink.write(target.rows(2, 3), Batch("l", 1))
     assert target.numbers() == [2, 3]
+
+
+def test_a_table_that_was_dropped_is_named_and_not_made_again(target: Target) -> None:
+    sink = target.sink(1)
+    sink.write(target.rows(1), Batch("l", 0))
+    target.drop()
+    for late in (sink, sink, target.sink(2)):
+        with pytest.raises(JobError, match=r"outputs.out: .*(is gone|does not exist)") as refused:
+            late.write(target.rows(2), Batch("l", 1))
+        assert not refused.value.may_pass
+
+
+def test_a_delta_table_that_was_made_anew_is_not_taken_for_the_one_that_was_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    target = DeltaTable(spark, tmp_path / "table")
+    target.sink(1).write(target.rows(1), Batch("l", 0))
+    target.drop()
+    target.rows(7).write.format("delta").save(f"{tmp_path}/table")
+    with pytest.raises(JobError, match=rf"another table is in its place.*remove {tmp_path}/table-noted"):
+        target.sink(2).write(target.rows(2), Batch("l", 1))
+    assert target.numbers() == [7]
+    Path(f"{tmp_path}/table-noted").unlink()
+    target.sink(3).write(target.rows(2), Batch("l", 1))
+    assert target.numbers() == [2, 7]
+
+
+def test_a_table_whose_columns_changed_refuses_the_batch_and_takes_it_when_they_fit_again(
+    target: Target,
+) -> None:
+    sink = target.sink(1)
+    sink.write(target.rows(1), Batch("l", 0))
+    wider = target.rows(2).withColumn("more", F.lit(True))
+    for _ in range(2):
+        with pytest.raises(JobError, match=r"(?s)outputs.out: .*more") as refused:
+            sink.write(wider, Batch("l", 1))
+        assert not refused.value.may_pass
+    assert target.numbers() == [1]
+    target.sink(2).write(target.rows(2), Batch("l", 1))
+    assert target.numbers() == [1, 2]
+
+
+def test_a_database_that_has_no_room_is_waited_for_and_each_row_is_there_once(
+    spark: SparkSession, postgresql: PostgreSql
+) -> None:
+    table = DatabaseTable(spark, postgresql)
+    sink = table.sink(1)
+    sink.write(table.rows(1), Batch("l", 0))
+    postgresql.sql(
+        f"CREATE FUNCTION no_room_{table.table}() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE EXCEPTION 'could not extend file: No space left' USING ERRCODE = '53100'; END $$; "
+        f"CREATE TRIGGER no_room BEFORE INSERT ON {table.table} EXECUTE FUNCTION no_room_{table.table}()"
+    )
+    with pytest.raises(StreamUnreachable, match="could not extend file") as full:
+        sink.write(table.rows(2), Batch("l", 1))
+    assert full.value.may_pass
+    postgresql.sql(f"DROP TRIGGER no_room ON {table.table}")
+    sink.write(table.rows(2), Batch("l", 1))
+    assert table.numbers() == [1, 2]
 
 
 def test_rows_that_a_database_refuses_are_named_and_nothing_of_the_batch_is_there(

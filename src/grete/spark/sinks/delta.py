@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from grete.api import Batch
 from grete.config.settings.outputs import OutputSettings
-from grete.errors import Fenced
+from grete.errors import Fenced, JobError
 from grete.failpoints import failpoint
 from grete.model.fence import Fence
 from grete.spark.sinks.base import compute_only
@@ -44,16 +46,27 @@ class DeltaSink:
     Delta drops a write whose version is not greater than the last one, so the first commit of a container, which is
     empty, ends its predecessor: what that one still writes has an older version. Which batch was the last is in the
     message of the commit (`userMetadata`). With `replaces`, each batch takes the place of all rows.
+
+    Which table it is is noted in the file `noted`: Delta makes one where there is none, and one that was dropped is
+    not to be made again unseen.
     """
 
     def __init__(
-        self, spark: SparkSession, settings: OutputSettings, app: str, fence: Fence, *, replaces: bool
+        self,
+        spark: SparkSession,
+        settings: OutputSettings,
+        app: str,
+        fence: Fence,
+        noted: Path,
+        *,
+        replaces: bool,
     ) -> None:
         self._spark = spark
         self._settings = settings
         self._path = settings.target_path
         self._app = app
         self._fence = fence
+        self._noted = noted
         self._replaces = replaces
         self._last: _Mark | None = None
 
@@ -62,7 +75,10 @@ class DeltaSink:
 
         Raises:
             Fenced: a later incarnation of the container writes the table.
+            JobError: the table is another one than the one that was written, or it refuses the rows.
         """
+        if self._last is not None and not self._is_there():
+            raise self._dropped("")
         last = self._last or self._claim(rows)
         if last.batch == batch.id:
             self._last = last
@@ -76,12 +92,18 @@ class DeltaSink:
 
     def _claim(self, rows: DataFrame) -> _Mark:
         """Commit nothing, so that every earlier incarnation is refused from now on; says where it stood."""
+        noted = self._noted.read_text() if self._noted.exists() else ""
+        if noted and noted != (now_there := self._table_id()):
+            raise self._dropped(now_there)
         before = self._newest()
         self._refuse_later(before)
         claimed = self._append(rows.limit(0), before.batch, before.version + 1, "append")
         now = self._newest()
         if now != claimed:
             raise self._fenced(max(now.epoch, self._fence.epoch))
+        if not noted:
+            self._noted.parent.mkdir(parents=True, exist_ok=True)
+            self._noted.write_text(self._table_id())
         return claimed
 
     def _refuse_later(self, found: _Mark) -> None:
@@ -97,19 +119,43 @@ class DeltaSink:
         if self._settings.partition_by:
             writer = writer.partitionBy(*self._settings.partition_by)
         marked = writer.option("txnAppId", self._app).option("txnVersion", version)
-        marked.option("userMetadata", mark.text()).save(self._path)
+        try:
+            marked.option("userMetadata", mark.text()).save(self._path)
+        except AnalysisException as error:
+            raise JobError(
+                f"outputs.{self._settings.name}: the Delta table {self._path} refuses batch {batch!r}, and has "
+                f"nothing of it: {str(error)[:1500]}"
+            ) from error
         return mark
 
     def _newest(self) -> _Mark:
         """The last commit of this output, of version 0 when there is none yet."""
-        jvm = self._spark._jvm
-        assert jvm is not None
-        if not jvm.io.delta.tables.DeltaTable.isDeltaTable(self._spark._jsparkSession, self._path):
+        if not self._is_there():
             return _Mark(self._app, 0, 0, "")
         history = self._spark.sql(f"DESCRIBE HISTORY delta.`{self._path}`")
         ours = history.where(F.get_json_object("userMetadata", "$.grete") == self._app)
         row = ours.orderBy(F.desc("version")).select("userMetadata").first()
         return _Mark(self._app, 0, 0, "") if row is None else _Mark.of(row[0])
+
+    def _is_there(self) -> bool:
+        jvm = self._spark._jvm
+        assert jvm is not None
+        return bool(jvm.io.delta.tables.DeltaTable.isDeltaTable(self._spark._jsparkSession, self._path))
+
+    def _table_id(self) -> str:
+        """The id that Delta has given the table; "" where there is none."""
+        if not self._is_there():
+            return ""
+        row = self._spark.sql(f"DESCRIBE DETAIL delta.`{self._path}`").select("id").first()
+        return "" if row is None else str(row[0])
+
+    def _dropped(self, now: str) -> JobError:
+        found = "another table is in its place" if now else "it is gone"
+        return JobError(
+            f"outputs.{self._settings.name}: the Delta table {self._path} is not the one that was written: {found}, "
+            f"and earlier batches are not in it. Restore it; or, if that is meant, remove {self._noted}, and rewind "
+            f"to have rows written again"
+        )
 
     def close(self) -> None:
         """Nothing is held."""

@@ -151,7 +151,8 @@ class Sinks:
         app = f"{assignment.job.key}/{assignment.container_id}/{name}"
         replaces = self._pipeline.output_mode == "complete"
         if settings.format == DELTA:
-            return DeltaSink(self._spark, settings, app, assignment.fence, replaces=replaces)
+            noted = assignment.state_directory(self._started.home) / "outputs" / name
+            return DeltaSink(self._spark, settings, app, assignment.fence, noted, replaces=replaces)
         if settings.format == JDBC:
             return JdbcSink(self._spark, settings, app, assignment.fence, replaces=replaces)
         if replaces:
