@@ -100,7 +100,6 @@ def test_a_streams_keys_are_found_by_its_id_and_by_its_name() -> None:
         ({"task.checkpoint.system": "hubs"}, "task.checkpoint.system='hubs': Event Hubs"),
         ({"stores.s.changelog": "hubs.s"}, "stores.s.changelog is on system 'hubs'"),
         ({"stores.s.factory": "grete.store.sqlite", "job.changelog.system": "hubs"}, "stores.s.changelog"),
-        ({"app.class": "m:P"}, "app.class: a DataFrame pipeline cannot read system 'hubs'"),
     ],
 )
 def test_what_event_hubs_cannot_do_is_refused_with_the_way_out(
@@ -162,3 +161,14 @@ def test_partitions_are_chosen_as_the_configuration_says() -> None:
     assert [in_turn(b"same", 3) for _ in range(4)] == [0, 1, 2, 0]
     with pytest.raises(ConfigError, match=r"samza\.key\.serde"):
         hub_partitioner(Settings.of(method("PARTITION_KEY_AS_PARTITION")), out)
+
+
+def test_a_pipeline_on_hubs_commits_in_the_system_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {**HUBS, "app.class": "m:P", "task.outputs": "hubs.flights,local.out"}
+    del config["task.class"]
+    monkeypatch.setenv("FLIGHTS_KEY", "k")
+    assert check(config).errors == ()
+    assert Settings.of(config).task.commit_system == "local"
+    assert Settings.of({**HUBS}).task.commit_system == "hubs", "StreamTasks go through their own system"
+    [problem] = check({**config, "task.outputs": "other.out", "systems.other.samza.factory": "local"}).errors
+    assert "a pipeline writes to 'local'" in problem

@@ -299,3 +299,17 @@ def test_a_container_looks_after_what_its_job_names(system: LocalSystem, clock: 
         StreamPolicy("in", retention_bytes=100),
         StreamPolicy("out", retention_ms=5000),
     ]
+
+
+def test_a_pipelines_container_looks_after_no_streams_of_other_systems() -> None:
+    config = {
+        "app.class": "my:App",
+        "task.inputs": "local.in,kafka.flights",
+        "task.checkpoint.system": "local",
+        "systems.kafka.samza.factory": "kafka",
+    }
+    ssps = tuple(
+        SystemStreamPartition(system, name, 0) for system, name in (("local", "in"), ("kafka", "flights"))
+    )
+    task = AssignedTask(TaskName("one"), ssps, 0)
+    assert policies(Assignment(JobId("job"), ContainerId("0"), 1, config, (task,))) == [StreamPolicy("in")]

@@ -9,8 +9,9 @@ import pytest
 
 from grete.config.settings import Settings
 from grete.errors import ConfigError
+from grete.model.ids import SystemStream
 from grete.spark.kafka_connector import ARTIFACT, connector_settings, could_not_start
-from grete.spark.kafka_options import REDACTED_OPTIONS, sink_settings, source_settings
+from grete.spark.kafka_options import REDACTED_OPTIONS, StreamAddress, sink_settings, source_settings
 
 SPARK = "4.2.0"
 
@@ -150,3 +151,33 @@ def test_without_brokers_nothing_is_guessed() -> None:
 def test_spark_masks_every_option_that_opens_something(option: str) -> None:
     assert re.search(REDACTED_OPTIONS, option)
     assert not re.search(REDACTED_OPTIONS, "kafka.bootstrap.servers")
+
+
+def test_a_hub_is_a_topic_of_its_namespace_with_a_login_of_its_own_that_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text('se"cret')
+    config = {
+        "systems.hubs.samza.factory": "eventhubs",
+        "systems.hubs.consumer.ssl.truststore.type": "PEM",
+        "systems.hubs.eventhubs.skipMessagesLargerThanBytes": "5000",
+        "streams.flights.samza.system": "hubs",
+        "streams.flights.eventhubs.namespace": "airport",
+        "streams.flights.eventhubs.entitypath": "departures",
+        "sensitive.streams.flights.eventhubs.sas.keyname": "all",
+        "sensitive.streams.flights.eventhubs.sas.token": f"${{file:{tmp_path}/key}}",
+    }
+    address = StreamAddress.of(config, SystemStream("hubs", "flights"))
+    assert address.topic == "departures"
+    assert "cret" not in repr(address)
+    source, sink = source_settings(config, "hubs", address), sink_settings(config, "hubs", address)
+    assert source["kafka.bootstrap.servers"] == "airport.servicebus.windows.net:9093"
+    assert (source["kafka.security.protocol"], source["kafka.sasl.mechanism"]) == ("SASL_SSL", "PLAIN")
+    assert source["kafka.ssl.truststore.type"] == "PEM"
+    login = (
+        'username="$ConnectionString" password="Endpoint=sb://airport.servicebus.windows.net/;'
+        'SharedAccessKeyName=all;SharedAccessKey=se\\"cret";'
+    )
+    assert source["kafka.sasl.jaas.config"].endswith(login)
+    assert all(re.search(REDACTED_OPTIONS, name) for name, value in source.items() if "cret" in value)
+    assert (sink["kafka.enable.idempotence"], sink["kafka.max.request.size"]) == ("false", "5000")
+    own = {**config, "systems.hubs.producer.bootstrap.servers": "emulator:9092"}
+    assert source_settings(own, "hubs", address)["kafka.bootstrap.servers"] == "emulator:9092"

@@ -108,7 +108,7 @@ class CommitRetention:
 
 
 def policies(assignment: Assignment) -> list[StreamPolicy]:
-    """How long the records of each of the container's streams are kept."""
+    """How long the records of each of the container's streams are kept, of the system that it commits to."""
     name, settings = single_system(assignment), Settings.of(assignment.config)
     changelogs = [
         StreamPolicy(
@@ -118,7 +118,7 @@ def policies(assignment: Assignment) -> list[StreamPolicy]:
         )
         for store in settings.store_names
     ]
-    read = {ssp.stream for ssp in assignment.ssps}
+    read = {ssp.stream for ssp in assignment.ssps if ssp.system == name}
     written = {stream.stream for stream in written_together(settings, name)}
     others = [
         StreamPolicy(

@@ -17,6 +17,7 @@ class Capabilities:
     system that `task.checkpoint.system` names has them.
     `consumer_groups`: `System.group_offsets` can show how far a job has come.
     `kafka_topics`: its streams are topics that the clients of Kafka read too: Samza's, Spark's connector, tools.
+    `spark_connector`: Spark's connector to Kafka reads and writes its streams: they are topics, or behave as such.
     `configured_by_streams`: to reach a stream, its clients need keys of the stream (`streams.*`).
     """
 
@@ -26,6 +27,7 @@ class Capabilities:
     keeps_state: bool = True
     consumer_groups: bool = False
     kafka_topics: bool = False
+    spark_connector: bool = False
     configured_by_streams: bool = False
 
 

@@ -67,7 +67,7 @@ def kafka_system_of(settings: Settings, assignment: Assignment) -> str | None:
     """
     known = {*(ssp.system for ssp in assignment.ssps), *(one.system for one in settings.task.outputs)}
     names = [name for name in settings.system_names if name in known or name != settings.coordinator.system]
-    return next((name for name in names if settings.system(name).capabilities.kafka_topics), None)
+    return next((name for name in names if settings.system(name).capabilities.spark_connector), None)
 
 
 def _app_name(assignment: Assignment) -> str:

@@ -14,13 +14,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from grete.config.redact import is_reference
 from grete.config.secrets import has_reference, resolve_secrets
+from grete.config.settings import Settings
+from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import ConfigError
+from grete.model.ids import SystemStream
 
 REDACTED_OPTIONS = r"(?i)url|^kafka\.(sasl|ssl)\.|secret|passw|token|credential|jaas"
 """For `spark.sql.redaction.options.regex`: Spark's default, and all options of a login."""
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _ACCESS = re.compile(r"(security|sasl|ssl)\..+|bootstrap\.servers")
 _NOT_PASSED = re.compile(
     r"(key|value)\.(de)?serializer|auto\.offset\.reset|enable\.auto\.commit|auto\.commit\..*|interceptor\.classes"
@@ -30,35 +35,80 @@ _NOT_PASSED = re.compile(
 """Options that Spark refuses, that would weaken a promise, or that only Samza's old clients understood."""
 
 
-def source_settings(config: Mapping[str, str], system: str) -> dict[str, str]:
+_HUB = {"connections.max.idle.ms": "180000", "metadata.max.age.ms": "180000"}
+"""The service closes connections that were idle for four minutes."""
+_HUB_SINK = {
+    "kafka.acks": "all",
+    "kafka.enable.idempotence": "false",  # not on every tier; a record that is sent again may be there twice
+    "kafka.max.in.flight.requests.per.connection": "1",  # else it could overtake its successor
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAddress:
+    """The topic that a stream is to the connector, and the client settings that are the stream's own."""
+
+    topic: str
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, config: Mapping[str, str], stream: SystemStream) -> StreamAddress:
+        """By the stream's keys where its system is configured by streams.
+
+        Raises:
+            ConfigError: they do not say where it is or how to get in.
+        """
+        if not Settings.of(config).system(stream.system).capabilities.configured_by_streams:
+            return cls(stream.stream)
+        hub = HubsSettings(config, stream.system).address(stream.stream)
+        client = {**_HUB, **hub.client}
+        if "sasl.password" in client:
+            user, password = (_escaped(client.pop(f"sasl.{word}")) for word in ("username", "password"))
+            client["sasl.jaas.config"] = f'{_PLAIN} required username="{user}" password="{password}";'
+        return cls(hub.topic, client)
+
+
+def source_settings(
+    config: Mapping[str, str], system: str, address: StreamAddress | None = None
+) -> dict[str, str]:
     """The source's `kafka.*` options, references resolved.
 
     Raises:
         ConfigError: no brokers are named, or a reference refers to nothing.
     """
-    return _options(config, system, "consumer") | {"kafka.isolation.level": "read_committed"}
+    return _options(config, system, "consumer", address) | {"kafka.isolation.level": "read_committed"}
 
 
-def sink_settings(config: Mapping[str, str], system: str) -> dict[str, str]:
+def sink_settings(
+    config: Mapping[str, str], system: str, address: StreamAddress | None = None
+) -> dict[str, str]:
     """The sink's `kafka.*` options, references resolved: a record counts as written when all copies have it.
 
     Raises:
         ConfigError: as for the source.
     """
-    return _options(config, system, "producer") | {"kafka.acks": "all", "kafka.enable.idempotence": "true"}
+    found = _options(config, system, "producer", address)
+    if address is None or not address.client:
+        return found | {"kafka.acks": "all", "kafka.enable.idempotence": "true"}
+    largest = HubsSettings(config, system).largest_record
+    return found | _HUB_SINK | ({"kafka.max.request.size": str(largest)} if largest > 0 else {})
 
 
-def _options(config: Mapping[str, str], system: str, client: str) -> dict[str, str]:
+def _options(
+    config: Mapping[str, str], system: str, client: str, address: StreamAddress | None
+) -> dict[str, str]:
     given = {which: _settings(config, system, which) for which in ("consumer", "producer")}
     access = {
         name: value for each in given.values() for name, value in each.items() if _ACCESS.fullmatch(name)
     }
-    if not access.get("bootstrap.servers", "").strip():
+    own = {} if address is None else address.client
+    if not (access.get("bootstrap.servers") or own.get("bootstrap.servers", "")).strip():
         raise ConfigError(
             f"systems.{system}.producer.bootstrap.servers is not set: name the Kafka brokers of system {system!r}, "
             "host:port[,host:port]"
         )
-    return {f"kafka.{name}": _resolved(name, value) for name, value in (given[client] | access).items()}
+    resolved = {name: _resolved(name, value) for name, value in (given[client] | access).items()}
+    return {f"kafka.{name}": value for name, value in {**own, **resolved}.items()}
 
 
 def _settings(config: Mapping[str, str], system: str, client: str) -> dict[str, str]:
@@ -77,4 +127,9 @@ def _resolved(name: str, value: str) -> str:
 def _quoted(reference: str) -> str:
     if not has_reference(reference):
         return reference
-    return resolve_secrets(reference).replace("\\", "\\\\").replace('"', '\\"')
+    return _escaped(resolve_secrets(reference))
+
+
+def _escaped(text: str) -> str:
+    """A word of a JAAS line, within its quotes."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from grete.checkpoint.offset_manager import check_in_range
 from grete.errors import JobError
 from grete.model.ids import SystemStreamPartition
-from grete.spark.kafka_options import source_settings
+from grete.spark.kafka_options import StreamAddress, source_settings
 from grete.systems.admin import SystemAdmin
 
 _WAY_OUT = (
@@ -34,6 +34,16 @@ class KafkaSourceSpec:
     max_records: int
     with_headers: bool = False
     also: Mapping[str, str] = field(default_factory=dict)
+    address: StreamAddress | None = None
+    """Of the only stream, where it is no topic of its own name."""
+
+    @property
+    def topics(self) -> dict[SystemStreamPartition, int]:
+        """The next offsets by the topics' own names."""
+        if self.address is None:
+            return dict(self.starting_offsets)
+        topic = self.address.topic
+        return {replace(ssp, stream=topic): offset for ssp, offset in self.starting_offsets.items()}
 
 
 def read_stream(spark: SparkSession, config: Mapping[str, str], spec: KafkaSourceSpec) -> DataFrame:
@@ -45,17 +55,20 @@ def read_stream(spark: SparkSession, config: Mapping[str, str], spec: KafkaSourc
         ConfigError: no brokers, or a reference to nothing.
     """
     reader = spark.readStream.format("kafka").options(
-        **source_settings(config, spec.system),
+        **source_settings(config, spec.system, spec.address),
         **spec.also,
-        assign=_by_topic({ssp: None for ssp in spec.starting_offsets}),
-        startingOffsets=_by_topic(spec.starting_offsets),
+        assign=_by_topic({ssp: None for ssp in spec.topics}),
+        startingOffsets=_by_topic(spec.topics),
         maxOffsetsPerTrigger=str(spec.max_records),
         failOnDataLoss="true",
         includeHeaders=str(spec.with_headers).lower(),
     )
-    stream = F.concat(F.lit(f"{spec.system}."), F.col("topic")).alias("stream")
+    stream = F.concat(F.lit(f"{spec.system}."), F.col("topic"))
+    if spec.address is not None:
+        [name] = {str(ssp.system_stream) for ssp in spec.starting_offsets}
+        stream = F.lit(name)
     names = ["partition", "offset", "key", "value", "timestamp", *(["headers"] if spec.with_headers else [])]
-    return reader.load().select(stream, *names)
+    return reader.load().select(stream.alias("stream"), *names)
 
 
 def _by_topic(offsets: Mapping[SystemStreamPartition, int | None]) -> str:

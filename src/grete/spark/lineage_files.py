@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 
 import orjson
 
@@ -31,8 +32,10 @@ _KEPT = 3
 class LineageDirectory:
     """The lineages of one container of one job."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, topics: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`topics`: see `offset_log.read_batch_end`."""
         self._directory = directory
+        self._topics = topics
         directory.mkdir(parents=True, exist_ok=True)
         self._locks: list[int] = []
 
@@ -70,7 +73,7 @@ class LineageDirectory:
         if not checkpoint.is_dir():
             return None
         try:
-            return read_progress(checkpoint, lineage.sources)
+            return read_progress(checkpoint, lineage.sources, self._topics)
         except SparkLogUnreadable as error:
             return str(error)
 

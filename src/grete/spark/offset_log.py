@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -29,11 +30,13 @@ class SparkProgress:
     committed_end: SourceOffsets | None
 
 
-def read_batch_end(checkpoint: Path, batch_id: int, sources: Sequence[str]) -> SourceOffsets:
+def read_batch_end(
+    checkpoint: Path, batch_id: int, sources: Sequence[str], topics: Mapping[str, str] = MappingProxyType({})
+) -> SourceOffsets:
     """The end offsets of a planned batch: of each input's partitions, of all lines of it the smallest.
 
     `sources` are the query's sources, `system.stream` each, empty for one that is not grete's. Kafka's source leaves
-    out of which system its topics are.
+    out of which system its topics are. `topics` has the streams, `system.stream`, whose topics have other names.
 
     Raises:
         SparkLogUnreadable: no such file, or it is not a log of these sources.
@@ -45,14 +48,21 @@ def read_batch_end(checkpoint: Path, batch_id: int, sources: Sequence[str]) -> S
         )
     ends: dict[str, int] = {}
     for number, source in enumerate(sources):
-        for ssp, offset in _of_source(planned.ends.get(str(number)), source, path).items() if source else ():
+        for ssp, offset in (
+            _of_source(planned.ends.get(str(number)), source, topics.get(source), path).items()
+            if source
+            else ()
+        ):
             ends[ssp] = min(offset, ends.get(ssp, offset))
     return SourceOffsets(ends)
 
 
-def _of_source(end: bytes | None, source: str, path: Path) -> Mapping[str, int]:
+def _of_source(end: bytes | None, source: str, topic: str | None, path: Path) -> Mapping[str, int]:
     try:
-        found = _next_offsets(orjson.loads(end or b""), SystemStream.parse(source).system)
+        document, stream = orjson.loads(end or b""), SystemStream.parse(source)
+        if topic is not None and topic in document:
+            document = {stream.stream: document.pop(topic), **document}
+        found = _next_offsets(document, stream.system)
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise SparkLogUnreadable(
             f"Spark's offset log {path} is of no source that is known: {error!r}"
@@ -76,7 +86,9 @@ def _next_offsets(document: Any, system: str) -> Mapping[str, int]:
     }
 
 
-def read_progress(checkpoint: Path, sources: Sequence[str]) -> SparkProgress:
+def read_progress(
+    checkpoint: Path, sources: Sequence[str], topics: Mapping[str, str] = MappingProxyType({})
+) -> SparkProgress:
     """Where a lineage stands that reads these sources, see `read_batch_end`.
 
     Raises:
@@ -95,6 +107,8 @@ def read_progress(checkpoint: Path, sources: Sequence[str]) -> SparkProgress:
     return SparkProgress(
         planned=last_planned,
         committed=last_committed,
-        planned_end=read_batch_end(checkpoint, last_planned, sources) if last_planned >= 0 else None,
-        committed_end=read_batch_end(checkpoint, last_committed, sources) if last_committed >= 0 else None,
+        planned_end=read_batch_end(checkpoint, last_planned, sources, topics) if last_planned >= 0 else None,
+        committed_end=read_batch_end(checkpoint, last_committed, sources, topics)
+        if last_committed >= 0
+        else None,
     )

@@ -12,6 +12,7 @@ from grete.container.start import Started
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.spark import plans
+from grete.spark.kafka_options import StreamAddress
 from grete.spark.kafka_source import KafkaSourceSpec
 from grete.spark.kafka_source import read_stream as read_kafka
 from grete.tasks.read_plan import SourceOptions
@@ -41,6 +42,16 @@ def read_inputs(spark: SparkSession, started: Started, starting: Mapping[str, in
     }
 
 
+def renamed_topics(config: Mapping[str, str]) -> dict[str, str]:
+    """The topics of inputs, by `system.stream`, that have other names than their streams.
+
+    Raises:
+        ConfigError: see `StreamAddress.of`.
+    """
+    found = {stream: StreamAddress.of(config, stream).topic for stream in Settings.of(config).task.all_inputs}
+    return {str(stream): topic for stream, topic in found.items() if topic != stream.stream}
+
+
 def _read(
     spark: SparkSession,
     started: Started,
@@ -50,9 +61,11 @@ def _read(
     at_most: int,
 ) -> DataFrame:
     system, marked = settings.system(stream.system), {INPUT: str(stream)}
-    if system.capabilities.kafka_topics:
-        kafka = KafkaSourceSpec(stream.system, starting, at_most, system.pipeline_headers, marked)
-        return read_kafka(spark, started.assignment.config, kafka)
+    if system.capabilities.spark_connector:
+        config = started.assignment.config
+        address = StreamAddress.of(config, stream) if system.capabilities.configured_by_streams else None
+        kafka = KafkaSourceSpec(stream.system, starting, at_most, system.pipeline_headers, marked, address)
+        return read_kafka(spark, config, kafka)
     from grete.spark.planned_source import (
         read_stream as read_planned,
     )  # Spark 4.0 and 4.1 lack what it stands on

@@ -44,7 +44,14 @@ from grete.spark.offset_log import SparkProgress
 from grete.spark.pipeline_batch import PipelineBatches
 from grete.spark.pipeline_decoding import decoded_inputs
 from grete.spark.pipeline_encoding import encoded
-from grete.spark.pipeline_inputs import check_all_used, read_inputs, read_once, sources_of, used_in
+from grete.spark.pipeline_inputs import (
+    check_all_used,
+    read_inputs,
+    read_once,
+    renamed_topics,
+    sources_of,
+    used_in,
+)
 from grete.spark.pipeline_outputs import Shared
 from grete.spark.pipeline_plan import check_build, check_containers, gathers
 from grete.spark.query import Query, QuerySettings, RunBatch
@@ -101,7 +108,10 @@ class PipelineRun:
         self._assignment = started.assignment
         self._system = started.system
         self._settings = Settings.of(started.assignment.config)
-        self._lineages = LineageDirectory(started.assignment.state_directory(started.home) / "lineages")
+        self._topics = renamed_topics(started.assignment.config)
+        self._lineages = LineageDirectory(
+            started.assignment.state_directory(started.home) / "lineages", self._topics
+        )
         self._has_begun = False
         self.on_progress: Callable[[Metrics], None] = lambda metrics: None
         """Called with Spark's own figures of its batches, some time after them."""
@@ -314,6 +324,7 @@ class PipelineRun:
             until_drained=self._assignment.until_drained,
             interval_ms=self._settings.task.trigger_interval_ms,
             output_mode=mode,
+            topics=self._topics,
         )
         tidy = housekeeping(self._assignment, self._system, [self._assignment.fence])
 

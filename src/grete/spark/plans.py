@@ -47,6 +47,15 @@ def children(plan: Any) -> list[Any]:
     return [found.apply(i) for i in range(found.size())]
 
 
+def leaves(plan: Any) -> Iterator[Any]:
+    """The operators without inputs, from left to right."""
+    below = children(plan)
+    for child in below:
+        yield from leaves(child)
+    if not below:
+        yield plan
+
+
 def is_join_with_a_table(plan: Any) -> bool:
     """Whether rows of one stream are joined with what is the same everywhere."""
     return name(plan) == "Join" and sum(child.isStreaming() for child in children(plan)) == 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -36,7 +36,7 @@ class _StopRequested(Exception):
 class QuerySettings:
     """How the query runs: until what is there is consumed, or for ever with a batch every `interval_ms`.
 
-    `sources` are what it reads, see `offset_log.read_batch_end`.
+    `sources` are what it reads, `topics` those with another name, see `offset_log.read_batch_end`.
     """
 
     checkpoint: Path
@@ -44,6 +44,7 @@ class QuerySettings:
     until_drained: bool
     interval_ms: int
     output_mode: str = "append"
+    topics: Mapping[str, str] = field(default_factory=dict)
 
 
 class Query:
@@ -70,7 +71,9 @@ class Query:
                 self._failure = _StopRequested()
                 raise self._failure
             try:
-                end = read_batch_end(self._settings.checkpoint, batch_id, self._settings.sources)
+                end = read_batch_end(
+                    self._settings.checkpoint, batch_id, self._settings.sources, self._settings.topics
+                )
                 outcome = self._run_batch(batch, batch_id, end)
             except BaseException as error:
                 # Spark turns it into text; keep the object, so that the container can tell fencing from poison

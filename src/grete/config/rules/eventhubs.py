@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from grete.config.key_tables.coordinator import SYSTEM
-from grete.config.key_tables.job import APP_CLASS
 from grete.config.key_tables.task import CHECKPOINT_SYSTEM
 from grete.config.settings import Settings
 from grete.config.settings.eventhubs import HubsSettings
@@ -60,8 +59,3 @@ def _input_problems(settings: Settings, system: str) -> Iterator[str]:
                 f"checkpoint are committed together, so name {CHECKPOINT_SYSTEM.name} in "
                 f"stores.{store}.changelog, or no system"
             )
-    if settings.job.is_pipeline:
-        yield (
-            f"{APP_CLASS.name}: a DataFrame pipeline cannot read system {system!r} in this version; write a "
-            f"grete.StreamTask (task.class), or read the hub through a system of kind kafka"
-        )

@@ -48,17 +48,18 @@ def _of_a_pipeline(
 ) -> Iterator[str]:
     """A pipeline reads any systems, and has one in which its checkpoints are; its outputs are Spark's to write."""
     named = settings.task.checkpoint_system
-    if len(systems) > 1 and named not in systems:
+    keeping = [name for name in systems if settings.system(name).capabilities.keeps_state]
+    if len(systems) > 1 and keeping and named not in keeping:
         yield (
             f"task.inputs names the systems {', '.join(systems)}: say in which of them the checkpoints are by "
             f"{CHECKPOINT_SYSTEM.name}, and do not change it later, since they are looked for there only"
         )
     own = settings.task.commit_system
     for key, stream in sorted(outputs):
-        if stream.system != own and not settings.system(stream.system).capabilities.kafka_topics:
+        if stream.system != own and not settings.system(stream.system).capabilities.spark_connector:
             yield (
-                f"{key} names {stream}: a pipeline writes to {own!r}, where its checkpoints are, to Kafka, and to "
-                f"outputs.NAME.*; name a stream of those"
+                f"{key} names {stream}: a pipeline writes to {own!r}, where its checkpoints are, to Kafka, Event "
+                f"Hubs and outputs.NAME.*; name a stream of those"
             )
     for name in systems if len(systems) == 1 else ():
         system = settings.system(name)

@@ -15,7 +15,7 @@ from grete.config.settings.poison import PoisonPolicy
 from grete.config.settings.section import OptionalSetting, Section, Setting
 from grete.config.settings.spark import SparkSettings
 from grete.config.settings.streams import system_stream_from_names
-from grete.config.settings.systems import EMBEDDED_SYSTEM
+from grete.config.settings.systems import EMBEDDED_SYSTEM, SystemSettings
 from grete.config.values import required_value_of, value_of
 from grete.errors import ConfigError, WireError
 from grete.model.ids import SystemStream, SystemStreamPartition
@@ -88,12 +88,18 @@ class TaskSettings(Section):
     def commit_system(self) -> str:
         """The system in which containers commit: that of the inputs, since a transaction is one system's.
 
-        Of several systems, which only a pipeline reads, it is the one that `task.checkpoint.system` names.
+        Of several systems, which only a pipeline reads, it is the one that `task.checkpoint.system` names; for a
+        pipeline as well where the inputs' system keeps no state.
         """
         systems = {stream.system for stream in self.inputs}
-        if len(systems) > 1 and self.checkpoint_system:
+        if self.checkpoint_system and (len(systems) > 1 or self._commits_beside(systems)):
             return self.checkpoint_system
         return self.inputs[0].system if self.inputs else EMBEDDED_SYSTEM
+
+    def _commits_beside(self, systems: set[str]) -> bool:
+        return JobSettings(self.raw).is_pipeline and not any(
+            SystemSettings(self.raw, name).capabilities.keeps_state for name in systems
+        )
 
     @cached_property
     def outputs(self) -> tuple[SystemStream, ...]:

@@ -21,11 +21,12 @@ from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.container.start import Started
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
-from grete.spark.kafka_options import sink_settings
+from grete.spark.kafka_options import StreamAddress, sink_settings
 from grete.spark.session import STAGE_ATTEMPTS
 from grete.spark.sinks.base import Sink
 from grete.spark.sinks.delta import DeltaSink
 from grete.spark.sinks.files import FilesSink
+from grete.spark.sinks.hub import HubSink
 from grete.spark.sinks.jdbc import JdbcSink
 from grete.spark.sinks.kafka import KafkaSink, OutputStamps, new_attempt, plain_records
 from grete.spark.sinks.kafka_transaction import KafkaTransactions, TransactionalSink, delivery
@@ -59,7 +60,7 @@ class Sinks:
         self.stamps: OutputStamps | None = None
         streams = [stream for stream in outputs.values() if stream is not None]
         with_topics = {
-            one.system for one in streams if self._settings.system(one.system).capabilities.kafka_topics
+            one.system for one in streams if self._settings.system(one.system).capabilities.spark_connector
         }
         self._deliveries = {system: self._delivery(system) for system in sorted(with_topics)}
         if with_topics:
@@ -98,13 +99,17 @@ class Sinks:
 
     def _sink(self, stream: SystemStream) -> Sink:
         system, partitions = self._settings.system(stream.system), self._partitions(stream)
-        if system.capabilities.kafka_topics:
+        if system.capabilities.spark_connector:
             chosen = self._deliveries[stream.system]
             if chosen is PipelineDelivery.TRANSACTIONS and self._transactions is not None:
                 return TransactionalSink(stream.stream, self._transactions)
-            options = sink_settings(self._started.assignment.config, stream.system)
+            address = StreamAddress.of(self._settings.raw, stream)
+            options = sink_settings(self._settings.raw, stream.system, address)
             stamps = self.stamps if chosen is PipelineDelivery.STAMPS else None
-            return KafkaSink(stream.stream, partitions, options, stamps)
+            sink = KafkaSink(address.topic, partitions, options, stamps)
+            return (
+                HubSink(sink, stream, self._settings) if system.capabilities.configured_by_streams else sink
+            )
         if stream.system == self._started.system_name and system.capabilities.is_embedded:
             return LocalSink(stream, partitions, self._staging(stream), self._started.target.now_ms)
         raise ConfigError(

@@ -21,11 +21,12 @@ from grete.config.settings.spark import local_cores
 from grete.container.assignment import Assignment
 from grete.errors import ConfigError
 from grete.keyed_log.base import Entry
+from grete.spark import plans
 from grete.spark.pipeline_rows import check_types, key_of, value_of
 from grete.systems.commit_group import SegmentWrite
 
-_OWN = ("key", "value", "headers", "partition")
-_HEADERS = "array<struct<key:string,value:binary>>"
+OWN = ("key", "value", "headers", "partition")
+HEADERS = "array<struct<key:string,value:binary>>"
 _runs = itertools.count(1)
 
 
@@ -89,9 +90,9 @@ def plain_records(rows: DataFrame) -> DataFrame:
     """
     types = dict(rows.dtypes)
     _check_types(types)
-    columns = [key_of(types).alias("key"), value_of(types, _OWN).alias("value")]
+    columns = [key_of(types).alias("key"), value_of(types, OWN).alias("value")]
     if "headers" in types:
-        columns.append(F.col("headers").cast(_HEADERS).alias("headers"))
+        columns.append(F.col("headers").cast(HEADERS).alias("headers"))
     if "partition" in types:
         columns.append(F.col("partition").cast("int").alias("partition"))
     return rows.select(*columns)
@@ -121,13 +122,13 @@ def records(
         partition = F.when(key_of(types).isNull(), F.pmod("__sequence", F.lit(partitions)).cast("int"))
     headers = F.array(F.struct(F.lit(HEADER).alias("key"), stamp.cast("binary").alias("value")))
     if "headers" in types:
-        own = F.coalesce(F.col("headers").cast(_HEADERS), F.array().cast(_HEADERS))
+        own = F.coalesce(F.col("headers").cast(HEADERS), F.array().cast(HEADERS))
         headers = F.concat(own, headers)
     if "partition" in types:
         partition = F.coalesce(F.col("partition").cast("int"), partition)
     return numbered.select(
         key_of(types).alias("key"),
-        value_of(types, _OWN).alias("value"),
+        value_of(types, OWN).alias("value"),
         headers.alias("headers"),
         partition.cast("int").alias("partition"),
     )
@@ -150,10 +151,13 @@ def may_be_reordered(batch: DataFrame) -> bool:
     one number; what was not shuffled comes in the order of the source.
     """
     # a batch's own plan is an RDD, which says where it comes from; to plan it for that would take 20 ms of each batch
-    return "ShuffledRowRDD" in batch._jdf.queryExecution().logical().rdd().toDebugString()
+    return any(
+        plans.name(leaf) != "LogicalRDD" or "ShuffledRowRDD" in leaf.rdd().toDebugString()
+        for leaf in plans.leaves(batch._jdf.queryExecution().logical())
+    )
 
 
 def _check_types(types: Mapping[str, str]) -> None:
     check_types(types, ("key", "value", "partition"))
     if "headers" in types and not types["headers"].startswith("array<struct<key:string,value:binary"):
-        raise ConfigError(f"a pipeline's column 'headers' must be {_HEADERS}, it is {types['headers']}")
+        raise ConfigError(f"a pipeline's column 'headers' must be {HEADERS}, it is {types['headers']}")
