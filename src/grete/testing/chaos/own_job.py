@@ -7,15 +7,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
 from grete.clock import SystemClock
-from grete.keyed_log.sqlite_coordinator_log import FILE_NAME
-from grete.metadata.access import open_coordinator_stream
+from grete.config.settings import Settings
+from grete.errors import LogNotFound
+from grete.keyed_log.coordinator_log import open_coordinator_log
+from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
+from grete.metadata.job_index import where_submitted
 from grete.metadata.job_state import read_state
 from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
@@ -25,8 +29,7 @@ from grete.testing.waiting import patient
 JOB = "chaos"
 KEYS = 50
 _FEED_EVERY_S = 0.1
-_PROPERTIES = f"""
-job.name={JOB}
+_PROPERTIES = """
 task.class=grete.testing.counting:Counter
 task.inputs=local.chaos-in
 task.outputs=local.chaos-out
@@ -43,16 +46,37 @@ spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The counts of one key, compared with those that its records should have made."""
+
+    key: str
+    records: int
+    lost: tuple[int, ...]
+    doubled: int
+    in_order: bool
+
+
 class OwnJob:
     """The job in a home of its own."""
 
-    def __init__(self, home: Path, *, spark: bool = True) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        name: str = JOB,
+        spark: bool = True,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`settings` go before the job's own configuration."""
         self.home = home
+        self.job = JobId(name)
         self._run = ["grete.cli.main", "run", "--quiet"] if spark else ["grete.testing.sparkless"]
         self.sent = 0
         self._log = (home / "coordinator.log").open("ab")
         self._config = home / "chaos.properties"
-        self._config.write_text(_PROPERTIES, encoding="ascii")
+        more = "".join(f"{key}={value}\n" for key, value in (settings or {}).items())
+        self._config.write_text(f"job.name={name}{_PROPERTIES}{more}", encoding="ascii")
         self._epoch = 0
         self._coordinators: list[subprocess.Popen[bytes]] = []
 
@@ -86,10 +110,19 @@ class OwnJob:
     def start(self) -> subprocess.Popen[bytes]:
         """A coordinator; it adopts the containers of one that was killed."""
         self._epoch = self._epoch_in_the_stream()
-        which = ["--job", JOB] if self._epoch else ["--config", str(self._config)]
+        which = ["--job", self.job.shown] if self._epoch else ["--config", str(self._config)]
+        process = self._coordinate(*which)
+        self._coordinators.append(process)
+        return process
+
+    def _coordinate(self, *which: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", *self._run, *which]
         environment = {**os.environ, "GRETE_HOME": str(self.home)}
-        process = subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log)  # noqa: S603
+        return subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log)  # noqa: S603
+
+    def stand_by(self) -> subprocess.Popen[bytes]:
+        """A coordinator that waits to succeed the one that leads; of a job without Spark."""
+        process = self._coordinate("--job", self.job.shown, "--standby")
         self._coordinators.append(process)
         return process
 
@@ -111,10 +144,13 @@ class OwnJob:
 
     def _epoch_in_the_stream(self) -> int:
         """The last coordinator that said it runs; 0 for none."""
-        if not (self.home / "local" / FILE_NAME).exists():
+        settings, clock = Settings.of(where_submitted(self.job, self.home)), SystemClock()
+        try:
+            log = open_coordinator_log(settings, stream_name(self.job), self.home, clock, must_exist=True)
+        except LogNotFound:
             return 0
-        with open_coordinator_stream({}, JobId(JOB), self.home) as stream:
-            state = read_state(stream)
+        with closing(log):
+            state = read_state(CoordinatorStream(log, clock, source="chaos"))
         return 0 if state is None else state.epoch
 
     def close(self) -> None:
@@ -158,15 +194,22 @@ class OwnJob:
 
     def problems(self) -> Iterator[str]:
         """Records lost, done twice or out of order; empty when all is well."""
+        for found in self.found():
+            if found.lost or found.doubled:
+                what = f"{len(found.lost)} lost {list(found.lost[:5])}, {found.doubled} done twice"
+                yield f"{found.key}: {found.records} records, {what}"
+            elif not found.in_order:
+                yield f"{found.key}: {found.records} records, out of order"
+
+    def found(self) -> Iterator[Found]:
+        """Each key's counts, as they are now."""
         counts = self.counts()
         for number in range(KEYS):
             key = f"key{number}"
             expected = list(range(1, len(range(number, self.sent, KEYS)) + 1))
             seen = counts.get(key, [])
-            if seen != expected:
-                lost, more = sorted(set(expected) - set(seen)), len(seen) - len(set(seen))
-                what = f"{len(lost)} lost {lost[:5]}, {more} done twice" if lost or more else "out of order"
-                yield f"{key}: {len(expected)} records, {what}"
+            lost = tuple(sorted(set(expected) - set(seen)))
+            yield Found(key, len(expected), lost, len(seen) - len(set(seen)), seen == expected)
 
 
 def _wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:

@@ -1,0 +1,215 @@
+"""One trial: a job under load whose leading coordinator is killed again and again while another one stands by."""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from grete.environment import HOME
+from grete.errors import GreteError
+from grete.operations import open_job
+from grete.operations.job_handle import JobHandle
+from grete.testing.chaos.own_job import OwnJob
+from grete.testing.waiting import eventually, patient
+
+_LOOK_EVERY_S = 0.005
+_GIVE_UP_TTLS = 10
+_LOOKS_AFTER_S = 0.5
+_QUIET_S = 120.0
+
+
+class NoSuccessor(GreteError):
+    """No other coordinator led after the one before was killed. The message ends with the coordinators' log."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailOver:
+    """One kill. Seconds from it until another process is elected, and until the stream says that it leads."""
+
+    elected_s: float
+    leading_s: float
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a trial has shown. Records are lost or doubled, writes of an epoch come after one of a higher epoch."""
+
+    back_end: str
+    ttl_s: float
+    fail_overs: Sequence[FailOver]
+    records: int
+    lost: int
+    doubled: int
+    disordered: int
+    """Keys whose records were processed in another order."""
+    stale: int
+    load: float
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing was lost, doubled or written by a leader that was succeeded."""
+        return self.lost == self.doubled == self.disordered == self.stale == 0
+
+    def document(self) -> dict[str, Any]:
+        """As JSON says it, with the percentiles in units of the TTL."""
+        return {
+            "back_end": self.back_end,
+            "ttl_s": self.ttl_s,
+            "kills": len(self.fail_overs),
+            "elected_ttls": self._percentiles([each.elected_s for each in self.fail_overs]),
+            "leading_ttls": self._percentiles([each.leading_s for each in self.fail_overs]),
+            "records": self.records,
+            "lost": self.lost,
+            "doubled": self.doubled,
+            "keys_out_of_order": self.disordered,
+            "stale_effects": self.stale,
+            "load_at_end": self.load,
+            "fail_overs": [asdict(each) for each in self.fail_overs],
+        }
+
+    def _percentiles(self, seconds: Sequence[float]) -> dict[str, float]:
+        """Of few kills the 99th is the longest."""
+        found = sorted(seconds)
+        last = min(len(found) - 1, round(0.99 * len(found)))
+        p50, p99 = statistics.median(found), found[last]
+        return {"p50": round(p50 / self.ttl_s, 3), "p99": round(p99 / self.ttl_s, 3)}
+
+
+class WrittenEpochs:
+    """The epochs of a job's coordinator stream in the order of its records; tailed, so that compaction hides none."""
+
+    def __init__(self, handle: JobHandle) -> None:
+        self._log = handle.coordinator_log
+        self._after = -1
+        self._highest = 0
+        self.stale = 0
+        """Records under an epoch below one that was written before."""
+
+    def look(self) -> None:
+        """Take in what was written since."""
+        for record in self._log.read(self._after):
+            self._after = record.offset
+            if record.epoch is not None:
+                self.stale += record.epoch < self._highest
+                self._highest = max(self._highest, record.epoch)
+
+
+@contextmanager
+def _home(directory: Path) -> Iterator[None]:
+    before = os.environ.get(HOME)
+    os.environ[HOME] = str(directory)
+    try:
+        yield
+    finally:
+        os.environ.pop(HOME) if before is None else os.environ.update({HOME: before})
+
+
+def run_trial(
+    back_end: str, settings: Mapping[str, str], home: Path, *, kills: int, ttl_s: float, rate: int, seed: int
+) -> Outcome:
+    """Kill the leading coordinator `kills` times with `rate` records a second coming in, then drain and count.
+
+    Raises:
+        NoSuccessor: no other process led within ten TTLs.
+        AssertionError: the job did not start, or did not process everything in the end.
+    """
+    lease = {"job.coordinator.lease.ttl.ms": str(round(ttl_s * 1000))}
+    name = f"failover-{uuid.uuid4().hex[:8]}"  # a server may have seen others
+    few = {"job.container.count": "1", "job.standbytasks.replication.factor": "1"}
+    job = OwnJob(home, name=name, spark=False, settings={**few, **settings, **lease})
+    with _home(home):
+        try:
+            return _trial(job, back_end, kills, ttl_s, rate, random.Random(seed))  # noqa: S311 - to be repeated
+        finally:
+            job.close()
+
+
+def _trial(job: OwnJob, back_end: str, kills: int, ttl_s: float, rate: int, chance: random.Random) -> Outcome:
+    job.send(100)
+    leader = job.start()
+    assert job.wait_until_counted(100, _QUIET_S), "the job did not begin to process"
+    with open_job(job.job) as handle:
+        written = WrittenEpochs(handle)
+        fail_overs: list[FailOver] = []
+        with job.fed(rate):
+            for _ in range(kills):
+                successor = job.stand_by()
+                _wait_until_it_stands_by(handle, successor)
+                time.sleep(chance.random() * ttl_s / 3)  # to kill at any moment between two renewals
+                fail_overs.append(_fail_over(handle, leader, successor, ttl_s, job.home))
+                written.look()
+                leader = successor
+        assert job.wait_until_counted(job.sent, _QUIET_S), "not everything was processed"
+        eventually(lambda: _recorded_epoch(handle) >= fail_overs[-1].epoch, "the last leader is recorded")
+        code = job.stop()
+        written.look()
+    found = list(job.found())
+    assert code == 0, f"the job ended with code {code}"
+    return Outcome(
+        back_end,
+        ttl_s,
+        fail_overs,
+        job.sent,
+        sum(len(each.lost) for each in found),
+        sum(each.doubled for each in found),
+        sum(not each.in_order for each in found),
+        written.stale,
+        round(os.getloadavg()[0], 1),
+    )
+
+
+def _wait_until_it_stands_by(handle: JobHandle, successor: subprocess.Popen[bytes]) -> None:
+    """Its notice is there, and it has looked at the leader since."""
+    eventually(lambda: successor.pid in {each.pid for each in handle.standbys()}, "a process that stands by")
+    time.sleep(_LOOKS_AFTER_S)
+
+
+def _fail_over(
+    handle: JobHandle,
+    leader: subprocess.Popen[bytes],
+    successor: subprocess.Popen[bytes],
+    ttl_s: float,
+    home: Path,
+) -> FailOver:
+    epoch = _recorded_epoch(handle)
+    leader.kill()
+    began_s = time.monotonic()
+    leader.wait()
+    until_s = began_s + patient(_GIVE_UP_TTLS * ttl_s)
+    elected_s = 0.0
+    while True:
+        now_s = time.monotonic()
+        if not elected_s and _is_held_by(handle, successor.pid):
+            elected_s = now_s - began_s
+        leading = _recorded_epoch(handle)
+        if leading > epoch:
+            return FailOver(round(elected_s or now_s - began_s, 3), round(now_s - began_s, 3), leading)
+        if now_s > until_s or successor.poll() is not None:
+            log = (home / "coordinator.log").read_text(errors="replace")[-3_000:]
+            raise NoSuccessor(f"process {successor.pid} did not succeed process {leader.pid}:\n{log}")
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _is_held_by(handle: JobHandle, pid: int) -> bool:
+    try:
+        holder = handle.holder()
+    except GreteError as error:
+        if not error.may_pass:
+            raise
+        return False
+    return holder is not None and holder.pid == pid
+
+
+def _recorded_epoch(handle: JobHandle) -> int:
+    state = handle.state()
+    return 0 if state is None else state.epoch

@@ -1,0 +1,105 @@
+"""A coordinator that is killed is succeeded by the one that stands by, on every back end, and nothing is lost.
+
+Servers are those of the run. By hand: `python -m grete.testing.failover --backend kafka --kills 50`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grete.testing.azurite import Azurite
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.kube_apiserver import KubeApiServer
+from grete.testing.waiting import patient
+from grete.testing.zookeeper_server import ZooKeeperCluster
+
+pytestmark = pytest.mark.fault
+
+
+class FailOver:
+    """The trials of one back end; `address` is that of its server."""
+
+    BACK_END: str
+    KILLS = 1
+
+    @pytest.fixture
+    def address(self) -> str | None:
+        return None
+
+    @pytest.mark.timeout(180)
+    def test_a_killed_leader_is_succeeded_and_nothing_is_lost_doubled_or_written_late(
+        self, address: str | None, tmp_path: Path
+    ) -> None:
+        self.check(self.KILLS, address, tmp_path)
+
+    @pytest.mark.nightly
+    @pytest.mark.timeout(3000)
+    def test_fifty_killed_leaders_are_succeeded(self, address: str | None, tmp_path: Path) -> None:
+        self.check(50, address, tmp_path)
+
+    def check(self, kills: int, address: str | None, folder: Path) -> None:
+        words = ["--backend", self.BACK_END, "--kills", str(kills), "--json", str(folder / "found.json")]
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "grete.testing.failover",
+                *words,
+                *(["--address", address] if address else []),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=patient(120 + kills * 60),
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        print(done.stdout)
+        outcome: dict[str, Any] = json.loads((folder / "found.json").read_text())
+        epochs = [each["epoch"] for each in outcome["fail_overs"]]
+        assert len(epochs) == kills
+        assert epochs == sorted(set(epochs))
+        assert (outcome["stale_effects"], outcome["lost"], outcome["doubled"]) == (0, 0, 0)
+        assert outcome["records"] > 100
+
+
+class TestOnSqlite(FailOver):
+    BACK_END = "sqlite"
+    KILLS = 3
+
+
+@pytest.mark.nightly  # a lease is 15 s there
+class TestOnAzure(FailOver):
+    BACK_END = "azure"
+
+    @pytest.fixture
+    def address(self, azurite: Azurite) -> str | None:
+        return azurite.bootstrap
+
+
+class TestOnKafka(FailOver):
+    BACK_END = "kafka"
+
+    @pytest.fixture
+    def address(self, kafka: KafkaCluster) -> str | None:
+        return kafka.bootstrap
+
+
+class TestOnKubernetes(FailOver):
+    BACK_END = "kubernetes"
+
+    @pytest.fixture
+    def address(self, kubernetes: KubeApiServer) -> str | None:
+        return kubernetes.bootstrap
+
+
+class TestOnZooKeeper(FailOver):
+    BACK_END = "zookeeper"
+
+    @pytest.fixture
+    def address(self, zookeeper: ZooKeeperCluster) -> str | None:
+        return zookeeper.bootstrap
