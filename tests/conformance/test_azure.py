@@ -151,6 +151,16 @@ def test_a_task_of_more_ssps_than_a_transaction_takes_is_written_and_shrinks(bac
     assert len(back_end.rows(TASK)) == 1
 
 
+def test_a_hundred_tasks_are_written_and_read_eight_at_a_time(back_end: AzureTable) -> None:
+    written = {
+        TaskName(f"Partition {number}"): StoredCheckpoint({SSP: str(number)}, f"c{number}")
+        for number in range(100)
+    }
+    with closing(back_end.open()) as store:
+        store.write(written)
+        assert store.read(written) == written
+
+
 def test_a_write_that_was_cut_short_leaves_the_checkpoint_before(
     back_end: AzureTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from tests.support.tcp_proxy import TcpProxy
 
 from grete.azure.blobs import Blobs
 from grete.azure.storage import AzureStorage
+from grete.clock import SystemClock
 from grete.config.settings.azure import account_of
 from grete.coordination.azure import AzureCoordination, blob_name
 from grete.coordination.base import Coordination, campaign_patiently
@@ -176,6 +177,36 @@ def test_a_holder_that_died_is_waited_out_and_one_that_renews_is_not(
     with pytest.raises(HeldByOther) as later_look:
         campaign_patiently(other, scope, clock)
     assert not later_look.value.may_be_dead
+
+
+def test_the_clocks_of_hosts_count_for_nothing(
+    contender: Callable[[], Coordination], clock: ManualClock, scope: str
+) -> None:
+    leader, other = contender(), contender()
+    granted = leader.campaign(scope)
+    clock.set_wall(clock.wall_ms() + 86_400_000)
+    with pytest.raises(HeldByOther):
+        other.campaign(scope)
+    renewed = leader.renew(granted)
+    assert renewed is not None
+    assert renewed.valid_until_s == granted.valid_until_s
+    assert not other.is_silent(scope)
+
+
+def test_while_the_service_is_slow_what_a_leader_may_do_counts_from_its_request(
+    azurite: Azurite, way: TcpProxy, scope: str
+) -> None:
+    clock = SystemClock()
+    account = account_of(azurite.connection(blob_port=way.port))
+    with closing(AzureCoordination(account, clock, ttl_s=TTL_S)) as leader:
+        granted = leader.campaign(scope)
+        way.delay(0.3)
+        began_s = clock.monotonic_s()
+        renewed = leader.renew(granted)
+        took_s = clock.monotonic_s() - began_s
+    assert renewed is not None
+    assert took_s >= 0.6
+    assert renewed.valid_until_s - TTL_S * 2 / 3 < began_s + took_s / 2
 
 
 def test_a_candidate_that_dies_before_it_is_known_holds_up_the_next_for_its_lease(

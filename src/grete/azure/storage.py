@@ -58,7 +58,8 @@ class AzureStorage:
         said = f"{what} in Azure Storage ({self._name}) failed: {code_of(error) or _first_line(error)}"
         if isinstance(error, ClientAuthenticationError) or status in _REFUSED:
             return LoginRefused(
-                f"{said}; check the key, signature or identity of {_CONNECT_KEY}, and its rights"
+                f"{said}; check the key, signature or identity of {_CONNECT_KEY}, its rights, and this machine's "
+                f"clock: Azure refuses requests that are 15 minutes off"
             )
         if not isinstance(error, HttpResponseError) or status is None or status >= 500 or status in _MAY_PASS:
             return LogUnreachable(
