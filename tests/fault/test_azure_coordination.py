@@ -6,16 +6,21 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import pytest
 from tests.support.tcp_proxy import TcpProxy
 
 from grete.azure.blobs import Blobs
+from grete.azure.names import escaped
 from grete.azure.storage import AzureStorage
+from grete.azure.tables import Table
 from grete.clock import SystemClock
+from grete.config.settings import Settings
 from grete.config.settings.azure import account_of
 from grete.coordination.azure import AzureCoordination, blob_name
 from grete.coordination.base import Coordination, campaign_patiently
+from grete.coordination.factory import open_coordination
 from grete.errors import ConfigError, HeldByOther, LoginRefused, LogUnreachable
 from grete.testing.azurite import Azurite, AzuriteClock
 from grete.testing.clock import ManualClock
@@ -231,6 +236,23 @@ def test_fifty_who_campaign_at_once_have_one_leader(
     refused = [campaign.exception() for campaign in campaigns if campaign.exception() is not None]
     assert len(refused) == 49
     assert all(isinstance(error, HeldByOther) for error in refused)
+
+
+def test_the_places_in_the_account_are_those_of_the_configuration(
+    azurite: Azurite, blobs: Blobs, clock: ManualClock, tmp_path: Path, scope: str
+) -> None:
+    own = uuid.uuid4().hex[:8]
+    config = {"azure.storage.connect": azurite.bootstrap, "job.coordinator.factory": "azure"}
+    config |= {"azure.storage.container": f"own-{own}", "azure.storage.table": f"own{own}"}
+    with (
+        closing(open_coordination(Settings.of(config), tmp_path, clock)) as leader,
+        closing(AzureStorage(account_of(azurite.bootstrap), timeout_s=5)) as storage,
+    ):
+        leader.campaign(scope)
+        leader.cells(scope).write("a", b"1", None)
+        assert Blobs(storage, f"own-{own}").read(blob_name(scope)) is not None
+        assert len(Table(storage, f"own{own}").read_partition(escaped(scope))) == 1
+    assert blobs.read(blob_name(scope)) is None
 
 
 @pytest.mark.parametrize("ttl_s", [14.9, 60.1])

@@ -131,7 +131,13 @@ def test_a_job_leaves_its_checkpoints_in_samzas_table_and_goes_on_from_what_is_s
     assert sum(map(len, job.made.counts().values())) == 550
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "paused"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGKILL, id="killed"),
+        pytest.param(signal.SIGSTOP, id="paused", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_leader_that_is_killed_or_paused_beyond_its_lease_is_succeeded_by_one_that_stands_by(
     job: Job, how: signal.Signals
 ) -> None:

@@ -16,7 +16,6 @@ from grete.azure.library import (
     BlobServiceClient,
     ClientAuthenticationError,
     ContainerClient,
-    HttpResponseError,
     TableClient,
     TableServiceClient,
     TokenCredential,
@@ -26,6 +25,9 @@ from grete.errors import GreteError, LogError, LoginRefused, LogUnreachable, Mis
 
 _REFUSED = frozenset((401, 403))
 _MAY_PASS = frozenset((408, 429))
+_NO_ANSWER = 503
+_BEING_DELETED = frozenset(("ContainerBeingDeleted", "TableBeingDeleted"))
+"""For half a minute after it was deleted."""
 _CONNECT_KEY = "azure.storage.connect"
 logging.getLogger("azure").setLevel(logging.WARNING)  # every request with its headers, at the level INFO
 
@@ -54,14 +56,14 @@ class AzureStorage:
 
     def translated(self, error: AzureError, what: str) -> GreteError:
         """The error of ours that says what was attempted, and the way out."""
-        status = getattr(error, "status_code", None)
+        status = getattr(error, "status_code", None) or _NO_ANSWER
         said = f"{what} in Azure Storage ({self._name}) failed: {code_of(error) or _first_line(error)}"
         if isinstance(error, ClientAuthenticationError) or status in _REFUSED:
             return LoginRefused(
                 f"{said}; check the key, signature or identity of {_CONNECT_KEY}, its rights, and this machine's "
                 f"clock: Azure refuses requests that are 15 minutes off"
             )
-        if not isinstance(error, HttpResponseError) or status is None or status >= 500 or status in _MAY_PASS:
+        if status >= 500 or status in _MAY_PASS or code_of(error) in _BEING_DELETED:
             return LogUnreachable(
                 f"{said}; check the address in {_CONNECT_KEY}, and that the account answers"
             )
