@@ -151,6 +151,20 @@ class HeldByOther(CoordinationError):
         super().__init__(f"{scope} is held by {holder}")
 
 
+class IdTaken(CoordinationError):
+    """There is a member of this id, and it may be alive."""
+
+    exit_code = 4
+
+    def __init__(self, id: str, holder: str) -> None:
+        self.id = id
+        self.holder = holder
+        super().__init__(
+            f"{id!r} is a member already: {holder}. Give each process an id of its own; one that died is succeeded "
+            f"after its TTL"
+        )
+
+
 class CellChanged(CoordinationError):
     """A coordination cell was not written: another process has changed, made or removed it since it was read."""
 

@@ -29,6 +29,7 @@ from grete.testing.clock import ManualClock
 from grete.testing.conformance.cells import CellsConformance
 from grete.testing.conformance.checkpoint_store import CheckpointStoreConformance
 from grete.testing.conformance.coordination import CoordinationConformance
+from grete.testing.conformance.recipes import RecipesConformance
 
 TTL_S = 15.0
 
@@ -59,7 +60,7 @@ def contender(clock: ManualClock, azurite: Azurite) -> Iterator[Callable[[], Coo
         yield open_one
 
 
-class TestAzureCoordination(CoordinationConformance, CellsConformance):
+class TestAzureCoordination(CoordinationConformance, CellsConformance, RecipesConformance):
     """Its `contender` is the module's."""
 
     TTL_S = TTL_S

@@ -18,6 +18,7 @@ from grete.sqlite_file import open_file
 from grete.testing.clock import ManualClock
 from grete.testing.conformance.cells import CellsConformance
 from grete.testing.conformance.coordination import CoordinationConformance
+from grete.testing.conformance.recipes import RecipesConformance
 from grete.testing.kafka_broker import KafkaCluster
 
 
@@ -31,14 +32,14 @@ def pass_time(clock: ManualClock) -> Callable[[float], None]:
     return clock.advance
 
 
-class TestMemoryCoordination(CoordinationConformance, CellsConformance):
+class TestMemoryCoordination(CoordinationConformance, CellsConformance, RecipesConformance):
     @pytest.fixture
     def contender(self, clock: ManualClock) -> Callable[[], Coordination]:
         shared = MemoryLeaderships()
         return lambda: MemoryCoordination(clock, leaderships=shared, ttl_s=self.TTL_S)
 
 
-class TestSqliteCoordination(CoordinationConformance, CellsConformance):
+class TestSqliteCoordination(CoordinationConformance, CellsConformance, RecipesConformance):
     @pytest.fixture
     def contender(self, clock: ManualClock, tmp_path: Path) -> Iterator[Callable[[], Coordination]]:
         with ExitStack() as stack:
@@ -53,7 +54,7 @@ class TestSqliteCoordination(CoordinationConformance, CellsConformance):
             yield open_one
 
 
-class TestKafkaCoordination(CoordinationConformance, CellsConformance):
+class TestKafkaCoordination(CoordinationConformance, CellsConformance, RecipesConformance):
     TTL_S = 180.0
 
     @pytest.fixture

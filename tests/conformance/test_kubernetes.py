@@ -15,6 +15,7 @@ from grete.coordination.kubernetes.coordination import KubernetesCoordination
 from grete.testing.clock import ManualClock
 from grete.testing.conformance.cells import CellsConformance
 from grete.testing.conformance.coordination import CoordinationConformance
+from grete.testing.conformance.recipes import RecipesConformance
 from grete.testing.kube_apiserver import KubeApiServer
 
 
@@ -28,7 +29,7 @@ def pass_time(clock: ManualClock) -> Callable[[float], None]:
     return clock.advance
 
 
-class TestKubernetesCoordination(CoordinationConformance, CellsConformance):
+class TestKubernetesCoordination(CoordinationConformance, CellsConformance, RecipesConformance):
     TTL_S = 180.0
 
     @pytest.fixture

@@ -14,10 +14,11 @@ from grete.coordination.zookeeper.settings import ZooKeeperSettings
 from grete.testing.clock import ManualClock
 from grete.testing.conformance.cells import CellsConformance
 from grete.testing.conformance.coordination import CoordinationConformance
+from grete.testing.conformance.recipes import RecipesConformance
 from grete.testing.zookeeper_server import ZooKeeperCluster
 
 
-class _Suite(CoordinationConformance, CellsConformance):
+class _Suite(CoordinationConformance, CellsConformance, RecipesConformance):
     """Renewals and patience go by a clock that the test moves, sessions by the servers', which are patient."""
 
     TTL_S = 30.0

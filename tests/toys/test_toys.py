@@ -43,6 +43,7 @@ from grete.testing.conformance.coordination import CoordinationConformance
 from grete.testing.conformance.grouping import SspGrouperConformance, TaskNameGrouperConformance
 from grete.testing.conformance.keyed_log import KeyedLogConformance
 from grete.testing.conformance.launch import KillingLauncherConformance, behave
+from grete.testing.conformance.recipes import RecipesConformance
 from grete.testing.conformance.system import Records, TransactionsConformance
 
 ROOT = Path(__file__).parents[2]
@@ -101,7 +102,7 @@ class TestToyLog(KeyedLogConformance):
         return lambda: JournalLog(Journal(tmp_path), "log", SystemClock())
 
 
-class TestToyCoordination(CoordinationConformance, CellsConformance):
+class TestToyCoordination(CoordinationConformance, CellsConformance, RecipesConformance):
     @pytest.fixture
     def clock(self) -> ManualClock:
         return ManualClock()

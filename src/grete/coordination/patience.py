@@ -9,8 +9,7 @@ from grete.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
-    epoch: int
-    renewals: int
+    state: tuple[object, ...]
     since_s: float
     has_moved: bool = False
 
@@ -23,12 +22,15 @@ class Patience:
         self._ttl_s = ttl_s
         self._sightings: dict[str, _Sighting] = {}
 
-    def is_over(self, scope: str, epoch: int, renewals: int) -> bool:
-        """Look at the holder; returns whether it has not renewed for a TTL since we first saw it so."""
+    def is_over(self, scope: str, *state: object) -> bool:
+        """Look at the holder, whose `state` is another one after each renewal: epoch and renewals, or a version.
+
+        Returns whether it has not renewed for a TTL since we first saw it so.
+        """
         now_s = self._clock.monotonic_s()
         seen = self._sightings.get(scope)
-        if seen is None or (seen.epoch, seen.renewals) != (epoch, renewals):
-            self._sightings[scope] = _Sighting(epoch, renewals, now_s, has_moved=seen is not None)
+        if seen is None or seen.state != state:
+            self._sightings[scope] = _Sighting(state, now_s, has_moved=seen is not None)
             return False
         return now_s - seen.since_s >= self._ttl_s
 
