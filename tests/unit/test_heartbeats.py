@@ -122,6 +122,16 @@ def test_an_answer_is_held_until_the_directive_is_another(registry: HeartbeatReg
     assert answer.result(0) == Directive(Command.PAUSE, 9)
 
 
+def test_a_coordinator_that_ends_gives_the_answers_that_it_holds_and_holds_none_more(
+    registry: HeartbeatRegistry,
+) -> None:
+    """Its server waits for them, and its successor for its address."""
+    answer = held(registry)
+    registry.close()
+    assert answer.result(0) == registry.record_heartbeat(ZERO, 11, 6.0).directive
+    assert held(registry).done()
+
+
 def test_a_held_answer_is_given_when_the_container_sends_another_heartbeat(
     registry: HeartbeatRegistry,
 ) -> None:

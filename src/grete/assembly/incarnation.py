@@ -181,6 +181,7 @@ class Incarnation:
         server = HttpServer(view, self._bound, write_tokens(files, needs_read=needs_read))
         server.start()
         self._stack.callback(server.close)
+        self._stack.callback(view.stop_holding)  # the server ends when it has answered
         if self._on_view is not None:
             self._on_view(view)
         self._signals.listen()

@@ -34,6 +34,7 @@ class HeartbeatRegistry:
         self._lock = threading.Lock()
         self._slots: dict[ContainerId, ContainerSlot] = {}
         self._held: dict[ContainerId, tuple[ContainerSlot, Future[Directive]]] = {}
+        self._is_closed = False
         self._is_open = False
 
     def open(self) -> None:
@@ -101,9 +102,16 @@ class HeartbeatRegistry:
         with self._lock:
             self._answer(container)
             self._held[container] = (slot, held)
-            if self._slots.get(container) is not slot:
+            if self._is_closed or self._slots.get(container) is not slot:
                 self._answer(container)
         return held
+
+    def close(self) -> None:
+        """Give every answer that is held, and hold none from now on: what serves them is to end soon."""
+        with self._lock:
+            self._is_closed = True
+            for container in list(self._held):
+                self._answer(container)
 
     def _answer(self, container: ContainerId) -> None:
         """Give the answer that is held, if one is."""

@@ -171,6 +171,11 @@ class View:
         """See CoordinatorView."""
         return self._take(self._coordinating(), ContainerId(container_id), heartbeat).directive
 
+    def stop_holding(self) -> None:
+        """Answer heartbeats at once from now on, those that wait for their answer too."""
+        if self.loop is not None:
+            self.loop.registry.close()
+
     def next_directive(self, container_id: str, heartbeat: Heartbeat) -> Future[Directive]:
         """See CoordinatorView."""
         loop, container = self._coordinating(), ContainerId(container_id)
