@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from kazoo.security import make_acl, make_digest_acl
 from tests.support.tcp_proxy import TcpProxy
 
 from grete.clock import SystemClock
@@ -281,3 +282,26 @@ def elected_until(contender: ZooKeeperCoordination, until_s: float) -> tuple[flo
             return asked_s, contender.campaign(SCOPE)
         time.sleep(0.02)
     return until_s, None
+
+
+def test_rights_to_read_alone_are_refused_at_once(zookeeper: ZooKeeperCluster, path: str) -> None:
+    """A transaction that is not allowed is no election that others were faster in."""
+    login = ("digest", "ann:secret")
+    hers = ZooKeeperSettings(zookeeper.bootstrap + path, TTL_S, is_owned=True, client={"auth_data": [login]})
+    with closing(ZooKeeperCoordination(hers, SystemClock(), ttl_s=TTL_S)) as ann:
+        ann.release(ann.campaign(SCOPE))
+        cell = ann.cells(SCOPE).write("a", b"1", None)
+    rights = [make_digest_acl("ann", "secret", all=True), make_acl("world", "anyone", read=True)]
+    by_hand = KazooClient(zookeeper.bootstrap, auth_data=[login])
+    by_hand.start()
+    for root in ("leaderships", "cells"):
+        [scope] = by_hand.get_children(f"{path}/grete/{root}")
+        by_hand.set_acls(f"{path}/grete/{root}/{scope}", rights)
+    by_hand.set_acls(f"{path}/grete/cells/{scope}/a", rights)
+    by_hand.stop()
+    by_hand.close()
+    with closing(contender(zookeeper.bootstrap + path)) as other:
+        with pytest.raises(LoginRefused):
+            other.campaign(SCOPE)
+        with pytest.raises(LoginRefused):
+            other.cells(SCOPE).write("a", b"2", cell.version)

@@ -18,7 +18,6 @@ from grete.coordination.cells import Cell, Cells, below
 from grete.coordination.zookeeper.client import ZooKeeperClient
 from grete.coordination.zookeeper.library import (
     KazooClient,
-    KazooException,
     NodeExistsError,
     NoNodeError,
     ZnodeStat,
@@ -150,15 +149,12 @@ class ZooKeeperCells(Cells):
                 raise CellChanged(name) from None
             if root is None or str(stat.mzxid) != expected:
                 raise CellChanged(name)
-            results = self._commit(step, root, stat)
-            if not any(isinstance(result, KazooException) for result in results):
+            results = self._try(step, root, stat)
+            if results is not None:
                 return results
 
-    def _commit(self, step: _Step, root: ZnodeStat, stat: ZnodeStat) -> Sequence[Any]:
-        [results] = self._client.ask(
-            lambda session: [step(session, root, stat).commit_async()], self._timeout_s
-        )
-        return list(results)
+    def _try(self, step: _Step, root: ZnodeStat, stat: ZnodeStat) -> Sequence[Any] | None:
+        return self._client.transact(lambda session: step(session, root, stat), self._timeout_s)
 
     def wait(self, prefix: str, seen: Mapping[str, Cell], deadline: Deadline) -> Mapping[str, Cell]:
         """See Cells. ZooKeeper notifies of changes."""

@@ -17,6 +17,7 @@ from grete.coordination.zookeeper.library import (
     CREATOR_ALL_ACL,
     OPEN_ACL_UNSAFE,
     AuthFailedError,
+    BadVersionError,
     ConnectionLoss,
     InvalidACLError,
     KazooClient,
@@ -24,15 +25,19 @@ from grete.coordination.zookeeper.library import (
     KazooTimeoutError,
     KeeperState,
     NoAuthError,
+    NodeExistsError,
+    NoNodeError,
     OperationTimeoutError,
     RequestTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
     SASLException,
     SessionClosedRequireSaslError,
     SessionExpiredError,
     SessionMovedError,
 )
 from grete.coordination.zookeeper.settings import LOGIN_KEYS, TLS_KEYS, ZooKeeperSettings
-from grete.errors import CoordinationUnreachable, LoginRefused
+from grete.errors import CoordinationError, CoordinationUnreachable, LoginRefused
 
 _UNANSWERED = (
     ConnectionLoss,
@@ -42,6 +47,7 @@ _UNANSWERED = (
     SessionExpiredError,
     SessionMovedError,
 )
+_CHANGED = (BadVersionError, NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency)
 _REFUSED = (AuthFailedError, InvalidACLError, NoAuthError, SASLException, SessionClosedRequireSaslError)
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 _PAUSES_S = (0.05, 0.5)
@@ -174,6 +180,21 @@ class ZooKeeperClient:
             ) from error
         except _REFUSED as error:
             raise self._refused(str(error) or type(error).__name__) from error
+
+    def transact(self, step: Callable[[KazooClient], Any], within_s: float) -> list[Any] | None:
+        """The results of a transaction; None when it was not done, since a node is not as the transaction says.
+
+        Raises:
+            CoordinationUnreachable, LoginRefused: as `ask`.
+        """
+        [results] = self.ask(lambda session: [step(session).commit_async()], within_s)
+        errors = [result for result in results if isinstance(result, KazooException)]
+        for error in errors:
+            if isinstance(error, _REFUSED):
+                raise self._refused(str(error) or type(error).__name__)
+            if not isinstance(error, _CHANGED):
+                raise CoordinationError(f"ZooKeeper at {self._settings.servers} failed: {error!r}") from error
+        return None if errors else list(results)
 
     def ask_again(self, request: Request, within_s: float) -> list[Any]:
         """As `ask`, again and again until there is an answer or the time is over: for what may be done twice."""

@@ -20,6 +20,7 @@ import socket
 import uuid
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import orjson
 
@@ -30,7 +31,7 @@ from grete.coordination.factory import CoordinationContext
 from grete.coordination.patience import Patience
 from grete.coordination.zookeeper.cells import ZooKeeperCells
 from grete.coordination.zookeeper.client import SessionOver, ZooKeeperClient
-from grete.coordination.zookeeper.library import KazooClient, KazooException, NodeExistsError, NoNodeError
+from grete.coordination.zookeeper.library import KazooClient, NodeExistsError, NoNodeError
 from grete.coordination.zookeeper.paths import LEADERSHIPS, node_name
 from grete.coordination.zookeeper.settings import ZooKeeperSettings, zookeeper_settings
 from grete.errors import CoordinationError, CoordinationUnreachable, HeldByOther
@@ -40,6 +41,7 @@ _CALLS_IN_TTL = 6
 _SHARE_OF_SESSION = 2 / 3
 """Servers of an ensemble learn of each other's clients half a tick late, and a session is two ticks at least."""
 _PAUSES_S = (0.02, 0.5)
+_ANY = -1
 _MOST_FROM_ZXID = 2**39
 """Half of the largest epoch that the coordinator stream takes for one of an election."""
 
@@ -130,36 +132,22 @@ class ZooKeeperCoordination(Coordination):
                 f"the connection to ZooKeeper was lost before an election of {scope}"
             )
         epoch = 1 + max(counter.epoch, epoch_floor)
-        value = _encode(epoch, me)
-        self._own[me.incarnation] = _Own(value, session_id)
-        if not self._commit(scope, me, counter, [] if take_over else held, epoch, value, held):
+        own = _Own(_encode(epoch, me), session_id)
+
+        def elect(session: KazooClient) -> Any:
+            step = session.transaction()
+            step.set_data(_path(scope), orjson.dumps({"epoch": epoch}), version=counter.version)
+            for each in held:
+                step.delete(each.path, version=_ANY if take_over else each.renewals)
+            path = f"{_path(scope)}/{me.incarnation}"
+            step.create(path, own.value, acl=self._client.acl, ephemeral=True)
+            return step
+
+        self._own[me.incarnation] = own
+        if self._client.transact(elect, self._timeout_s) is None:
             return None
         failpoint("leader.elected")
         return epoch
-
-    def _commit(
-        self,
-        scope: str,
-        me: Holder,
-        counter: _Counter,
-        as_seen: list[_Held],
-        epoch: int,
-        value: bytes,
-        held: list[_Held],
-    ) -> bool:
-        """Whether the transaction was done; not if anything has changed that it depends on."""
-        path = _path(scope)
-
-        def elect(session: KazooClient) -> list[object]:
-            step = session.transaction()
-            step.set_data(path, orjson.dumps({"epoch": epoch}), version=counter.version)
-            for each in held:
-                step.delete(each.path, version=each.renewals if each in as_seen else -1)
-            step.create(f"{path}/{me.incarnation}", value, acl=self._client.acl, ephemeral=True)
-            return [step.commit_async()]
-
-        [results] = self._client.ask(elect, self._timeout_s)
-        return not any(isinstance(result, KazooException) for result in results)
 
     def _make_counter(self, scope: str) -> None:
         self._client.ensure(LEADERSHIPS, self._timeout_s)
