@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -306,11 +306,13 @@ class Serde(ABC):
 class Batch:
     """A micro-batch of a pipeline: the same when it is repeated, and no other's after a rewind or in a new lineage.
 
-    `number` counts up within a `lineage`, `id` is of both.
+    `number` counts up within a `lineage`, `id` is of both. `epoch` is no part of it: it grows with every start of a
+    container, so a store that remembers the highest one that it has seen can refuse what an earlier run sends late.
     """
 
     lineage: str
     number: int
+    epoch: int = field(default=0, compare=False)
 
     @property
     def id(self) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,6 +27,7 @@ from grete.spark.sinks.delta import DeltaSink
 from grete.spark.sinks.factory import output_streams
 from grete.spark.sinks.files import FilesSink
 from grete.spark.sinks.jdbc import JdbcSink
+from grete.testing.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -237,11 +242,11 @@ def test_files_of_a_batch_are_there_whole_and_once_and_what_was_cut_short_is_not
 ) -> None:
     output = settings({"format": format, "path": f"{tmp_path}/files", "partition.by": "n"})
     rows = spark.createDataFrame([(n, str(n)) for n in range(4)], "n int, text string")
-    FilesSink(spark, output, "words").write(rows, Batch("l", 0))
-    half = tmp_path / "files" / "_grete" / "words" / "l-1" / "n=9"
+    FilesSink(spark, output, "words", Fence("words", 1)).write(rows, Batch("l", 0))
+    half = tmp_path / "files" / "_grete" / "words" / "1" / "l-1" / "n=9"
     half.mkdir(parents=True)
     (half / f"part-0.{format}").write_text("half of a file")
-    again = FilesSink(spark, output, "words")
+    again = FilesSink(spark, output, "words", Fence("words", 2))
     again.write(rows, Batch("l", 0))
     again.write(rows, Batch("l", 1))
     found = spark.read.format(format).load(output.target_path)
@@ -249,6 +254,67 @@ def test_files_of_a_batch_are_there_whole_and_once_and_what_was_cut_short_is_not
         (f"l-{batch}", n, str(n)) for batch in range(2) for n in range(4)
     ]
     assert not list(tmp_path.rglob("n=9"))
+
+
+class Files(Target):
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        super().__init__(spark, settings({"format": "parquet", "path": str(path)}))
+
+    def sink(self, epoch: int, *, replaces: bool = False) -> Sink:
+        return FilesSink(self._spark, self._output, "words", Fence("container/words@1/0", epoch))
+
+    def numbers(self) -> list[int]:
+        return sorted(row.n for row in self._spark.read.parquet(self._output.target_path).collect())
+
+
+def test_a_driver_that_was_paused_in_a_batch_and_succeeded_publishes_no_file_of_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It wakes while its rows are computed, or with its folder complete; each time its successor has written them."""
+    target = Files(spark, tmp_path / "files")
+    release = tmp_path / "release"
+
+    def paused(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        while not release.exists():
+            time.sleep(0.01)
+
+    before = target.sink(1)
+    before.write(target.rows(1), Batch("l", 0))
+    slow = target.rows(2).mapInArrow(paused, "n int, Text string")
+    with ThreadPoolExecutor(1) as thread:
+        late = thread.submit(before.write, slow, Batch("l", 1))
+        eventually(lambda: list(tmp_path.rglob("_temporary")), "the first one has begun")
+        target.sink(2).write(target.rows(2), Batch("another lineage", 0))
+        release.touch()
+        with pytest.raises(Fenced, match="epoch 2"):
+            late.result()
+    with pytest.raises(Fenced):
+        before.write(target.rows(3), Batch("l", 2))
+    with pytest.raises(Fenced):
+        target.sink(1).write(target.rows(3), Batch("l", 2))
+    assert target.numbers() == [1, 2]
+
+
+def test_a_folder_of_an_earlier_run_is_taken_away_however_often_it_is_made_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    target = Files(spark, tmp_path / "files")
+    target.sink(1).write(target.rows(1), Batch("l", 0))
+    own, ended = tmp_path / "files" / "_grete" / "words" / "1", Event()
+
+    def make_again() -> None:
+        while not ended.is_set():
+            with contextlib.suppress(OSError):
+                (own / "l-1").mkdir(parents=True)
+
+    with ThreadPoolExecutor(1) as thread:
+        making = thread.submit(make_again)
+        target.sink(2).write(target.rows(2), Batch("l", 1))
+        ended.set()
+        making.result()
+    assert own.is_file()
+    assert target.numbers() == [1, 2]
 
 
 class Own(DataFramePipeline):

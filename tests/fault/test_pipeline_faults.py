@@ -78,6 +78,7 @@ exit $code
 """Two file systems of this process alone: they are full until the job has said so of the one, then of the other."""
 
 
+@pytest.mark.nightly
 def test_full_outputs_are_waited_for_and_a_slow_one_holds_its_container_and_each_row_is_there_once(
     spark: SparkSession, tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grete.errors import StreamError
+from grete.errors import StorageFull, StreamError
+from grete.spark.failures import failed
 from grete.spark.sinks.staged import Segment, StagedRows, cleared, stage
 from grete.systems.partitioner import partition_of
 from grete.systems.records import unpack
+from grete.testing.waiting import patient
 
 Records = list[tuple[bytes | None, bytes | None]]
 PARTITIONS = 3
@@ -98,6 +102,41 @@ def test_a_file_that_is_not_as_its_worker_left_it_ends_the_commit(tmp_path: Path
         file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(StreamError, match=harm):
         list(StagedRows("out", found))
+
+
+ALONE = ["unshare", "--user", "--map-root-user", "--mount"]
+ON_A_SMALL_DISK = """
+import sys
+import pyarrow as pa
+from grete.errors import StorageFull
+from grete.spark.sinks.staged import stage
+rows = pa.RecordBatch.from_pydict({"key": pa.array([b"k"] * 20), "value": pa.array([b"v" * 100_000] * 20)})
+try:
+    list(stage([rows], sys.argv[1], 1, 0))
+except StorageFull as error:
+    print(error)
+"""
+
+
+def test_a_disk_without_room_is_named_and_nothing_is_left_on_it(tmp_path: Path) -> None:
+    script = 'mount -t tmpfs -o size=1m none "$0" && "$1" -c "$2" "$0" && ls "$0"'
+    done = subprocess.run(
+        [*ALONE, "sh", "-c", script, str(tmp_path), sys.executable, ON_A_SMALL_DISK],
+        capture_output=True,
+        text=True,
+        timeout=patient(60),
+        check=True,
+    )
+    assert done.stdout == f"no room for a batch's rows in {tmp_path}: No space left on device; free space\n"
+
+
+def test_a_disk_that_is_full_for_spark_is_known_by_its_words() -> None:
+    text = (
+        "Job aborted due to stage failure\nCaused by: java.io.IOException: No space left on device\n\tat java"
+    )
+    reason = failed(RuntimeError(text))
+    assert isinstance(reason, StorageFull)
+    assert "java.io.IOException: No space left on device; free space" in str(reason)
 
 
 def test_what_attempts_that_failed_have_left_goes_before_the_next_batch(tmp_path: Path) -> None:

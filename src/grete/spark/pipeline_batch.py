@@ -65,7 +65,7 @@ class PipelineBatches:
             compute_only(batch)
             self.position |= end.next_offsets
             return BatchOutcome()
-        segments = self._write(batch, Batch(self._lineage, batch_id))
+        segments = self._write(batch, Batch(self._lineage, batch_id, self._target.fences[0].epoch))
         failpoint("batch.after-run")
         commit_s = self._commit(segments, batch_id, end)
         self.position |= end.next_offsets

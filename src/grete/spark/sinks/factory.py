@@ -165,7 +165,7 @@ class Sinks:
                 f"outputs.{name}.format={settings.format}: files have a folder for each batch, so a pipeline with "
                 f'output_mode "complete" cannot write them; use delta or jdbc, or output_mode "update"'
             )
-        return FilesSink(self._spark, settings, re.sub(r"\W", "_", app))
+        return FilesSink(self._spark, settings, re.sub(r"\W", "_", app), assignment.fence)
 
     def _partitions(self, stream: SystemStream) -> int:
         started = self._started
