@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.certificates import make_authority
 
 from grete import failpoints
 from grete.azure.storage import AzureStorage
@@ -64,6 +65,30 @@ class TestAzureCoordination(CoordinationConformance, CellsConformance, RecipesCo
     """Its `contender` is the module's."""
 
     TTL_S = TTL_S
+
+
+@pytest.fixture(scope="module")
+def secure_azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """A server with a certificate of an authority of its own."""
+    authority = make_authority(tmp_path_factory.mktemp("authority"))
+    options = {"cert": str(authority.keystore), "pwd": authority.password}
+    server = Azurite(tmp_path_factory.mktemp("azurite"), settings=options)
+    server.start()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("REQUESTS_CA_BUNDLE", str(authority.ca_pem))
+        yield server
+    server.kill()
+
+
+@pytest.mark.nightly
+class TestAzureCoordinationOverTls(CoordinationConformance, CellsConformance):
+    """The same over https."""
+
+    TTL_S = TTL_S
+
+    @pytest.fixture
+    def azurite(self, secure_azurite: Azurite) -> Azurite:
+        return secure_azurite
 
 
 def test_five_megabytes_and_five_hundred_members_are_read_as_they_were_written(
