@@ -7,6 +7,7 @@ than the lease. The caller decides whether asking again is safe.
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from typing import Any
 
 from grete.azure.library import (
@@ -36,7 +37,8 @@ class AzureStorage:
     """Clients of one account that share their connections. `timeout_s` is for connecting, and for each answer."""
 
     def __init__(self, account: AzureAccount, *, timeout_s: float) -> None:
-        credential = _credential(account)
+        self._opened = ExitStack()
+        credential = _credential(account, self._opened)
         options: dict[str, Any] = {
             "retry_total": 0,
             "connection_timeout": timeout_s,
@@ -45,6 +47,8 @@ class AzureStorage:
         self._name = account.shown
         self._blobs = BlobServiceClient(account.blob_endpoint, credential=credential, **options)
         self._tables = TableServiceClient(account.table_endpoint, credential=credential, **options)
+        self._opened.callback(self._blobs.close)
+        self._opened.callback(self._tables.close)
 
     def container(self, name: str) -> ContainerClient:
         """A container of blobs, which may not exist."""
@@ -71,8 +75,7 @@ class AzureStorage:
 
     def close(self) -> None:
         """Close the connections."""
-        self._blobs.close()
-        self._tables.close()
+        self._opened.close()
 
 
 def code_of(error: AzureError) -> str:
@@ -88,7 +91,9 @@ def _first_line(error: AzureError) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
-def _credential(account: AzureAccount) -> AzureNamedKeyCredential | AzureSasCredential | TokenCredential:
+def _credential(
+    account: AzureAccount, opened: ExitStack
+) -> AzureNamedKeyCredential | AzureSasCredential | TokenCredential:
     if account.key:
         return AzureNamedKeyCredential(account.name, account.key)
     if account.signature:
@@ -99,4 +104,4 @@ def _credential(account: AzureAccount) -> AzureNamedKeyCredential | AzureSasCred
         )
     except ImportError as error:
         raise MissingExtra("azure-identity", "azure") from error
-    return DefaultAzureCredential()
+    return opened.enter_context(DefaultAzureCredential())
