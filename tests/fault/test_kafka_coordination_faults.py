@@ -16,6 +16,7 @@ from grete.errors import HeldByOther
 from grete.kafka.settings import KafkaLogSettings
 from grete.testing.clock import ManualClock
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.fault
 TTL_S = 12.0
@@ -80,6 +81,28 @@ def test_a_lost_topic_ends_the_leadership_and_the_callers_log_keeps_the_epoch_gr
         assert successor.campaign(scope, epoch_floor=granted.epoch).epoch > granted.epoch
     clock.advance(TTL_S)
     assert leader.renew(granted) is None
+
+
+def test_a_process_that_stands_by_outlives_the_loss_of_the_topic(
+    kafka: KafkaCluster, clock: ManualClock, scope: str, leader: KafkaCoordination
+) -> None:
+    granted = leader.campaign(scope, epoch_floor=9)
+    name = topic_name(scope, "__grete_leadership_")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    with closing(coordination(kafka.bootstrap, clock)) as standby:
+        with pytest.raises(HeldByOther):
+            standby.campaign(scope)
+        assert standby.leading_epoch(scope) == granted.epoch
+        for _ in range(20):
+            renewed = leader.renew(granted)
+            assert renewed is not None
+        assert not standby.is_silent(scope)
+        admin.delete_topics([name])[name].result(60)
+        with closing(coordination(kafka.bootstrap, clock)) as other:
+            other.release(other.campaign(scope))
+        eventually(lambda: standby.leading_epoch(scope) is None, "it reads the new topic")
+        assert standby.holder(scope) is None
+        assert standby.campaign(scope, epoch_floor=granted.epoch).epoch > granted.epoch
 
 
 def test_a_holder_that_died_is_waited_out_and_succeeded(

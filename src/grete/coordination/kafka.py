@@ -15,7 +15,9 @@ import re
 import socket
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from typing import TypeVar
 
 import orjson
 
@@ -29,6 +31,7 @@ from grete.errors import HeldByOther, LogCorrupted, LogError, LogUnreachable
 from grete.kafka.settings import KafkaLogSettings, coordinator_log_settings
 from grete.keyed_log.kafka_register import KafkaRegister
 
+T = TypeVar("T")
 _LEGAL = re.compile(r"[^A-Za-z0-9._-]")
 _CALLS_IN_TTL = 6
 TOPIC_PREFIX = "__grete_"
@@ -100,6 +103,21 @@ class KafkaCoordination(Coordination):
                 )
             return self._registers[scope]
 
+    def _with_register(self, scope: str, use: Callable[[KafkaRegister], T]) -> T:
+        """Use the register of a scope; a topic that was deleted and recreated since we read it is read anew.
+
+        Its epochs begin again, which callers make good by their `epoch_floor`. Else a process that stands by would
+        end with the topic, and none was there to go on.
+        """
+        try:
+            return use(self._register(scope))
+        except LogCorrupted:
+            with self._lock:
+                lost = self._registers.pop(scope, None)
+            if lost is not None:
+                lost.close()
+            return use(self._register(scope))
+
     def campaign(self, scope: str, *, take_over: bool = False, epoch_floor: int = 0) -> Leadership:
         """See Coordination.
 
@@ -123,7 +141,7 @@ class KafkaCoordination(Coordination):
             won[:] = [1 + max(0 if row is None else row.epoch, epoch_floor)]
             return _Row(won[0], me, 0).encode()
 
-        self._register(scope).change(decide, self._campaign_s)
+        self._with_register(scope, lambda register: register.change(decide, self._campaign_s))
         return Leadership(scope, won[0], me.incarnation, self._patience.until_s(asked_s))
 
     def renew(self, leadership: Leadership) -> Leadership | None:
@@ -169,12 +187,14 @@ class KafkaCoordination(Coordination):
         Its last renewal is the only sign of life. A holder elected before the call is found, unless a process that
         hangs keeps the outcome of a change open: then the one before.
         """
-        register = self._register(scope)
-        try:
-            value = register.read(is_settled=True)
-        except LogUnreachable:
-            value = register.read()
-        row = _decode(scope, value)
+
+        def read(register: KafkaRegister) -> bytes | None:
+            try:
+                return register.read(is_settled=True)
+            except LogUnreachable:
+                return register.read()
+
+        row = _decode(scope, self._with_register(scope, read))
         return None if row is None else row.holder
 
     def leading_epoch(self, scope: str) -> int | None:
@@ -183,12 +203,13 @@ class KafkaCoordination(Coordination):
         Raises:
             LogError: the brokers did not answer in time, or a process that hangs keeps the outcome of a change open.
         """
-        row = _decode(scope, self._register(scope).read(is_settled=True))
+        value = self._with_register(scope, lambda register: register.read(is_settled=True))
+        row = _decode(scope, value)
         return None if row is None or row.holder is None else row.epoch
 
     def is_silent(self, scope: str) -> bool:
         """See Coordination. May be late when a process that hangs keeps the outcome of a change open."""
-        row = _decode(scope, self._register(scope).read())
+        row = _decode(scope, self._with_register(scope, KafkaRegister.read))
         if row is None or row.holder is None:
             return False
         return self._patience.is_over(scope, row.epoch, row.renewals)
