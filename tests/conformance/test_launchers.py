@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -61,16 +62,43 @@ def test_a_process_that_is_not_provably_the_container_is_neither_adopted_nor_sig
         other.wait()
 
 
+def readable(descriptors: Sequence[int], within_s: float) -> bool:
+    waiting = select.poll()
+    for descriptor in descriptors:
+        waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(within_s * 1000))
+
+
+def test_a_process_is_adopted_by_one_that_has_many_files_open(tmp_path: Path) -> None:
+    """More than select() can wait for."""
+    container = ContainerStart(ContainerId("0"), 4, {})
+    launcher, another = (ProcessLauncher(["sleep", "3600"], tmp_path) for _ in range(2))
+    launcher.start(container)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(4_096, hard)), hard))
+    files = [os.dup(0) for _ in range(1_100)]
+    try:
+        assert another.adopt(container, launcher.handle(ContainerId("0")))
+        another.kill(ContainerId("0"))
+        assert readable(another.descriptors(), patient(60))
+        assert [exit_.epoch for exit_ in another.exits()] == [4]
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        launcher.close()
+
+
 def test_a_process_that_ends_wakes_who_waits_for_it(tmp_path: Path) -> None:
     """One of its own, and one that it has adopted."""
     container = ContainerStart(ContainerId("0"), 4, {})
     launcher, another = (ProcessLauncher(["sleep", "3600"], tmp_path) for _ in range(2))
     launcher.start(container)
     assert another.adopt(container, launcher.handle(ContainerId("0")))
-    assert not select.select([*launcher.descriptors(), *another.descriptors()], [], [], 0)[0]
+    assert not readable([*launcher.descriptors(), *another.descriptors()], 0)
     launcher.kill(ContainerId("0"))
     for one in (another, launcher):
-        assert select.select(one.descriptors(), [], [], patient(60))[0]
+        assert readable(one.descriptors(), patient(60))
         assert [exit_.epoch for exit_ in one.exits()] == [4]
         assert one.descriptors() == []
 

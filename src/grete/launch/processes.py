@@ -79,7 +79,11 @@ class OtherProcess:
 
     def is_running(self) -> bool:
         """Whether it has not ended."""
-        return not select.select([self._descriptor], [], [], 0)[0]
+        ended = (
+            select.poll()
+        )  # select() takes no descriptor above 1,023, and a coordinator may have more open
+        ended.register(self._descriptor, select.POLLIN)
+        return not ended.poll(0)
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if it still runs."""
