@@ -281,7 +281,9 @@ def test_a_driver_that_was_paused_in_a_batch_and_succeeded_publishes_no_file_of_
 
     before = target.sink(1)
     before.write(target.rows(1), Batch("l", 0))
-    slow = target.rows(2).mapInArrow(paused, "n int, Text string")
+    slow = (
+        target.rows(2).coalesce(1).mapInArrow(paused, "n int, Text string")
+    )  # leaves a core to its successor
     with ThreadPoolExecutor(1) as thread:
         late = thread.submit(before.write, slow, Batch("l", 1))
         eventually(lambda: list(tmp_path.rglob("_temporary")), "the first one has begun")
