@@ -306,14 +306,19 @@ def test_a_folder_of_an_earlier_run_is_taken_away_however_often_it_is_made_again
     own, ended = tmp_path / "files" / "_grete" / "words" / "1", Event()
 
     def make_again() -> None:
-        while not ended.is_set():
+        made = 0
+        while made < 20 and not ended.is_set():
             with contextlib.suppress(OSError):
                 (own / "l-1").mkdir(parents=True)
+                made += 1
+            time.sleep(0.001)
 
     with ThreadPoolExecutor(1) as thread:
         making = thread.submit(make_again)
-        target.sink(2).write(target.rows(2), Batch("l", 1))
-        ended.set()
+        try:
+            target.sink(2).write(target.rows(2), Batch("l", 1))
+        finally:
+            ended.set()
         making.result()
     assert own.is_file()
     assert target.numbers() == [1, 2]

@@ -18,8 +18,8 @@ PASS = "from grete.failpoints import failpoint\n" + "\n".join(
     for name in ("submit.elected", "commit.before", "commit.before")
 )
 CAMPAIGNS = {
-    "test_pipeline_sinks.py": ("sink",),
-    "test_submit.py": (
+    "e2e/test_pipeline_kills.py": ("sink",),
+    "fault/test_submit.py": (
         "submit",
         "leader",
         "coordinator",
@@ -30,12 +30,12 @@ CAMPAIGNS = {
         "log",
         "file",
     ),
-    "test_kill_everywhere.py": ("container", "lineage", "batch", "epoch", "commit", "task", "store"),
-    "test_kill_commit.py": ("commit", "log", "file", "checkpoint"),
-    "test_kill_rewind.py": ("startpoint",),
-    "test_operated.py": ("change",),
-    "test_kafka_job.py": ("executor",),
-    "test_azure_job.py": ("azure",),
+    "fault/test_kill_everywhere.py": ("container", "lineage", "batch", "epoch", "commit", "task", "store"),
+    "fault/test_kill_commit.py": ("commit", "log", "file", "checkpoint"),
+    "fault/test_kill_rewind.py": ("startpoint",),
+    "fault/test_operated.py": ("change",),
+    "fault/test_kafka_job.py": ("executor",),
+    "fault/test_azure_job.py": ("azure",),
 }
 
 
@@ -88,7 +88,7 @@ def test_every_point_is_passed_somewhere_and_nothing_else_is() -> None:
 
 def test_every_family_of_points_has_a_campaign_that_goes_through_it() -> None:
     met = {family for families in CAMPAIGNS.values() for family in families}
-    assert {name.split(".")[0] for name in POINTS} == met, "a new family needs a campaign in tests/fault"
+    assert {name.split(".")[0] for name in POINTS} == met, "a new family needs a campaign"
     for file, families in CAMPAIGNS.items():
-        text = (ROOT / "tests" / "fault" / file).read_text()
+        text = (ROOT / "tests" / file).read_text()
         assert all(f'"{family}' in text for family in families), file
