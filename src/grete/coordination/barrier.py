@@ -18,7 +18,7 @@ from enum import Enum
 import orjson
 
 from grete.clock import Deadline
-from grete.coordination.cells import Cell, Cells, cell_name, last_part
+from grete.coordination.cells import Cell, Cells, cell_name, last_part, remove
 from grete.errors import CellChanged, Fenced, LogCorrupted
 
 
@@ -64,7 +64,7 @@ class Barrier:
                 break
         for name, arrival in self._cells.read_all(self._arrivals).items():
             if int(name.removeprefix(f"{self._arrivals}/").split("/")[0]) < number:
-                self._remove(name, arrival)
+                remove(self._cells, name, arrival)
 
     def arrive(self, number: int, member: str) -> None:
         """Say that a member has let go of what it loses by the version; again is the same."""
@@ -120,12 +120,6 @@ class Barrier:
         except CellChanged:
             return False
         return True
-
-    def _remove(self, name: str, cell: Cell) -> None:
-        try:
-            self._cells.delete(name, cell.version)
-        except CellChanged:
-            return
 
     def _decode(self, cell: Cell) -> _Version:
         try:

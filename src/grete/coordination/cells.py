@@ -105,3 +105,12 @@ def change(cells: Cells, name: str, decide: Callable[[bytes | None], bytes | Non
             return cells.write(name, value, None if cell is None else cell.version).value
         except CellChanged:
             continue
+
+
+def remove(cells: Cells, name: str, cell: Cell) -> bool:
+    """Remove the cell as it was read; False when another process has changed or removed it since."""
+    try:
+        cells.delete(name, cell.version)
+    except CellChanged:
+        return False
+    return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from grete.clock import Deadline
-from grete.coordination.cells import Cells, cell_name
+from grete.coordination.cells import Cells, cell_name, remove
 from grete.errors import CellChanged
 
 
@@ -41,7 +41,4 @@ class Latch:
     def remove(self) -> None:
         """Forget who has counted."""
         for name, cell in self._cells.read_all(self._prefix).items():
-            try:
-                self._cells.delete(name, cell.version)
-            except CellChanged:
-                continue  # another process removes it, too
+            remove(self._cells, name, cell)

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 import orjson
 
 from grete.clock import Clock
-from grete.coordination.cells import Cell, Cells, cell_name, last_part
+from grete.coordination.cells import Cell, Cells, cell_name, last_part, remove
 from grete.coordination.patience import Patience
 from grete.errors import CellChanged, IdTaken, LogCorrupted
 
@@ -109,7 +109,7 @@ class Membership:
         name = cell_name(_PREFIX, admission.member.id)
         found = self._cells.read(name)
         if found is not None and _decode(name, found).incarnation == admission.member.incarnation:
-            self._remove(name, found)
+            remove(self._cells, name, found)
 
     def members(self) -> dict[str, Member]:
         """The living members by id, as this observer knows: one that it sees for the first time is alive."""
@@ -128,14 +128,7 @@ class Membership:
         gone = [
             (name, cell) for name, cell in self._cells.read_all(_PREFIX).items() if self._is_gone(name, cell)
         ]
-        return [last_part(name) for name, cell in gone if self._remove(name, cell)]
-
-    def _remove(self, name: str, cell: Cell) -> bool:
-        try:
-            self._cells.delete(name, cell.version)
-        except CellChanged:
-            return False
-        return True
+        return [last_part(name) for name, cell in gone if remove(self._cells, name, cell)]
 
     def _is_gone(self, name: str, cell: Cell) -> bool:
         return self._patience.is_over(name, cell.version)

@@ -9,7 +9,7 @@ import orjson
 
 from grete.clock import Clock
 from grete.coordination.base import Holder
-from grete.coordination.cells import Cells, cell_name
+from grete.coordination.cells import Cells, cell_name, remove
 from grete.errors import CellChanged
 
 _STANDBY = cell_name("standby")
@@ -52,10 +52,7 @@ class StandbyNotice:
         for name, cell in self._cells.read_all(_STANDBY).items():
             heard_ms = _decode(cell.value).heard_ms or 0
             if now_ms - heard_ms > _GONE_AFTER * self._every_s * 1000:
-                try:
-                    self._cells.delete(name, cell.version)
-                except CellChanged:
-                    continue
+                remove(self._cells, name, cell)
 
     def end(self) -> None:
         """Remove it."""
