@@ -159,12 +159,21 @@ def test_a_job_on_hubs_keeps_state_and_checkpoints_beside_them(
     assert group_lag(secure_kafka.bootstrap, job.job.name) == {(hub, 0): 0, (hub, 1): 0}
 
 
+@pytest.fixture
+def own_azurite(tmp_path: Path) -> Iterator[Azurite]:
+    """Not the run's: the tests of another worker move its clock."""
+    server = Azurite(tmp_path / "azurite")
+    server.start()
+    yield server
+    server.kill()
+
+
 @pytest.mark.timeout(180)
 def test_a_job_on_hubs_is_led_and_keeps_its_checkpoints_in_azure_storage(
-    secure_kafka: SecureCluster, azurite: Azurite, home: Path, monkeypatch: pytest.MonkeyPatch
+    secure_kafka: SecureCluster, own_azurite: Azurite, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of it from Azure but the state, and nothing from ZooKeeper (S3-2, S3-10); on Spark in the long form."""
-    monkeypatch.setenv("GRETE_AZURE", azurite.bootstrap)
+    monkeypatch.setenv("GRETE_AZURE", own_azurite.bootstrap)
     job = HubJob(secure_kafka, home, "local")
     with job.config.open("a") as config:
         config.write(IN_AZURE)
@@ -173,7 +182,7 @@ def test_a_job_on_hubs_is_led_and_keeps_its_checkpoints_in_azure_storage(
     job.fill("bb", "ccc")
     job.run()
     assert job.counts("hubs", "counted") == {"a": [1, 2], "bb": [1, 2], "ccc": [1]}
-    with closing(AzureStorage(account_of(azurite.bootstrap), timeout_s=5)) as storage:
+    with closing(AzureStorage(account_of(own_azurite.bootstrap), timeout_s=5)) as storage:
         table = Table(storage, job.job.name.replace("-", ""))
         found = {
             partition: row["Offset"]

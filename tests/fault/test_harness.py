@@ -21,6 +21,7 @@ from tests.harness.plugin import (
     pytest_itemcollected,
     pytest_runtest_logreport,
     pytest_runtest_makereport,
+    pytest_runtest_setup,
     pytest_runtest_teardown,
     pytest_timeout_set_timer,
     pytest_xdist_make_scheduler,
@@ -215,3 +216,27 @@ def test_a_run_says_how_many_jvms_it_started(start: Start) -> None:
     code, output = ended(start(JVM))
     assert code == 0, output
     assert "started 1 JVMs (0 Spark, 0 brokers, 0 real Samza, 1 others)" in output
+
+
+TWO_SERVERS = """
+import pytest
+
+@pytest.fixture
+def harmed_broker():
+    pass
+
+@pytest.fixture
+def azurite():
+    pass
+
+def test_with_both(harmed_broker, azurite):
+    pass
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_test_that_needs_the_servers_of_two_groups_is_refused(start: Start, workers: str) -> None:
+    """One such test ended the server of 77 others under them."""
+    code, output = ended(start(TWO_SERVERS, "--workers", workers))
+    assert code != 0, output
+    assert "give the test a server of its own" in output

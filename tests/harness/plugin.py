@@ -54,6 +54,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.timeout(patient(limit_s)), append=False)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse a test that needs the servers of two groups. One such ended a server under 77 others."""
+    alone = [fixture for fixture in _ALONE_WITH if fixture != "proxy" and _needs(item, fixture)]
+    if len(alone) > 1:
+        pytest.fail(
+            f"{item.nodeid} needs {' and '.join(alone)}: it runs in the worker of one of them, and would use the "
+            "other beside its tests and end it under them; give the test a server of its own"
+        )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In a worker: begin with the groups that take longest, and report them to the controller."""
     folder = os.environ.get(REPORT)

@@ -43,6 +43,8 @@ def read_stream(
     spark: SparkSession, options: SourceOptions, also: Mapping[str, str] = MappingProxyType({})
 ) -> DataFrame:
     """A streaming DataFrame over exactly these SSPs from exactly these offsets; `also` stays among its options."""
+    # Spark asks the thread's active session, the last that made a DataFrame of rows, whether a format is known
+    spark.createDataFrame([], "none int")
     if spark not in _registered:
         spark.dataSource.register(LocalSource)
         _registered.add(spark)
