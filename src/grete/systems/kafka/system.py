@@ -26,7 +26,7 @@ from grete.kafka.errors import stream_errors
 from grete.kafka.log_clients import KafkaClients
 from grete.kafka.outcome import NotWritten
 from grete.kafka.ranges import RangeReader
-from grete.kafka.settings import checkpoint_log_settings
+from grete.kafka.settings import KafkaLogSettings, checkpoint_log_settings
 from grete.kafka.topics import RememberedTopics, Topics
 from grete.keyed_log.base import Fence, Record
 from grete.keyed_log.kafka import KafkaKeyedLog
@@ -60,6 +60,33 @@ def open_kafka_system(context: SystemContext) -> KafkaSystem:
     return KafkaSystem(context.settings.raw, context.name, context.clock)
 
 
+class _CheckpointLogs:
+    """Those that were opened, by their names.
+
+    No part of the system: its commits open logs too, and with a reference from them to the system a closed one kept
+    its clients until the next full collection, each with threads that look for their brokers.
+    """
+
+    def __init__(self, settings: KafkaLogSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._opened: dict[str, KafkaKeyedLog] = {}
+
+    def get(self, name: str) -> KafkaKeyedLog:
+        """One object for each name."""
+        with self._lock:
+            if name not in self._opened:
+                self._opened[name] = KafkaKeyedLog(name, self._settings, self._clock)
+            return self._opened[name]
+
+    def close(self) -> None:
+        """Close all."""
+        with self._lock:
+            for log in self._opened.values():
+                log.close()
+
+
 class KafkaSystem(System):
     """The topics of a Kafka cluster. Safe to use from several threads, and by many processes at once."""
 
@@ -77,11 +104,11 @@ class KafkaSystem(System):
         self._connection.await_login(f"opening system {name!r}")
         self._topics = Topics(self._connection, name, clock)
         self._remembered = RememberedTopics(self._connection, name, clock)
+        self._logs = _CheckpointLogs(self._log_settings, clock)
         self._commits = KafkaCommits(
-            self._connection, self._topics, self.checkpoint_log, self._log_settings, settings.task, clock
+            self._connection, self._topics, self._logs.get, self._log_settings, settings.task, clock
         )
         self._lock = threading.RLock()
-        self._logs: dict[str, KafkaKeyedLog] = {}
         self._log_readers: dict[str, LogReader] = {}
         self._ranges = RangeReader(self._connection, clock)
         self._appender: Appender | None = None
@@ -89,10 +116,7 @@ class KafkaSystem(System):
 
     def checkpoint_log(self, name: str) -> KafkaKeyedLog:
         """See System. One object for each name, closed with the system."""
-        with self._lock:
-            if name not in self._logs:
-                self._logs[name] = KafkaKeyedLog(name, self._log_settings, self._clock)
-            return self._logs[name]
+        return self._logs.get(name)
 
     # --- SystemAdmin ---
 
@@ -276,9 +300,8 @@ class KafkaSystem(System):
 
     def close(self) -> None:
         """See SystemAdmin."""
+        self._logs.close()
         with self._lock:
-            for log in self._logs.values():
-                log.close()
             for log_reader in self._log_readers.values():
                 log_reader.close()
             self._ranges.close()

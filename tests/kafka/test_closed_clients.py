@@ -1,0 +1,78 @@
+"""What is closed leaves no client behind: each has threads that look for their brokers for as long as it lives."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from grete.clock import SystemClock
+from grete.config.settings import Settings
+from grete.coordination.kafka import KafkaCoordination
+from grete.kafka.settings import KafkaLogSettings
+from grete.keyed_log.base import Entry, Fence
+from grete.keyed_log.kafka import KafkaKeyedLog
+from grete.model.streams import StreamSpec
+from grete.systems.factory import open_system
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import eventually
+
+_Use = Callable[[KafkaLogSettings, str, Path], None]
+
+
+def clients() -> int:
+    """Each has one thread of this name."""
+    names = (
+        (thread / "comm").read_text()
+        for thread in Path("/proc/self/task").iterdir()
+        if (thread / "comm").exists()
+    )
+    return sum(name.strip() == "rdk:main" for name in names)
+
+
+def a_log(settings: KafkaLogSettings, topic: str, home: Path) -> None:
+    with closing(KafkaKeyedLog(topic, settings, SystemClock())) as log:
+        log.append([Entry(b"k", b"v")], fence=Fence("scope", 2))
+        assert list(log.read())
+
+
+def an_election(settings: KafkaLogSettings, topic: str, home: Path) -> None:
+    with closing(KafkaCoordination(settings, SystemClock(), topic_prefix=topic)) as coordination:
+        coordination.renew(coordination.campaign("scope"))
+        coordination.cells("scope").write("a", b"1", None)
+
+
+def a_system(settings: KafkaLogSettings, topic: str, home: Path) -> None:
+    config = {
+        "systems.kafka.samza.factory": "kafka",
+        "systems.kafka.producer.bootstrap.servers": settings.client["bootstrap.servers"],
+        "systems.kafka.default.stream.replication.factor": "1",
+        "task.checkpoint.replication.factor": "1",
+    }
+    with closing(open_system(Settings.of(config), "kafka", home, SystemClock())) as system:
+        system.ensure_stream(StreamSpec(topic, 2))
+        assert system.offsets(topic)
+        system.checkpoint_log(f"{topic}-log").append([Entry(b"k", b"v")])
+        system.begin_epoch(Fence(f"container/{topic}/0", 5))
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """A collection would free clients that only a cycle keeps."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("use", [a_log, an_election, a_system])
+def test_the_clients_of_what_is_closed_are_gone_at_once(
+    use: _Use, kafka: KafkaCluster, tmp_path: Path, uncollected: None
+) -> None:
+    settings = KafkaLogSettings({"bootstrap.servers": kafka.bootstrap}, replication_factor=1)
+    before = clients()
+    use(settings, f"closed-{tmp_path.name}"[:60], tmp_path)
+    eventually(lambda: clients() <= before, "the end of their threads")
