@@ -46,7 +46,7 @@ def election(backend: str, request: pytest.FixtureRequest) -> dict[str, str]:
             "systems.kafka.producer.bootstrap.servers": kafka.bootstrap,
         }
     if backend == "azure":
-        azurite: Azurite = request.getfixturevalue("azurite")
+        azurite: Azurite = request.getfixturevalue("own_azurite")
         return {
             "job.coordinator.system": "local",
             "job.coordinator.factory": "azure",
@@ -54,6 +54,15 @@ def election(backend: str, request: pytest.FixtureRequest) -> dict[str, str]:
             "azure.storage.connect": azurite.bootstrap,
         }
     return {"job.coordinator.system": "local"}
+
+
+@pytest.fixture(scope="module")
+def own_azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """A server whose clock no other test moves."""
+    server = Azurite(tmp_path_factory.mktemp("azurite"))
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture

@@ -18,8 +18,9 @@ from grete.launch.process import ProcessLauncher
 from grete.metadata.container_requests import read_container_requests
 from grete.metadata.job_state import (
     JobState,
+    RequestKind,
     StopRequest,
-    read_drain_request,
+    read_request,
     read_stop_request,
     write_state,
 )
@@ -108,7 +109,7 @@ def test_a_stop_goes_to_the_leader_before_its_first_record(job: Path) -> None:
         handle.request_stop(5, "enough")
         handle.request_drain("enough")
         handle.request_container(zero, "restart", 5, "odd")
-        stop, drain = read_stop_request(handle.stream), read_drain_request(handle.stream)
+        stop, drain = read_stop_request(handle.stream), read_request(handle.stream, RequestKind.DRAIN)
         [restart] = read_container_requests(handle.stream)
     assert stop is not None
     assert drain is not None

@@ -26,7 +26,8 @@ from grete.metadata.input_streams import INPUT
 from grete.metadata.job_state import (
     REQUEST,
     STATE,
-    read_drain_request,
+    RequestKind,
+    read_request,
     read_state,
     read_stop_request,
 )
@@ -173,7 +174,12 @@ def start(handle: JobHandle) -> None:
         plan = Planner(handle.job, handle.home, stream, SystemClock(), stack).plan(settings)
     assert sorted(plan.model.tasks) == ["Partition 0", "Partition 1"]
     JobCoordinatorMetadataManager(stream, "NON_YARN").read()
-    read_launches(stream), read_state(stream), read_stop_request(stream), read_drain_request(stream)
+    (
+        read_launches(stream),
+        read_state(stream),
+        read_stop_request(stream),
+        read_request(stream, RequestKind.DRAIN),
+    )
     read_container_requests(stream)
     History(stream).append("attempt", run_id="r")
 

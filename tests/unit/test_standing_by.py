@@ -1,8 +1,8 @@
-"""Who stands by, in the cells of an election; and when one that stands by begins to lead."""
+"""Members that stand by for a leader; and when one that stands by begins to lead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,10 +11,11 @@ import pytest
 from grete.assembly import RunOptions
 from grete.assembly.stand_by import lead_when_free
 from grete.assembly.submission import Submission
-from grete.coordination.base import Holder, Leadership
+from grete.coordination.base import Leadership, Look
+from grete.coordination.membership import Attendance, standbys
 from grete.coordination.memory import MemoryCells, MemoryCoordination, MemoryLeaderships, MemoryValues
-from grete.coordination.standbys import StandbyNotice, standbys
 from grete.errors import CoordinationUnreachable
+from grete.metadata.job_state import Request, RequestKind, write_request
 from grete.model.fence import job_scope
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
@@ -28,48 +29,53 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-def notice(values: MemoryValues, clock: ManualClock, name: str) -> StandbyNotice:
-    me = Holder("host", 1, name, clock.wall_ms())
-    return StandbyNotice(MemoryCells(values, "job/a"), me, clock, every_s=5.0)
+def standby(values: MemoryValues, clock: ManualClock) -> Attendance:
+    return Attendance(standbys(MemoryCells(values, "job/a"), clock, lease_s=TTL_S), clock)
 
 
-def names(values: MemoryValues, clock: ManualClock) -> list[str]:
-    return [one.incarnation for one in standbys(MemoryCells(values, "job/a"), clock, within_s=TTL_S)]
+def listed(values: MemoryValues, clock: ManualClock) -> list[str]:
+    return [one.id for one in standbys(MemoryCells(values, "job/a"), clock, lease_s=TTL_S).heard_of()]
 
 
-def test_those_that_give_notice_are_listed_until_they_end_or_are_not_heard_of(clock: ManualClock) -> None:
+def test_those_that_stand_by_are_listed_until_they_leave_or_are_not_heard_of(clock: ManualClock) -> None:
     values = MemoryValues()
-    one, two = notice(values, clock, "one"), notice(values, clock, "two")
-    for _ in range(6):
-        one.renew()
-        two.renew()
+    one = standby(values, clock)
+    one.keep()
+    [first] = listed(values, clock)
+    two = standby(values, clock)
+    for _ in range(12):
         clock.advance(5)
-    assert names(values, clock) == ["one", "two"]
+        one.keep()
+        two.keep()
+    assert listed(values, clock)[0] == first
+    assert len(listed(values, clock)) == 2
     two.end()
-    assert names(values, clock) == ["one"]
-    clock.advance(TTL_S)
-    assert names(values, clock) == []
-    one.renew()
-    assert names(values, clock) == ["one"]
+    assert listed(values, clock) == [first]
+    clock.advance(2 * TTL_S + 0.1)
+    assert listed(values, clock) == []
+    one.keep()
+    assert listed(values, clock) == [first]
 
 
-def test_what_one_that_died_has_left_is_removed_by_the_next(clock: ManualClock) -> None:
+def test_a_member_that_died_is_removed_by_another_that_has_seen_it_stand_still(clock: ManualClock) -> None:
     values = MemoryValues()
-    notice(values, clock, "dead").renew()
-    clock.advance(60)
-    notice(values, clock, "next").renew()
-    assert [name for _, name in values.cells] == ["standby/next"]
-
-
-def test_a_notice_that_was_removed_by_hand_is_given_again(clock: ManualClock) -> None:
-    values = MemoryValues()
-    one = notice(values, clock, "one")
-    one.renew()
-    values.cells.clear()
-    for _ in range(2):
+    dead, living = standby(values, clock), standby(values, clock)
+    dead.keep()
+    for _ in range(13):
+        living.keep()
         clock.advance(5)
-        one.renew()
-    assert names(values, clock) == ["one"]
+    assert len(values.cells) == 1
+    assert len(listed(values, clock)) == 1
+
+
+def test_a_member_that_was_removed_by_hand_joins_again(clock: ManualClock) -> None:
+    values = MemoryValues()
+    one = standby(values, clock)
+    one.keep()
+    values.cells.clear()
+    clock.advance(TTL_S)
+    one.keep()
+    assert len(listed(values, clock)) == 1
 
 
 class Away(MemoryCoordination):
@@ -77,11 +83,17 @@ class Away(MemoryCoordination):
 
     unanswered = 3
 
-    def leading_epoch(self, scope: str) -> int | None:
+    def look(self, scope: str) -> Look:
         if self.unanswered:
             self.unanswered -= 1
             raise CoordinationUnreachable("no server answers")
-        return super().leading_epoch(scope)
+        return super().look(scope)
+
+
+class Costly(MemoryCoordination):
+    """Each look costs something."""
+
+    LOOKS_IN_TTL = 3
 
 
 class Standing:
@@ -112,6 +124,18 @@ class Standing:
 
         return lead_when_free(self.submission, self.clock, led, wait, has_stepped_down=has_stepped_down)
 
+    def lead_while(self, at: Callable[[float], None]) -> tuple[Leadership | None, float]:
+        """Stand by while `at` is called with each time that has passed; the leadership, and when there was one."""
+        began_s = self.clock.monotonic_s()
+
+        def wait(seconds: float) -> bool:
+            self.clock.advance(seconds)
+            at(self.clock.monotonic_s() - began_s)
+            return False
+
+        led = lead_when_free(self.submission, self.clock, None, wait, has_stepped_down=False)
+        return led, self.clock.monotonic_s() - began_s
+
 
 @pytest.fixture
 def standing(home: Path, system: LocalSystem, clock: ManualClock) -> Iterator[Standing]:
@@ -140,6 +164,40 @@ def test_while_the_service_does_not_answer_it_waits(standing: Standing) -> None:
     standing.submission.coordination = standing.contender(Away)
     assert standing.lead() is not None
     assert standing.looks == 3
+
+
+def test_where_looks_are_few_the_jobs_stream_says_when_a_leader_is_about_to_leave(standing: Standing) -> None:
+    """Asked to step down under its epoch, and not under another one's."""
+    leading, other = standing.contender(), standing.contender(Costly)
+    led = leading.campaign(standing.scope)
+    standing.submission.coordination = other
+    write_request(standing.submission.stream, Request(RequestKind.STEP_DOWN, led.epoch - 1, "before"))
+
+    def at(seconds: float) -> None:
+        if seconds == 7:
+            write_request(standing.submission.stream, Request(RequestKind.STEP_DOWN, led.epoch, "now"))
+        if seconds == 8:
+            leading.release(led)
+
+    leadership, took_s = standing.lead_while(at)
+    assert leadership is not None
+    assert 8 <= took_s <= 8.5
+
+
+def test_where_looks_are_few_there_are_as_many_as_the_service_says(standing: Standing) -> None:
+    standing.contender().campaign(standing.scope)
+    looks = []
+
+    class Counted(Costly):
+        def look(self, scope: str) -> Look:
+            looks.append(self._clock.monotonic_s())
+            return super().look(scope)
+
+    standing.submission.coordination = standing.contender(Counted)
+    leadership, took_s = standing.lead_while(lambda seconds: None)
+    assert leadership is not None
+    assert TTL_S <= took_s <= TTL_S * 4 / 3
+    assert len(looks) <= 5
 
 
 def test_one_that_has_stepped_down_lets_others_begin_for_a_lease(standing: Standing) -> None:

@@ -27,7 +27,7 @@ from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import ask_container
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History, unchanged_attempts
-from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
+from grete.metadata.job_state import Request, RequestKind, StopRequest, write_request, write_stop_request
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import JobModel
 from grete.model.messages import SET_CONFIG
@@ -186,7 +186,7 @@ def test_a_new_stream_that_the_regex_matches_becomes_an_input_and_nothing_else_i
 
 
 def drain(job: Watched) -> None:
-    write_drain_request(job.stream, DrainRequest(2, "enough"))
+    write_request(job.stream, Request(RequestKind.DRAIN, 2, "enough"))
 
 
 def grow(job: Watched) -> None:
@@ -240,7 +240,7 @@ def asked(home: Path, system: LocalSystem) -> Iterator[Callable[[int], Watched]]
         def make(epoch: int) -> Watched:
             def ask(stream: CoordinatorStream) -> None:
                 write_stop_request(stream, StopRequest(epoch, 5, "enough"))
-                write_drain_request(stream, DrainRequest(epoch, "enough"))
+                write_request(stream, Request(RequestKind.DRAIN, epoch, "enough"))
                 ask_container(stream, ZERO, "restart", epoch, 5, "odd")
 
             return Watched(home, stack, ask)

@@ -242,7 +242,7 @@ class Incarnation:
         elif state.epoch > before:
             self.led = None
             raise LeadershipLost(f"epoch {before} of {job_scope(self.job)} was taken over")
-        return None if state.state == Phase.RUNNING.value else state
+        return state if state.is_terminal else None
 
     def _epoch_before(self) -> int | None:
         """The epoch of the incarnation that this one goes on for, of this process or of the one it has waited for."""

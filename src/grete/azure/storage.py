@@ -39,10 +39,13 @@ class AzureStorage:
     def __init__(self, account: AzureAccount, *, timeout_s: float) -> None:
         self._opened = ExitStack()
         credential = _credential(account, self._opened)
+        self.requests = 0
+        """How many there were: Azure asks a price for each."""
         options: dict[str, Any] = {
             "retry_total": 0,
             "connection_timeout": timeout_s,
             "read_timeout": timeout_s,
+            "raw_request_hook": self._count,
         }
         self._name = account.shown
         self._blobs = BlobServiceClient(account.blob_endpoint, credential=credential, **options)
@@ -57,6 +60,9 @@ class AzureStorage:
     def table(self, name: str) -> TableClient:
         """A table, which may not exist."""
         return self._tables.get_table_client(name)
+
+    def _count(self, request: object) -> None:
+        self.requests += 1
 
     def translated(self, error: AzureError, what: str) -> GreteError:
         """The error of ours that says what was attempted, and the way out."""

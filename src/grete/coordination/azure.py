@@ -16,6 +16,7 @@ import socket
 import uuid
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
 
 import orjson
 
@@ -26,7 +27,7 @@ from grete.azure.tables import Table
 from grete.clock import Clock
 from grete.config.settings.azure import AzureAccount, lease_problem
 from grete.coordination.azure_cells import AzureCells
-from grete.coordination.base import Coordination, Holder, Leadership
+from grete.coordination.base import Coordination, Holder, Leadership, Look
 from grete.coordination.cells import Cells
 from grete.coordination.factory import CoordinationContext
 from grete.coordination.patience import Patience
@@ -35,7 +36,7 @@ from grete.failpoints import failpoint
 
 _CALLS_IN_TTL = 6
 _ATTEMPTS = 3
-_LASTS_UNTIL_TAKEN = "expired"
+_EXPIRED = "expired"
 _OVER = frozenset(("available", "broken"))
 _log = logging.getLogger("grete.coordinator")
 
@@ -78,6 +79,9 @@ def blob_name(scope: str) -> str:
 class AzureCoordination(Coordination):
     """Leader election in the blobs of a container."""
 
+    LOOKS_IN_TTL: ClassVar[float] = 4
+    """A lease ends within a TTL of its holder's death, and a quarter of one later this is seen."""
+
     def __init__(
         self,
         account: AzureAccount,
@@ -100,6 +104,11 @@ class AzureCoordination(Coordination):
         self._table = Table(self._storage, table)
         self._clock = clock
         self._patience = Patience(clock, ttl_s=ttl_s)
+
+    @property
+    def requests(self) -> int:
+        """How many this client has made."""
+        return self._storage.requests
 
     def campaign(self, scope: str, *, take_over: bool = False, epoch_floor: int = 0) -> Leadership:
         """See Coordination. Whether the holder lives is known after a TTL: its lease is still held, or is over.
@@ -205,23 +214,29 @@ class AzureCoordination(Coordination):
 
     def leading_epoch(self, scope: str) -> int | None:
         """See Coordination; of a holder whose lease has expired too, as in `holder`."""
-        row = self._row(scope)
-        return None if row is None or row.holder is None else row.epoch
+        return self.look(scope).epoch
 
     def is_silent(self, scope: str) -> bool:
         """See Coordination. The service knows: its lease has expired."""
-        found = self._blobs.read(blob_name(scope))
-        if found is None or found.lease != _LASTS_UNTIL_TAKEN:
-            return False
-        return _decode(blob_name(scope), found.data).holder is not None
+        return self.look(scope).is_silent
+
+    def look(self, scope: str) -> Look:
+        """See Coordination."""
+        row, lease = self._leased(scope)
+        if row is None or row.holder is None:
+            return Look(None, False)
+        return Look(row.epoch, lease == _EXPIRED)
 
     def _row(self, scope: str) -> _Row | None:
-        """The holder, with none where its lease was broken: it will not be renewed."""
+        return self._leased(scope)[0]
+
+    def _leased(self, scope: str) -> tuple[_Row | None, str]:
+        """The row and the state of its lease; without a holder where the lease was broken: it will not be renewed."""
         found = self._blobs.read(blob_name(scope))
         if found is None:
-            return None
+            return None, ""
         row = _decode(blob_name(scope), found.data)
-        return replace(row, holder=None) if found.lease in _OVER else row
+        return (replace(row, holder=None) if found.lease in _OVER else row), found.lease
 
     def cells(self, scope: str) -> Cells:
         """See Coordination. Rows of one table, and blobs where they are large."""

@@ -13,6 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from grete.clock import Clock
 from grete.coordination.cells import Cells
@@ -52,6 +53,14 @@ class Leadership:
     valid_until_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A look at who leads: the epoch as `leading_epoch` has it, and whether that leader `is_silent`."""
+
+    epoch: int | None
+    is_silent: bool
+
+
 def campaign_patiently(
     coordination: Coordination, scope: str, clock: Clock, *, take_over: bool = False, epoch_floor: int = 0
 ) -> Leadership:
@@ -78,6 +87,9 @@ def campaign_patiently(
 
 class Coordination(ABC):
     """Leader election for named scopes, and the cells beside it: one client of its service."""
+
+    LOOKS_IN_TTL: ClassVar[float] = 30
+    """How often a process that stands by looks in a TTL: the price of requests against how soon it leads."""
 
     @abstractmethod
     def campaign(self, scope: str, *, take_over: bool = False, epoch_floor: int = 0) -> Leadership:
@@ -116,6 +128,11 @@ class Coordination(ABC):
 
         Such a holder is dead or hangs, and the next `campaign` succeeds it.
         """
+
+    def look(self, scope: str) -> Look:
+        """`leading_epoch` and `is_silent` at once, for those that look repeatedly: one request if possible."""
+        epoch = self.leading_epoch(scope)
+        return Look(epoch, epoch is not None and self.is_silent(scope))
 
     @abstractmethod
     def cells(self, scope: str) -> Cells:

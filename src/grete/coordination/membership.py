@@ -3,7 +3,7 @@
 A member has a cell of its own, whose version changes with each renewal. An observer takes it for gone when it has
 seen the same version for a whole TTL on its own clock (`grete.coordination.patience`); clocks are never compared. So
 a member that hangs is gone for all that look, and knows it itself: it may act until `valid_until_s`, which is before
-any of them gives it up.
+any of them gives it up. A scope may have several groups; members of two groups do not meet.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from grete.coordination.cells import Cell, Cells, cell_name, last_part, remove
 from grete.coordination.patience import Patience
 from grete.errors import CellChanged, IdTaken, LogCorrupted
 
-_PREFIX = "members"
+_RENEWALS_IN_TTL = 3
+_STANDBY_LEASES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member as others see it. `since_ms` and the place are for people, `incarnation` tells it from a later one."""
+    """A member as others see it. Times and the place are for people, `incarnation` tells it from a later one."""
 
     id: str
     incarnation: str
@@ -34,6 +35,8 @@ class Member:
     pid: int
     since_ms: int
     metadata: Mapping[str, str]
+    heard_ms: int = 0
+    """When it joined or renewed last, by its own clock."""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -51,10 +54,15 @@ class Admission:
 class Membership:
     """The members of the scope of `cells`. One object an observer: it remembers what it has seen, and when."""
 
-    def __init__(self, cells: Cells, clock: Clock, *, ttl_s: float) -> None:
+    def __init__(self, cells: Cells, clock: Clock, *, ttl_s: float, group: str = "members") -> None:
         self._cells = cells
         self._clock = clock
+        self._group = cell_name(group)
+        self.ttl_s = ttl_s
         self._patience = Patience(clock, ttl_s=ttl_s)
+
+    def _cell(self, id: str) -> str:
+        return cell_name(self._group, id)
 
     def join(self, id: str, metadata: Mapping[str, str] | None = None) -> Admission:
         """Become the member `id`. To be renewed every TTL/3.
@@ -65,18 +73,12 @@ class Membership:
             IdTaken: there is one, and it may be alive (Samza's check of duplicate processor ids).
         """
         asked_s = self._clock.monotonic_s()
-        name = cell_name(_PREFIX, id)
+        name = self._cell(id)
         known = self._cells.read(name)
         if known is not None and not self._is_gone(name, known):
             raise IdTaken(id, str(_decode(name, known)))
-        me = Member(
-            id,
-            uuid.uuid4().hex,
-            socket.gethostname(),
-            os.getpid(),
-            self._clock.wall_ms(),
-            dict(metadata or {}),
-        )
+        host, now_ms = socket.gethostname(), self._clock.wall_ms()
+        me = Member(id, uuid.uuid4().hex, host, os.getpid(), now_ms, dict(metadata or {}), now_ms)
         try:
             cell = self._cells.write(name, _encode(me), None if known is None else known.version)
         except CellChanged as error:
@@ -90,8 +92,10 @@ class Membership:
         renewed all the same.
         """
         asked_s = self._clock.monotonic_s()
-        me = admission.member if metadata is None else replace(admission.member, metadata=dict(metadata))
-        name = cell_name(_PREFIX, me.id)
+        me = replace(admission.member, heard_ms=self._clock.wall_ms())
+        if metadata is not None:
+            me = replace(me, metadata=dict(metadata))
+        name = self._cell(me.id)
         try:
             cell = self._cells.write(name, _encode(me), admission.version)
         except CellChanged:
@@ -106,32 +110,85 @@ class Membership:
 
     def leave(self, admission: Admission) -> None:
         """Stop being a member; nothing where another process is it by now."""
-        name = cell_name(_PREFIX, admission.member.id)
+        name = self._cell(admission.member.id)
         found = self._cells.read(name)
         if found is not None and _decode(name, found).incarnation == admission.member.incarnation:
             remove(self._cells, name, found)
 
     def members(self) -> dict[str, Member]:
         """The living members by id, as this observer knows: one that it sees for the first time is alive."""
-        cells = self._cells.read_all(_PREFIX)
+        cells = self._cells.read_all(self._group)
         return {
             last_part(name): _decode(name, cell)
             for name, cell in sorted(cells.items())
             if not self._is_gone(name, cell)
         }
 
+    def heard_of(self) -> list[Member]:
+        """The members that renewed within a TTL by their clocks and ours, the first to join first: for people.
+
+        What an observer that looks once can know; `members` is for decisions.
+        """
+        since_ms = self._clock.wall_ms() - self.ttl_s * 1000
+        found = [_decode(name, cell) for name, cell in self._cells.read_all(self._group).items()]
+        return sorted((one for one in found if one.heard_ms >= since_ms), key=lambda one: one.since_ms)
+
     def remove_gone(self) -> list[str]:
         """Remove the members that this observer knows to be gone; returns their ids.
 
         A leader does that, since a process that looks for the first time takes them for alive.
         """
-        gone = [
-            (name, cell) for name, cell in self._cells.read_all(_PREFIX).items() if self._is_gone(name, cell)
-        ]
+        cells = self._cells.read_all(self._group)
+        gone = [(name, cell) for name, cell in cells.items() if self._is_gone(name, cell)]
         return [last_part(name) for name, cell in gone if remove(self._cells, name, cell)]
 
     def _is_gone(self, name: str, cell: Cell) -> bool:
         return self._patience.is_over(name, cell.version)
+
+
+def standbys(cells: Cells, clock: Clock, *, lease_s: float) -> Membership:
+    """The coordinators that stand by for the scope of `cells`, whose leader has a lease of `lease_s`.
+
+    For people, who decide whether the leader may step down, so a TTL may be longer than a lease.
+    """
+    return Membership(cells, clock, ttl_s=_STANDBY_LEASES * lease_s, group="standbys")
+
+
+class Attendance:
+    """A member that calls of `keep` keep: joined, renewed three times in a TTL, joined again when it was removed.
+
+    For groups in which ids mean nothing: each time it joins it has another one. Once in a TTL it removes the members
+    that it knows to be gone.
+    """
+
+    def __init__(self, members: Membership, clock: Clock) -> None:
+        self._members = members
+        self._clock = clock
+        self._admission: Admission | None = None
+        self._due_s = self._sweep_s = clock.monotonic_s()
+
+    def keep(self) -> None:
+        """Join or renew, if that is due.
+
+        Raises:
+            GreteError: the service does not answer, or does not let us.
+        """
+        now_s = self._clock.monotonic_s()
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + self._members.ttl_s / _RENEWALS_IN_TTL
+        if self._admission is not None:
+            self._admission = self._members.renew(self._admission)
+        if self._admission is None:
+            self._admission = self._members.join(uuid.uuid4().hex)
+        if now_s >= self._sweep_s:
+            self._sweep_s = now_s + self._members.ttl_s
+            self._members.remove_gone()
+
+    def end(self) -> None:
+        """Leave."""
+        if self._admission is not None:
+            self._members.leave(self._admission)
 
 
 def _encode(member: Member) -> bytes:

@@ -22,7 +22,7 @@ import apsw
 import orjson
 
 from grete.clock import Clock
-from grete.coordination.base import Coordination, Holder, Leadership
+from grete.coordination.base import Coordination, Holder, Leadership, Look
 from grete.coordination.cells import Cells
 from grete.coordination.factory import CoordinationContext
 from grete.coordination.locks import Life, LifeLocks
@@ -142,13 +142,18 @@ class SqliteCoordination(Coordination):
 
     def leading_epoch(self, scope: str) -> int | None:
         """See Coordination."""
-        row = self._held(scope)
-        return None if row is None else row.epoch
+        return self.look(scope).epoch
 
     def is_silent(self, scope: str) -> bool:
         """See Coordination."""
+        return self.look(scope).is_silent
+
+    def look(self, scope: str) -> Look:
+        """See Coordination."""
         row = self._held(scope)
-        return row is not None and self._patience.is_over(scope, row.epoch, row.renewals)
+        if row is None:
+            return Look(None, False)
+        return Look(row.epoch, self._patience.is_over(scope, row.epoch, row.renewals))
 
     def _held(self, scope: str) -> _Row | None:
         row = self._row(scope)

@@ -39,8 +39,8 @@ from grete.metadata.coordinator_stream import GENERATION, CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.job_state import (
     REQUEST,
-    read_drain_request,
-    read_step_down_request,
+    RequestKind,
+    read_request,
     read_stop_request,
 )
 from grete.metadata.startpoint_hand_over import DELIVERED_FOR_S
@@ -188,12 +188,12 @@ class CoordinatedJob:
         stop = read_stop_request(self._stream)
         if stop is not None and stop.epoch >= self._first_epoch:
             yield StopRequested(stop.deadline_s, stop.reason)
-        drain = read_drain_request(self._stream)
+        drain = read_request(self._stream, RequestKind.DRAIN)
         if drain is not None and drain.epoch >= self._first_epoch and not self._view.until_drained:
             self._view.until_drained = True
             History(self._stream).append("drain-requested", reason=drain.reason)
             self._has_to_follow = True  # the same model again, in another mode
-        step_down = read_step_down_request(self._stream)
+        step_down = read_request(self._stream, RequestKind.STEP_DOWN)
         if step_down is not None and step_down.epoch == self._attempt.epoch:
             yield StepDownRequested(step_down.reason)
         if not state.specs:  # no model is in force yet, so the containers are unknown: look again

@@ -33,11 +33,10 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import GIVEN_UP, STOPPED, History
 from grete.metadata.input_streams import read_input_uids
 from grete.metadata.job_state import (
-    DrainRequest,
-    StepDownRequest,
+    Request,
+    RequestKind,
     StopRequest,
-    write_drain_request,
-    write_step_down_request,
+    write_request,
     write_stop_request,
 )
 from grete.metadata.quarantine import SHOWN
@@ -224,9 +223,9 @@ class View:
     def _write_request(self, what: str, container: str | None, deadline_s: float, reason: str) -> Requested:
         if container is None:
             if what == "drain":
-                write_drain_request(self._stream, DrainRequest(self._epoch, reason))
+                write_request(self._stream, Request(RequestKind.DRAIN, self._epoch, reason))
             elif what == "step-down":
-                write_step_down_request(self._stream, StepDownRequest(self._epoch, reason))
+                write_request(self._stream, Request(RequestKind.STEP_DOWN, self._epoch, reason))
             else:
                 write_stop_request(self._stream, StopRequest(self._epoch, deadline_s, reason))
             return Requested(what)

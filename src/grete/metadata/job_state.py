@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from grete.failpoints import failpoint
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -32,6 +33,11 @@ class JobState:
     standing: str = ""
     """Of a running one: `starting Spark`, `restarting` or `running`."""
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the job has ended."""
+        return self.state != _RUNNING
+
 
 def write_state(stream: CoordinatorStream, state: JobState) -> None:
     """Make it the job's state. Durable on return, refused when a newer leader exists.
@@ -39,7 +45,7 @@ def write_state(stream: CoordinatorStream, state: JobState) -> None:
     The end of a job is written on a full disk as well.
     """
     values = {name: str(getattr(state, name)) for name in JobState.__slots__}
-    stream.append([stream.entry(STATE, "job", values)], urgent=state.state != _RUNNING)
+    stream.append([stream.entry(STATE, "job", values)], urgent=state.is_terminal)
     failpoint("state.written")
 
 
@@ -90,51 +96,34 @@ def read_stop_request(stream: CoordinatorStream) -> StopRequest | None:
         return None  # a foreign record under our name is ignored
 
 
-@dataclass(frozen=True, slots=True)
-class StepDownRequest:
-    """An operator asked the incarnation with this epoch, and no other, to let another coordinator lead."""
+class RequestKind(StrEnum):
+    """Of a coordinator, beside a stop: to consume what is there and end; to let another coordinator lead."""
 
+    DRAIN = "drain"
+    STEP_DOWN = "step-down"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An operator asked this of the incarnation with this epoch, and of no other."""
+
+    kind: RequestKind
     epoch: int
     reason: str
 
 
-def write_step_down_request(stream: CoordinatorStream, request: StepDownRequest) -> None:
-    """Ask the running coordinator to step down."""
+def write_request(stream: CoordinatorStream, request: Request) -> None:
+    """Ask the running coordinator."""
     values = {"epoch": str(request.epoch), "reason": request.reason}
-    stream.append([stream.entry(REQUEST, "step-down", values)])
+    stream.append([stream.entry(REQUEST, request.kind, values)])
 
 
-def read_step_down_request(stream: CoordinatorStream) -> StepDownRequest | None:
-    """The last request to step down; the caller compares its epoch with its own."""
-    found = _epoch_and_reason(stream, "step-down")
-    return None if found is None else StepDownRequest(*found)
-
-
-@dataclass(frozen=True, slots=True)
-class DrainRequest:
-    """An operator asked the incarnation with this epoch to consume what is there, and to end."""
-
-    epoch: int
-    reason: str
-
-
-def write_drain_request(stream: CoordinatorStream, request: DrainRequest) -> None:
-    """Ask the running coordinator to drain."""
-    values = {"epoch": str(request.epoch), "reason": request.reason}
-    stream.append([stream.entry(REQUEST, "drain", values)])
-
-
-def read_drain_request(stream: CoordinatorStream) -> DrainRequest | None:
-    """The last drain request; the caller compares its epoch with its own."""
-    found = _epoch_and_reason(stream, "drain")
-    return None if found is None else DrainRequest(*found)
-
-
-def _epoch_and_reason(stream: CoordinatorStream, request: str) -> tuple[int, str] | None:
-    message = stream.messages(REQUEST).get(request)
+def read_request(stream: CoordinatorStream, kind: RequestKind) -> Request | None:
+    """The last request of this kind; the caller compares its epoch with its own."""
+    message = stream.messages(REQUEST).get(kind)
     if message is None or message.values is None:
         return None
     try:
-        return int(message.values["epoch"]), message.values.get("reason", "")
+        return Request(kind, int(message.values["epoch"]), message.values.get("reason", ""))
     except (KeyError, ValueError):
         return None  # a foreign record under our name is ignored

@@ -20,7 +20,7 @@ from grete.config.choices import LauncherChoice
 from grete.config.settings import Settings
 from grete.coordination.base import Coordination, Holder, Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
-from grete.coordination.standbys import standbys
+from grete.coordination.membership import Member, standbys
 from grete.coordinator.lag import job_lag
 from grete.environment import grete_home
 from grete.errors import HeldByOther, JobError, JobNotFound, LogNotFound
@@ -35,14 +35,13 @@ from grete.metadata.examine import examined
 from grete.metadata.history import History, HistoryRow, rests
 from grete.metadata.job_index import jobs, where_submitted
 from grete.metadata.job_state import (
-    DrainRequest,
     JobState,
-    StepDownRequest,
+    Request,
+    RequestKind,
     StopRequest,
     read_state,
     recorded_epoch,
-    write_drain_request,
-    write_step_down_request,
+    write_request,
     write_stop_request,
 )
 from grete.metadata.launches import LaunchRecord, read_launches
@@ -259,17 +258,17 @@ class JobHandle:
                 f"job {self.job.shown} has its containers in its coordinator, and they would end with it"
             )
         epoch = self._leading_epoch()
-        write_step_down_request(self.stream, StepDownRequest(epoch, reason))
+        write_request(self.stream, Request(RequestKind.STEP_DOWN, epoch, reason))
         return epoch
 
     def leading_epoch(self) -> int | None:
         """The epoch of the coordinator that leads now; None when none does."""
         return self._coordination.leading_epoch(job_scope(self.job))
 
-    def standbys(self) -> Sequence[Holder]:
-        """The coordinators that stand by for this job."""
+    def standbys(self) -> Sequence[Member]:
+        """The coordinators that stand by for this job, the first to begin first."""
         cells = self._coordination.cells(job_scope(self.job))
-        return standbys(cells, self._clock, within_s=self.lease_s)
+        return standbys(cells, self._clock, lease_s=self.lease_s).heard_of()
 
     def request_drain(self, reason: str) -> None:
         """Ask the running coordinator to end the job when what is there is consumed.
@@ -277,7 +276,7 @@ class JobHandle:
         Raises:
             JobError: the job is not running.
         """
-        write_drain_request(self.stream, DrainRequest(self._leading_epoch(), reason))
+        write_request(self.stream, Request(RequestKind.DRAIN, self._leading_epoch(), reason))
 
     def request_container(self, container: ContainerId, what: str, deadline_s: float, reason: str) -> str:
         """Ask the running coordinator to `stop`, `start` or `restart` one container; returns the request's id.

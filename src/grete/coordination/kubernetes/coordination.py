@@ -15,9 +15,10 @@ import socket
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from typing import ClassVar
 
 from grete.clock import Clock, Deadline, SystemClock
-from grete.coordination.base import Coordination, Holder, Leadership
+from grete.coordination.base import Coordination, Holder, Leadership, Look
 from grete.coordination.cells import Cells
 from grete.coordination.factory import CoordinationContext
 from grete.coordination.kubernetes.access import find_access
@@ -57,6 +58,9 @@ def open_coordination(context: CoordinationContext) -> KubernetesCoordination:
 
 class KubernetesCoordination(Coordination):
     """Leader election in Leases, one a scope."""
+
+    LOOKS_IN_TTL: ClassVar[float] = 10
+    """Each is a request to a server that a whole cluster shares."""
 
     def __init__(
         self,
@@ -143,15 +147,18 @@ class KubernetesCoordination(Coordination):
 
     def leading_epoch(self, scope: str) -> int | None:
         """See Coordination; of a dead holder too, as in `holder`."""
-        lease = self._read(scope, Deadline(SystemClock(), self._timeout_s, pauses_s=_PAUSES_S))
-        return None if lease is None or lease.holder is None else lease.epoch
+        return self.look(scope).epoch
 
     def is_silent(self, scope: str) -> bool:
         """See Coordination."""
+        return self.look(scope).is_silent
+
+    def look(self, scope: str) -> Look:
+        """See Coordination."""
         lease = self._read(scope, Deadline(SystemClock(), self._timeout_s, pauses_s=_PAUSES_S))
         if lease is None or lease.holder is None:
-            return False
-        return self._patience.is_over(scope, lease.epoch, lease.renewals)
+            return Look(None, False)
+        return Look(lease.epoch, self._patience.is_over(scope, lease.epoch, lease.renewals))
 
     def cells(self, scope: str) -> Cells:
         """See Coordination."""

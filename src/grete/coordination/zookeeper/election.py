@@ -25,7 +25,7 @@ from typing import Any
 import orjson
 
 from grete.clock import Clock, Deadline, SystemClock
-from grete.coordination.base import Coordination, Holder, Leadership
+from grete.coordination.base import Coordination, Holder, Leadership, Look
 from grete.coordination.cells import Cells
 from grete.coordination.factory import CoordinationContext
 from grete.coordination.patience import Patience
@@ -237,13 +237,18 @@ class ZooKeeperCoordination(Coordination):
 
     def leading_epoch(self, scope: str) -> int | None:
         """See Coordination."""
-        held = self._held(scope)
-        return None if held is None else held.epoch
+        return self.look(scope).epoch
 
     def is_silent(self, scope: str) -> bool:
         """See Coordination."""
+        return self.look(scope).is_silent
+
+    def look(self, scope: str) -> Look:
+        """See Coordination."""
         held = self._held(scope)
-        return held is not None and self._patience.is_over(scope, held.epoch, held.renewals)
+        if held is None:
+            return Look(None, False)
+        return Look(held.epoch, self._patience.is_over(scope, held.epoch, held.renewals))
 
     def cells(self, scope: str) -> Cells:
         """See Coordination."""

@@ -12,7 +12,7 @@ from grete.keyed_log.base import Entry
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.container_requests import ContainerRequest, write_container_request
 from grete.metadata.coordinator_stream import CoordinatorStream
-from grete.metadata.job_state import DrainRequest, StopRequest, write_drain_request, write_stop_request
+from grete.metadata.job_state import Request, RequestKind, StopRequest, write_request, write_stop_request
 from grete.metadata.startpoint_state import state_entry
 from grete.metadata.startpoints import FAN_OUT_NAMESPACE as FAN_OUTS
 from grete.metadata.startpoints import NAMESPACE as STARTPOINTS
@@ -172,7 +172,7 @@ class Operator:
         """Ask the job to end when it has read what is there, as `grete drain` does."""
         epoch = self._leading_epoch()
         if epoch is not None:
-            write_drain_request(self._stream, DrainRequest(epoch, "simulated"))
+            write_request(self._stream, Request(RequestKind.DRAIN, epoch, "simulated"))
 
     def _leading_epoch(self) -> int | None:
         """The leader, as the tools find it; None without one."""
