@@ -3,6 +3,8 @@
 Public names are those re-exported here; see `grete.api`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from grete.api import AsyncStreamTask as AsyncStreamTask
 from grete.api import Batch as Batch
 from grete.api import Counter as Counter
@@ -24,4 +26,19 @@ from grete.model.ids import SystemStream as SystemStream
 from grete.model.ids import SystemStreamPartition as SystemStreamPartition
 from grete.model.ids import TaskName as TaskName
 
+if TYPE_CHECKING:
+    from grete.embedded.processor import ProcessorListener as ProcessorListener
+    from grete.embedded.processor import ProcessorState as ProcessorState
+    from grete.embedded.processor import StreamProcessor as StreamProcessor
+
 __version__ = "0.1.0"
+_OF_PROCESSORS = ("ProcessorListener", "ProcessorState", "StreamProcessor")
+
+
+def __getattr__(name: str) -> Any:
+    """The names of embedded mode, which bring a coordinator along: applications that use none do without."""
+    if name not in _OF_PROCESSORS:
+        raise AttributeError(f"module 'grete' has no attribute {name!r}")
+    from grete.embedded import processor
+
+    return getattr(processor, name)

@@ -215,6 +215,17 @@ class CoordinatorUnavailable(GreteError):
     """The job coordinator did not answer."""
 
 
+class ProcessorFailed(GreteError):
+    """A stream processor has ended, since its container has."""
+
+    def __init__(self, processor: str, failure: str) -> None:
+        self.processor = processor
+        super().__init__(
+            f"processor {processor} has ended with its container: {failure}. Its tasks go to the other processors; "
+            f"start another one once the cause is removed"
+        )
+
+
 class JobError(GreteError):
     """A job could not be started, stopped or continued."""
 

@@ -69,3 +69,10 @@ def test_the_kafka_section_of_the_readme_works_as_written(tmp_path: Path) -> Non
     finally:
         follow(stop, tmp_path)
     assert '"key":"the","value":"2"' in shown
+
+
+@pytest.mark.timeout(540)
+def test_the_processors_of_the_readme_share_a_job_as_written(tmp_path: Path) -> None:
+    """Two programs, each with a Spark of its own."""
+    shown = follow("".join(blocks("In a program of your own")), tmp_path)
+    assert '"key":"castle","value":"1"' in shown

@@ -165,7 +165,7 @@ class World:
             return ReloadRequested(tuple(containers))
         if choice < 0.67 and self.incarnations:
             one = self.chance.choice(self.incarnations)
-            return ContainerSilent(one.container, one.launch, 10.0)
+            return ContainerSilent(one.container, one.launch, "no heartbeat for 10 s")
         if choice < 0.72 and self.incarnations:
             one = self.chance.choice(self.incarnations)
             if one.asked:  # and another one reports that it has

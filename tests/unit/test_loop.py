@@ -111,6 +111,9 @@ class Job:
     def serve(self, revision: int) -> None:
         pass
 
+    def fit(self, containers: Sequence[ContainerId]) -> None:
+        pass
+
     def poll(self, state: State) -> Iterable[ModelChanged]:
         return ()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from grete.assembly.inbox import Inbox
 from grete.assembly.stand_by import lead_when_free
-from grete.assembly.stop_signals import StopSignals
+from grete.assembly.stop_signals import Requests
 from grete.assembly.submission import RunOptions, Submission
 from grete.clock import SystemClock
 from grete.config.choices import HttpAuthentication
@@ -68,7 +68,7 @@ class Incarnation:
         self,
         options: RunOptions,
         stack: ExitStack,
-        signals: StopSignals,
+        signals: Requests,
         on_view: Callable[[View], None] | None,
         after: Leadership | None = None,
         first_epoch: int | None = None,
@@ -170,7 +170,12 @@ class Incarnation:
         self._settings = settings
         folder = settings.job.state_directory(self.job, self._home)
         command = self._options.container_command
-        self._launcher = open_launcher(LaunchContext(settings, command, _run_here, folder / "logs"))
+        context = LaunchContext(settings, command, _run_here, folder / "logs")
+        opened = self._options.open_launcher
+        if opened is None or self.led is None:
+            self._launcher = open_launcher(context)
+        else:
+            self._launcher = opened(context, self._submission.coordination, self.led)
         self.can_be_followed = self._launcher.outlives_coordinator
         self._observer = self._stack.enter_context(observed(settings, self.job, JOB_COORDINATOR, self._home))
         self._submission.old_names.take(settings, self._planner.commit_system(settings))

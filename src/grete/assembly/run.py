@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from grete.assembly.incarnation import Incarnation
-from grete.assembly.stop_signals import StopSignals
+from grete.assembly.stop_signals import Requests, StopSignals
 from grete.assembly.submission import RunOptions as RunOptions
 from grete.coordination.base import Leadership
 from grete.coordinator.view import View
@@ -41,12 +41,16 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
         LogUnreachable: the stores did not answer when the job was to be started.
     """
     _take_descriptors()
+    return coordinate(options, StopSignals(), on_view)
+
+
+def coordinate(options: RunOptions, signals: Requests, on_view: Callable[[View], None] | None = None) -> int:
+    """As `run_job`, asked to end by `signals`; nothing of the process around it is changed."""
     tighten_home(grete_home())
     led: Leadership | None = None
     first_epoch: int | None = None
     cause: GreteError | None = None
     pause_s = _PAUSE_S[0]
-    signals = StopSignals()
     has_stepped_down = False
     while True:
         with ExitStack() as stack:
@@ -66,7 +70,9 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
                 if one.led is not None and one.can_be_followed:
                     led, pause_s = one.led, _PAUSE_S[0]
                     first_epoch = led.epoch if first_epoch is None else first_epoch
-                    options = replace(options, config_paths=(), overrides={}, job=one.job, take_over=False)
+                    options = replace(
+                        options, config_paths=(), config={}, overrides={}, job=one.job, take_over=False
+                    )
                     _log.warning(
                         "coordinator of epoch %d has ended, another will follow: %s", led.epoch, error
                     )

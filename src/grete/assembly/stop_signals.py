@@ -5,9 +5,22 @@ from __future__ import annotations
 import queue
 import signal
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
-from grete.coordinator.events import StopRequested
+from grete.coordinator.events import Event, StopRequested
+
+
+class Requests(Protocol):
+    """Requests to a coordinator from the process that it is in, over all its incarnations."""
+
+    def listen(self) -> None:
+        """From now on, and for good, requests come here: a coordinator is at work, or waits to be."""
+
+    def requests(self, deadline_s: float) -> Iterator[Event]:
+        """The requests since the last call, to stop the job within `deadline_s` for example."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether this process is asked to coordinate no more, by now or within the time."""
 
 
 class StopSignals:

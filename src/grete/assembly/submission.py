@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
-from grete.coordination.base import Leadership, campaign_patiently
+from grete.coordination.base import Coordination, Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
 from grete.coordinator.coordinator import Asked
 from grete.errors import ConfigError, Fenced, HeldByOther, JobError, LogNotFound
@@ -25,6 +25,8 @@ from grete.failpoints import failpoint
 from grete.keyed_log.base import Fence
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.keyed_log.sqlite_coordinator_log import coordinator_file
+from grete.launch.base import Launcher
+from grete.launch.factory import LaunchContext
 from grete.metadata.config_history import SUBMITS, startable_config, taken_back
 from grete.metadata.config_in_force import ConfigInForce
 from grete.metadata.coordinator_stream import CoordinatorStream, stream_name
@@ -42,11 +44,17 @@ _NAMED = 10
 _SPARK_CONTAINER = "grete.spark.container"
 
 
+OpenLauncher = Callable[[LaunchContext, Coordination, Leadership], Launcher]
+"""The launcher of one incarnation of a coordinator, over the job's own coordination."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options of `grete run`. Without `config_paths` the configuration is the coordinator stream's."""
+    """The options of `grete run`. Unless it `is_submit`, the configuration is the coordinator stream's."""
 
     config_paths: Sequence[str] = ()
+    config: Mapping[str, str] = field(default_factory=dict)
+    """A configuration to submit that is in no file."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     job: JobId | None = None
     until_drained: bool = False
@@ -56,6 +64,13 @@ class RunOptions:
     reason: str = ""
     dev: bool = False
     container_command: Sequence[str] = (sys.executable, "-P", "-m", _SPARK_CONTAINER)
+    open_launcher: OpenLauncher | None = None
+    """Where containers run that `job.launcher` does not start."""
+
+    @property
+    def is_submit(self) -> bool:
+        """Whether there is a configuration to submit."""
+        return bool(self.config_paths or self.config)
 
     @property
     def runs_spark(self) -> bool:
@@ -75,7 +90,7 @@ def submitted_config(options: RunOptions, home: Path, clock: Clock) -> dict[str,
         with closing(open_system(Settings.of(config), system, home, clock)) as opened:
             return opened.streams()
 
-    loaded = load(options.config_paths, options.overrides)
+    loaded = load(options.config_paths, {**options.config, **options.overrides})
     if options.dev:
         loaded |= dev_overrides(loaded)
     config = apply_rewriters(loaded, list_streams=list_streams)
@@ -110,7 +125,7 @@ class Submission:
 
     def _submitted_config(self) -> dict[str, str] | None:
         """The configuration to submit, None to go on with the stream's."""
-        if not self._options.config_paths:
+        if not self._options.is_submit:
             return None
         config = submitted_config(self._options, self._home, self._clock)
         failpoint("submit.config-loaded")

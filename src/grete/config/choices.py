@@ -48,6 +48,8 @@ class LauncherChoice(StrEnum):
 
     PROCESS = "process"
     THREAD = "thread"
+    PROCESSORS = "processors"
+    """In processes that joined the job; `grete.StreamProcessor` sets it."""
 
 
 class LineageState(StrEnum):

@@ -44,6 +44,8 @@ _log = logging.getLogger("grete.container")
 
 OnBatch = Callable[[int, BatchOutcome], None]
 """Called after each batch with its id and what it did."""
+OnState = Callable[[str], None]
+"""Called with the state of each report to the coordinator, from the container's thread."""
 RunAssignment = Callable[[Assignment, Control, OnBatch], Ended]
 """Runs one query until it is drained, interrupted, or shut down by a task."""
 
@@ -51,15 +53,22 @@ RunAssignment = Callable[[Assignment, Control, OnBatch], Ended]
 class ContainerMainLoop:
     """Runs `work` for every assignment, from the first to the end."""
 
-    def __init__(self, environment: Mapping[str, str], stop: threading.Event, work: RunAssignment) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        stop: threading.Event,
+        work: RunAssignment,
+        on_state: OnState = lambda state: None,
+    ) -> None:
         self._work = work
+        self._on_state = on_state
         given = ContainerEnvironment.of(environment)
         self._id, self._epoch, self._home = given.container_id, given.epoch, given.home
         self._launched_in = working_folder()  # the coordinator's folder, which the container leaves (`enter`)
         self._coordinator_config = absolute_paths(given.coordinator_system(), self._launched_in)
         self._stop = stop
         self._control = Control(stop)
-        self._control.on_at_work = lambda: self._sender.report(state="running")
+        self._control.on_at_work = lambda: self._report(state="running")
         self._ahead = FetchedAhead(self._get_assignment)
         self._job: JobId | None = None
         self._folder: Path | None = None
@@ -77,7 +86,12 @@ class ContainerMainLoop:
         self._sender = HeartbeatSender(
             client, self._id, self._epoch, reactions, metrics=self._metrics.reported
         )
-        self._course = Course(self._id, self._epoch, self._control, self._sender.report)
+        self._course = Course(self._id, self._epoch, self._control, self._report)
+
+    def _report(self, **changed: Any) -> None:
+        self._sender.report(**changed)
+        if "state" in changed:
+            self._on_state(changed["state"])
 
     def _on_directive(self, directive: Directive) -> None:
         self._control.on_directive(directive)
@@ -95,7 +109,7 @@ class ContainerMainLoop:
             return ContainerEnd(ExitCode.STOPPED if ended is Ended.INTERRUPTED else ExitCode.OK)
         except GreteError as error:
             _log.error("container %s: %s", self._id, error)
-            self._sender.report(state="failed", message=str(error)[:2000])
+            self._report(state="failed", message=str(error)[:2000])
             return ContainerEnd(exit_code(error), failure_of(error))
         finally:
             self._sender.close()

@@ -8,10 +8,11 @@ What only cannot be followed while a store does not answer is tried again until 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grete.clock import Clock
+from grete.config.key_tables.job import CONTAINER_IDS
 from grete.config.rules.changes import diff
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
@@ -98,6 +99,9 @@ class CoordinatedJob:
         self._looked_s = 0.0
         self._again_at_s = float("-inf")
         self._compaction = StreamCompaction(stream)
+        self._room: tuple[ContainerId, ...] = ()
+        self._fitted: tuple[ContainerId, ...] = ()
+        self._room_since_s = 0.0
         self._startpoints = -1  # adopted containers may not know of any
 
     def begin(self, plan: Plan) -> ModelChanged:
@@ -131,6 +135,22 @@ class CoordinatedJob:
         self._plans = {number: kept for number, kept in self._plans.items() if number >= revision}
         self._view.serve(plan.settings, plan.model)
         self._watch.begin(plan, lambda: self._settings)
+
+    def fit(self, containers: Sequence[ContainerId]) -> None:
+        """See coordinator.loop.Job. It is written as a change of the configuration, which is then followed."""
+        now_s = self._clock.monotonic_s()
+        if tuple(containers) != self._room:
+            self._room, self._room_since_s = tuple(containers), now_s
+        is_settled = now_s - self._room_since_s >= self._settings.coordinator.debounce_s
+        if not is_settled or self._room == self._fitted:
+            return
+        self._fitted = self._room
+        if self._room != self._settings.job.container_ids:
+            self._stream.change_config(
+                {CONTAINER_IDS.name: ",".join(containers)},
+                run_id=self._stream.run_id() or "",
+                reason="processors came or went",
+            )
 
     def close(self) -> None:
         """End the monitors."""

@@ -125,7 +125,7 @@ def _after_exit(state: State, before: Container, event: ContainerExited, now_s: 
         return state, (*left, *actions)
     if before.held:
         return _settle(state, now_s)
-    if before.replacing or (event.exit_code == 0 and before.unsure and not before.done):
+    if before.replacing or event.left or (event.exit_code == 0 and before.unsure and not before.done):
         return _launch_or_wait(state, id_, now_s)
     if event.exit_code == 0 or before.done:
         return _settle(fields(state, id_, done=True), now_s)
@@ -202,12 +202,12 @@ def _dismiss_standby(state: State, now_s: float) -> Decision:
 
 
 def _silent(state: State, event: ContainerSilent, now_s: float) -> Decision:
-    """It may be dead, paused or cut off: fence it off first, so that it does not matter which."""
+    """Fence it off first, so that it does not matter whether it still runs."""
     container = state.containers.get(event.container)
     if container is None or container.launch != event.launch or not container.running:
         return state, ()
     state, actions = cut_off(state, event.container)
-    exit_ = ContainerExited(event.container, event.launch, -9, f"no heartbeat for {event.silent_s:.0f} s")
+    exit_ = ContainerExited(event.container, event.launch, -9, event.reason, left=event.left)
     state, more = _exited(state, exit_, now_s)
     return state, (*actions, *more)
 

@@ -60,6 +60,8 @@ class ContainerExited:
     exit_code: int
     reason: str = ""
     place: str = ""
+    left: bool = False
+    """It ended as its processor left the job: no failure of the container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +74,13 @@ class ContainerCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSilent:
-    """No heartbeat of an incarnation has come for too long."""
+    """An incarnation may be dead, paused or cut off: nothing was heard of it, or of its processor, for too long."""
 
     container: ContainerId
     launch: int
-    silent_s: float
+    reason: str
+    left: bool = False
+    """As of `ContainerExited`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from grete.config.settings import Settings
 from grete.coordinator.java_order import container_order, input_order, task_order
 from grete.errors import ConfigError
 from grete.grouping.expansion import keep_keys_with_their_state
+from grete.grouping.processors import keep_in_place
 from grete.grouping.ssp import Groups, ssp_grouper
 from grete.grouping.standby import standby_containers
 from grete.grouping.task_names import Assignment, Containers, task_name_grouper
@@ -97,7 +98,7 @@ def _groups(settings: Settings, partitions: Mapping[SystemStream, int], remember
     ]
     if not ssps:
         raise ConfigError("the job has no input: set task.inputs to system.stream[,system.stream]")
-    processors = ",".join(str(i) for i in range(settings.job.container_count))
+    processors = ",".join(settings.job.container_ids)
     grouped = Settings.of({**settings.raw, PROCESSOR_LIST.name: processors})
     groups = ssp_grouper(grouped)(JavaHashMap.of(ssps), grouped)
     if not groups:
@@ -113,7 +114,9 @@ def _containers(
     settings: Settings, models: Mapping[TaskName, TaskModel], remembered: Remembered
 ) -> Assignment:
     job = settings.job
-    ids = JavaHashMap.of(str(i) for i in range(job.container_count))
+    if job.is_of_processors:
+        return keep_in_place(list(models), job.container_ids, remembered.active)
+    ids = JavaHashMap.of(map(str, job.container_ids))
     hosts = {id_: remembered.hosts.get(ContainerId(id_)) or ANY_HOST for id_ in ids}
     containers = Containers(
         hosts,

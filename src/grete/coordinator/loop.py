@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from grete.coordinator.events import (
     Action,
     ContainerExited,
     ContainerLoaded,
+    ContainerSilent,
     Event,
     FenceOff,
     Grant,
@@ -28,10 +29,10 @@ from grete.coordinator.events import (
 )
 from grete.coordinator.heartbeat_registry import ContainerSlot, HeartbeatRegistry
 from grete.coordinator.renewal import Renewal
-from grete.coordinator.state import Container, ContainerSpec, State
+from grete.coordinator.state import Container, ContainerSpec, Phase, State
 from grete.errors import Fenced, GreteError, SteppedDown
 from grete.failpoints import failpoint
-from grete.launch.base import ContainerStart, Launcher
+from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History
 from grete.metadata.launches import LaunchRecord, read_launches, write_launch
@@ -53,6 +54,9 @@ class Job(Protocol):
 
     def serve(self, revision: int) -> None:
         """Serve the model of this revision."""
+
+    def fit(self, containers: Sequence[ContainerId]) -> None:
+        """Divide the tasks among these containers, once they have been the same for a while."""
 
     def poll(self, state: State) -> Iterable[Event]:
         """Events from the coordinator stream since the last call. Called about ten times a second."""
@@ -111,8 +115,9 @@ class CoordinatorLoop:
         for exit_ in self._launcher.exits():
             launch = self._launches.get(exit_.epoch)
             if launch is not None:
-                id_, number = launch
-                self.handle(ContainerExited(id_, number, exit_.exit_code, exit_.reason, exit_.place))
+                self.handle(_ended(*launch, exit_))
+        if self.state.phase is Phase.RUNNING and (room := self._launcher.room()):
+            self._job.fit(room)
         for found in self._job.poll(self.state):
             self.handle(found)
         for event in events:
@@ -262,3 +267,9 @@ class CoordinatorLoop:
         except GreteError as error:
             # history is for people: losing a row must not end a job that works
             _log.warning("history row %s was not written: %s", event, error)
+
+
+def _ended(container: ContainerId, launch: int, exit_: ContainerExit) -> Event:
+    if exit_.may_live:
+        return ContainerSilent(container, launch, exit_.reason, left=exit_.left)
+    return ContainerExited(container, launch, exit_.exit_code, exit_.reason, exit_.place, left=exit_.left)

@@ -79,7 +79,8 @@ class ModelWatch:
         """Called from the monitors' thread."""
         match finding:
             case ContainerSilent(container, launch, silent_s):
-                self._surroundings.post(events.ContainerSilent(container, launch, silent_s))
+                reason = f"no heartbeat for {silent_s:.0f} s"
+                self._surroundings.post(events.ContainerSilent(container, launch, reason))
             case PartitionsChanged(grown, shrunk):
                 for change in shrunk:
                     _log.error("%s has %s partitions, it had %s", change.stream, change.now, change.before)

@@ -7,7 +7,7 @@ and tasks are filled. It is given tasks by name, in lexicographic order: "Partit
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grete.config import aliases
@@ -75,7 +75,7 @@ def by_container_ids(tasks: Sequence[TaskName], containers: Containers) -> Assig
     """
     hosts, previous = containers.hosts, containers.previous
     if not containers.is_sticky:
-        _check_there_are(tasks, hosts)
+        check_there_are(tasks, hosts)
         chosen = sorted(hosts)[: len(tasks)] if len(hosts) > len(tasks) else list(hosts)
         return {ContainerId(id_): list(tasks[i :: len(chosen)]) for i, id_ in enumerate(chosen)}
     known = {task: hosts[previous[task]] for task in tasks if previous.get(task) in hosts}
@@ -158,7 +158,12 @@ def _rebalance(groups: list[list[TaskName]], tasks: int, count: int) -> list[lis
     return groups[:count]
 
 
-def _check_there_are(tasks: Sequence[TaskName], processors: Mapping[str, str]) -> None:
+def check_there_are(tasks: Collection[TaskName], processors: Collection[str]) -> None:
+    """That there is something to group.
+
+    Raises:
+        ConfigError: no tasks, or no processors.
+    """
     if not tasks:
         raise ConfigError("cannot group an empty set of tasks")
     if not processors:
@@ -174,7 +179,7 @@ def group_by_locality(
     Raises:
         ConfigError: no processors or no tasks.
     """
-    _check_there_are(tasks, processors)
+    check_there_are(tasks, processors)
     chosen = sorted(processors)
     if len(chosen) > len(tasks):
         chosen = list(JavaHashMap.of(chosen[: len(tasks)]))  # a TreeMap, but a HashMap once it was cut

@@ -39,6 +39,10 @@ class ContainerExit:
     exit_code: int
     reason: str
     place: str = ""
+    left: bool = False
+    """Its processor has left the job, and the container with it."""
+    may_live: bool = False
+    """Nothing is heard of it any more, or it does not end: it has to be fenced off before others get its tasks."""
 
 
 class Launcher(ABC):
@@ -83,6 +87,13 @@ class Launcher(ABC):
 
         From then on it is stopped, killed and reported like one of our own.
         """
+
+    def room(self) -> Sequence[ContainerId]:
+        """The containers that there is a process for, where those come and go; empty where any number can be started.
+
+        Does not block.
+        """
+        return ()
 
     @abstractmethod
     def abandon(self) -> None:

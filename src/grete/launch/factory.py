@@ -9,6 +9,7 @@ from pathlib import Path
 from grete.config import aliases
 from grete.config.key_tables.job import LAUNCHER
 from grete.config.settings import Settings
+from grete.errors import ConfigError
 from grete.launch.base import Launcher, RunContainer
 from grete.registry import load_object
 
@@ -36,9 +37,14 @@ def open_launcher(context: LaunchContext) -> Launcher:
     """Open it.
 
     Raises:
-        ConfigError: the name is not known, or the launcher misses a setting.
+        ConfigError: the name is not known, the launcher misses a setting, or the job is one of stream processors.
     """
     name = context.settings.job.launcher
+    if context.settings.job.is_of_processors:
+        raise ConfigError(
+            f"{LAUNCHER.name}={name}: the job is run by the processes that join it; start a grete.StreamProcessor "
+            f"with its configuration, or set {LAUNCHER.name}=process to let `grete run` start containers"
+        )
     made = load_object(aliases.LAUNCHERS, name, built_in=BUILT_IN, used_by=LAUNCHER.name)(context)
     assert isinstance(made, Launcher), f"{name!r} made no Launcher"
     return made

@@ -18,7 +18,7 @@ from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.kept import Kept
-from grete.container.main_loop import ContainerMainLoop, OnBatch, enter
+from grete.container.main_loop import ContainerMainLoop, OnBatch, OnState, enter
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
 from grete.errors import MissingExtra
@@ -29,7 +29,9 @@ from grete.text_logs import log_to_stderr
 from grete.wire.container_protocol import ContainerEnvironment
 
 
-def run_container(environment: Mapping[str, str], stop: threading.Event) -> ContainerEnd:
+def run_container(
+    environment: Mapping[str, str], stop: threading.Event, on_state: OnState = lambda state: None
+) -> ContainerEnd:
     """Run the container that the environment names until its end; returns the exit code, with what it stands for.
 
     See `grete.model.ending.ExitCode`. Never raises a GreteError.
@@ -45,7 +47,7 @@ def run_container(environment: Mapping[str, str], stop: threading.Event) -> Cont
             return _work(assignment, home, control, on_batch, kept)
 
     with closing(kept):
-        return ContainerMainLoop(environment, stop, work).run()
+        return ContainerMainLoop(environment, stop, work, on_state).run()
 
 
 def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: Kept) -> Ended:

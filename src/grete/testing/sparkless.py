@@ -26,38 +26,42 @@ from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.epochs import run_epoch
 from grete.container.kept import Kept
-from grete.container.main_loop import ContainerMainLoop, OnBatch, enter
+from grete.container.main_loop import ContainerMainLoop, OnBatch, OnState, enter
 from grete.container.opened import opened
 from grete.container.standby import follow
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
-from grete.environment import grete_home
 from grete.errors import GreteError
 from grete.exit_report import run_and_report
+from grete.model.ending import ContainerEnd
 from grete.model.ids import JobId
 from grete.testing.job_container import LocalEngine
 from grete.text_logs import log_to_stderr
+from grete.wire.container_protocol import ContainerEnvironment
 
 COMMAND = (sys.executable, "-P", "-m", "grete.testing.sparkless")
 """The container's command, for `RunOptions.container_command`."""
 
 
-def run_container(environment: Mapping[str, str], stop: threading.Event) -> int:
+def run_container(
+    environment: Mapping[str, str], stop: threading.Event, on_state: OnState = lambda state: None
+) -> ContainerEnd:
     """As `grete.spark.container.run_container`, without Spark."""
-    home, kept = grete_home(environment), Kept()
+    given = ContainerEnvironment.of(environment)
+    home, own_process, kept = given.home, not given.is_thread, Kept()
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
-        enter(assignment, home)
-        with observed(
-            Settings.of(assignment.config), assignment.job, container_name(assignment.container_id), home
-        ):
+        if own_process:
+            enter(assignment, home)
+        name = container_name(assignment.container_id)
+        with observed(Settings.of(assignment.config), assignment.job, name, home, own_process=own_process):
             if assignment.is_standby:
                 control.on_at_work()
                 return follow(assignment, home, control)
             return _process(assignment, home, control, on_batch, kept)
 
     with closing(kept):
-        return ContainerMainLoop(environment, stop, work).run()
+        return ContainerMainLoop(environment, stop, work, on_state).run()
 
 
 def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: Kept) -> Ended:

@@ -87,7 +87,8 @@ LAUNCHER = Key(
     one_of_or_plugin(LauncherChoice, aliases.LAUNCHERS),
     "process",
     _CONTAINER,
-    "How containers are started: each in a process of its own, or as threads of the coordinator.",
+    "How containers are started: each in a process of its own, as threads of the coordinator, or by the processors "
+    "that joined the job (`grete.StreamProcessor` sets that).",
 )
 CONTAINER_COUNT = Key(
     "job.container.count",
@@ -97,6 +98,14 @@ CONTAINER_COUNT = Key(
     "Containers, each a Spark application with one query. One scales out by Spark's executors. A change moves tasks: "
     "containers whose tasks differ pause and go on, the others do not notice.",
     renamed_from=("yarn.container.count",),
+)
+CONTAINER_IDS = Key(
+    "job.container.ids",
+    LIST,
+    None,
+    _QUERY,
+    "The containers of a job of stream processors, one for each processor that lives. Its leader writes it; without "
+    "it there is container 0 alone. Other jobs have containers 0 to `job.container.count` - 1.",
 )
 APPLICATION_PATH = Key(
     "job.application.path",

@@ -17,6 +17,7 @@ from grete.config.rules.changes import effective
 
 _BY_THE_MODEL = (
     job.CONTAINER_COUNT,
+    job.CONTAINER_IDS,
     job.AUTOSIZING,
     job.AUTOSIZING_COUNT,
     task.INPUTS,

@@ -41,7 +41,7 @@ def _standby(config: Mapping[str, str]) -> Iterator[str]:
         yield f"{what}: a DataFrame pipeline keeps its state in Spark, which has no standby; remove the key"
     elif not Settings.of(config).store_names:
         yield f"{what}: the job has no stores, so there is nothing to keep copies of; remove the key"
-    if _launcher(config) == "thread":
+    if _launcher(config) in ("thread", "processors"):
         yield f"{what}: standby containers are processes of their own; set job.launcher=process"
 
 

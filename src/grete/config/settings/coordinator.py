@@ -93,6 +93,11 @@ class CoordinatorSettings(Section):
         )
 
     @cached_property
+    def debounce_s(self) -> float:
+        """How long processors must have come and gone no more before their tasks are divided anew."""
+        return self._seconds(keys.DEBOUNCE)
+
+    @cached_property
     def shutdown_s(self) -> float:
         """How long a container has to reach a batch boundary."""
         return self._seconds(SHUTDOWN)

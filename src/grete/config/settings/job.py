@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
+from grete.config.choices import LauncherChoice
 from grete.config.key_tables import job as keys
 from grete.config.key_tables.task import DIAGNOSTICS_STREAM, LOG_LOCATION, LOG_SYSTEM, NAME_GROUPER
 from grete.config.settings.section import OptionalSetting, Section, Setting
-from grete.config.values import required_value_of
+from grete.config.values import required_value_of, valid_value_of
 from grete.errors import ConfigError
-from grete.model.ids import JobId, SystemStream
+from grete.model.ids import ContainerId, JobId, SystemStream
 
 
 class JobSettings(Section):
@@ -76,6 +77,18 @@ class JobSettings(Section):
         """Autosizing's where it is enabled and has one, else `job.container.count` (S2-53)."""
         is_autosized = self.is_autosizing and keys.AUTOSIZING_COUNT.name in self.raw
         return required_value_of(self.raw, keys.AUTOSIZING_COUNT if is_autosized else keys.CONTAINER_COUNT)
+
+    @property
+    def is_of_processors(self) -> bool:
+        """Whether containers run in processes that joined the job (`grete.StreamProcessor`)."""
+        return bool(self.launcher == LauncherChoice.PROCESSORS)
+
+    @cached_property
+    def container_ids(self) -> tuple[ContainerId, ...]:
+        """The containers that tasks are grouped into: one for each processor, else `container_count` of them."""
+        if self.is_of_processors:
+            return tuple(map(ContainerId, valid_value_of(self.raw, keys.CONTAINER_IDS) or ("0",)))
+        return tuple(ContainerId(str(number)) for number in range(self.container_count))
 
     @cached_property
     def diagnostics_stream(self) -> SystemStream | None:

@@ -67,9 +67,11 @@ class OwnJob:
         name: str = JOB,
         spark: bool = True,
         settings: Mapping[str, str] | None = None,
+        partitions: int = 3,
     ) -> None:
-        """`settings` go before the job's own configuration."""
+        """`settings` go before the job's own configuration; `partitions` are the input's."""
         self.home = home
+        self._partitions = partitions
         self.job = JobId(name)
         self._run = ["grete.cli.main", "run", "--quiet"] if spark else ["grete.testing.sparkless"]
         self.sent = 0
@@ -83,7 +85,7 @@ class OwnJob:
     def send(self, records: int) -> None:
         """Append records; the keys take turns."""
         with closing(LocalSystem(self.home / "local", SystemClock())) as local:
-            local.ensure_stream(StreamSpec("chaos-in", 3))
+            local.ensure_stream(StreamSpec("chaos-in", self._partitions))
             numbers = range(self.sent, self.sent + records)
             local.append("chaos-in", (Message(b"key%d" % (i % KEYS), b"{}", i) for i in numbers))
         self.sent += records

@@ -1,0 +1,88 @@
+"""The coordinator of a job in one of its processors: it stands by while another processor leads."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator
+
+from grete.assembly.run import coordinate
+from grete.assembly.submission import RunOptions
+from grete.coordinator.events import Event, StepDownRequested, StopRequested
+
+_log = logging.getLogger("grete.processor")
+
+
+class LeaderRequests:
+    """Implements `assembly.stop_signals.Requests`: what the processor asks of its coordinator. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._is_done = threading.Event()
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is to coordinate no more."""
+        return self._is_done.is_set()
+
+    def leave(self) -> None:
+        """Coordinate no more: another processor leads, or is to."""
+        self._asked.put("leave")
+        self._is_done.set()
+
+    def stop_job(self) -> None:
+        """End the job, since there is no other processor; lead it first where another one has just ended."""
+        self._asked.put("stop")
+
+    def listen(self) -> None:
+        """See Requests."""
+
+    def requests(self, deadline_s: float) -> Iterator[Event]:
+        """See Requests."""
+        while not self._asked.empty():
+            if self._asked.get() == "leave":
+                yield StepDownRequested("its processor leaves")
+            else:
+                yield StopRequested(deadline_s, "the last processor has left")
+
+    def wait(self, timeout_s: float) -> bool:
+        """See Requests."""
+        return self._is_done.wait(timeout_s)
+
+
+class Leading:
+    """A thread that coordinates the job whenever no other processor does, until the job or the processor ends."""
+
+    def __init__(self, options: RunOptions, on_end: Callable[[], None]) -> None:
+        """`on_end` is called once the thread has no more to do."""
+        self._options = options
+        self._on_end = on_end
+        self.requests = LeaderRequests()
+        self.error: Exception | None = None
+        """The error that ended it: the job has failed, or cannot be coordinated."""
+        self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is at work or stands by."""
+        return self._thread.is_alive()
+
+    def join(self) -> None:
+        """Wait for its end."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            coordinate(self._options, self.requests)
+        except Exception as error:  # noqa: BLE001 - a thread begins here; its end is the processor's
+            if self.requests.is_leaving:
+                _log.info("the coordinator of a processor that leaves has ended: %s", error)
+            else:
+                self.error = error
+        finally:
+            self._on_end()

@@ -1,0 +1,219 @@
+"""Processes that share a job as stream processors: they join, leave and die, and no record is lost or done twice."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from tests.fault.test_standing_by import election
+from tests.support.failing import FAILS
+from tests.support.shared_job import SharedJob
+
+import grete
+from grete.errors import ConfigError, IdTaken, IllegalStateError
+from grete.testing.sparkless import run_container
+from grete.testing.waiting import eventually, patient
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
+BY_NIGHT = pytest.mark.nightly
+LOCAL = {"job.coordinator.system": "local"}
+MakeJob = Callable[..., SharedJob]
+
+
+@pytest.fixture
+def make_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeJob]:
+    monkeypatch.setenv("GRETE_HOME", str(tmp_path))
+    made: list[SharedJob] = []
+
+    def make(settings: Mapping[str, str] | None = None, *, partitions: int = 6) -> SharedJob:
+        made.append(SharedJob(tmp_path, {**LOCAL, **(settings or {})}, partitions=partitions))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize(
+    "backend",
+    ["sqlite", "zookeeper", pytest.param("kafka", marks=BY_NIGHT), pytest.param("azure", marks=BY_NIGHT)],
+)
+def test_processors_divide_the_tasks_as_they_join_and_die(
+    backend: str, make_job: MakeJob, request: pytest.FixtureRequest
+) -> None:
+    """The leader is killed, then the one that succeeds it leaves in order; the last one ends the job."""
+    job = make_job(election(backend, request))
+    with job.counting.fed(300):
+        job.running("a", "b")
+        job.leader().kill()
+        job.shares(1)
+        [last] = job.running("c")
+        [other] = {*job.living()} - {last}
+        assert other.ends() == 0
+        job.shares(1)
+    job.counted()
+    assert job.state() == "running"
+    assert last.ends() == 0
+    assert job.state() == "stopped", "the last one writes the terminal state"
+    assert other.said[-2:] == last.said[-2:] == ["after_stop", "STOPPED"]
+    assert last.said.count("after_start") == 1
+
+
+def test_a_processor_beyond_the_tasks_waits_and_takes_the_place_of_one_that_died(make_job: MakeJob) -> None:
+    job = make_job({"job.debounce.time.ms": "60000"}, partitions=1)
+    [first] = job.running("a")
+    spare = job.join("b")
+    spare.has("STARTED")
+    job.counting.send(100)
+    job.counted()
+    first.kill()
+    job.counting.send(100)
+    spare.has("RUNNING")
+    job.counted()
+    assert "reconfigured" not in job.events(), "no model was calculated for that"
+
+
+def test_a_processor_that_stood_still_for_longer_than_its_lease_writes_nothing_more(
+    make_job: MakeJob,
+) -> None:
+    job = make_job()
+    with job.counting.fed(300):
+        job.running("a", "b")
+        leader = job.leader()
+        [paused] = [one for one in job.living() if one is not leader]
+        paused.pause()
+        eventually(lambda: job.members() == {leader.id}, "it is given up", context=job.logs)
+        eventually(
+            lambda: set(job.owners().values()) == {"0"} or set(job.owners().values()) == {"1"}, "one has all"
+        )
+        paused.resume()
+        job.shares(2)
+    job.counted()
+
+
+def test_a_processor_that_does_not_let_go_in_time_is_done_without(make_job: MakeJob) -> None:
+    """It is no member to count on until it answers; what it goes on with is fenced off."""
+    job = make_job({"job.coordinator.lease.ttl.ms": "20000", "task.shutdown.ms": "1500"})
+    with job.counting.fed(300):
+        job.running("a", "b")
+        leader = job.leader()
+        [paused] = [one for one in job.living() if one is not leader]
+        before = job.owners()
+        paused.pause()
+        third = job.join("c")
+        third.has("RUNNING")
+        eventually(lambda: "container-cut-off" in job.events(), "it is cut off", context=job.logs)
+        eventually(lambda: job.owners() != before, "its tasks are others' now", context=job.logs)
+        paused.resume()
+        job.shares(3)
+    job.counted()
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "change.fence-raised",
+        pytest.param("change.granted", marks=BY_NIGHT),
+        pytest.param("change.replanned", marks=BY_NIGHT),
+    ],
+)
+def test_a_leader_that_dies_amid_a_hand_over_is_succeeded(make_job: MakeJob, point: str) -> None:
+    """At each of its steps; the successor adopts what runs, and divides the tasks."""
+    job = make_job()
+    job.counting.send(2000)
+    dies = job.join("a", GRETE_FAILPOINT=f"{point}:kill:{2 if point == 'change.granted' else 1}")
+    dies.has("RUNNING")
+    job.join("b")
+    dies.process.wait(patient(60))
+    job.running("c")
+    job.counting.send(2000)
+    job.counted()
+
+
+@BY_NIGHT
+def test_one_that_comes_and_goes_again_moves_no_task(make_job: MakeJob) -> None:
+    job = make_job({"job.debounce.time.ms": "4000"})
+    job.running("a")
+    flapping = job.join("b")
+    flapping.has("STARTED")
+    assert flapping.ends() == 0
+    time.sleep(4.5)  # nothing is to happen in this time
+    assert "reconfigured" not in job.events()
+    assert set(job.owners().values()) == {"0"}
+
+
+@BY_NIGHT
+def test_processors_stop_amid_a_hand_over(make_job: MakeJob) -> None:
+    job = make_job()
+    with job.counting.fed(300):
+        [first] = job.running("a")
+        second = job.join("b")
+        eventually(lambda: "reconfigured" in job.events(), "tasks are to move", context=job.logs)
+        assert second.ends() == 0
+        job.shares(1)
+    job.counted()
+    assert first.ends() == 0
+    assert job.state() == "stopped"
+
+
+@BY_NIGHT
+def test_an_operators_stop_ends_all_processors(make_job: MakeJob) -> None:
+    job = make_job()
+    job.counting.send(500)
+    processors = job.running("a", "b")
+    job.stop()
+    assert [one.process.wait(patient(60)) for one in processors] == [0, 0]
+    assert job.state() == "stopped"
+    assert all(one.said[-2:] == ["after_stop", "STOPPED"] for one in processors)
+
+
+def test_a_task_that_fails_ends_its_processor_and_the_others_go_on(make_job: MakeJob) -> None:
+    job = make_job({"task.class": "tests.support.failing:FailingHere"})
+    job.running("a")
+    failing = job.join("b", **{FAILS: "1"})
+    job.shares(2)
+    job.counting.send(2000)
+    assert failing.process.wait(patient(60)) == 1
+    assert "after_failure ProcessorFailed" in "".join(failing.said)
+    assert "not on this machine" in "".join(failing.said)
+    job.shares(1)
+    job.counted()
+
+
+def test_two_processors_of_one_process_and_what_is_refused(make_job: MakeJob) -> None:
+    job = make_job()
+    first = grete.StreamProcessor(job.settings, processor_id="a", run_container=run_container)
+    with pytest.raises(IllegalStateError, match=r"call start\(\) first"):
+        first.stop()
+    with pytest.raises(IllegalStateError, match=r"call start\(\) first"):
+        first.wait(0)
+    handlers = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with first:
+        with pytest.raises(IllegalStateError, match="make another StreamProcessor"):
+            first.start()
+        again = grete.StreamProcessor(job.settings, processor_id="a", run_container=run_container)
+        with pytest.raises(IdTaken, match="an id of its own"):
+            again.start()
+        assert again.state == "NEW"
+        with grete.StreamProcessor(job.settings, run_container=run_container) as other:
+            eventually(lambda: first.state == other.state == "RUNNING", "both run", within_s=60)
+            job.counting.send(1000)
+            job.counted()
+        eventually(lambda: len(set(job.owners().values())) == 1, "the tasks are the first one's")
+    assert first.state == other.state == "STOPPED"
+    assert job.state() == "stopped"
+    assert handlers == (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT))
+    assert first.wait(0), "again is the same"
+
+
+def test_a_wrong_configuration_is_refused_at_the_start(make_job: MakeJob) -> None:
+    job = make_job({"task.commit.ms": "soon"})
+    processor = grete.StreamProcessor(job.settings, run_container=run_container)
+    with pytest.raises(ConfigError, match=r"task\.commit\.ms"):
+        processor.start()
+    assert processor.state == "NEW"
+    with pytest.raises(ConfigError, match="cannot be loaded by the processes"):
+        grete.StreamProcessor(job.settings, lambda: None)  # type: ignore[arg-type]

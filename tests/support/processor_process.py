@@ -1,0 +1,66 @@
+"""A process with one stream processor, without Spark, which stops in order at SIGTERM.
+
+    python -m tests.support.processor_process CONFIG.json ID
+
+Each change of its state, and each call of its listener, is a line of its output.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import grete
+from grete.testing.sparkless import run_container
+
+
+class Said(grete.ProcessorListener):
+    """Prints each call."""
+
+    def before_start(self) -> None:
+        """See ProcessorListener."""
+        print("before_start", flush=True)
+
+    def after_start(self) -> None:
+        """See ProcessorListener."""
+        print("after_start", flush=True)
+
+    def after_stop(self) -> None:
+        """See ProcessorListener."""
+        print("after_stop", flush=True)
+
+    def after_failure(self, error: BaseException) -> None:
+        """See ProcessorListener."""
+        print(f"after_failure {type(error).__name__} {error}", flush=True)
+
+
+def main(config: Path, id: str) -> int:
+    """Take part until the job ends or SIGTERM comes; 1 when the processor has failed."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    processor = grete.StreamProcessor(
+        json.loads(config.read_text()), listener=Said(), processor_id=id, run_container=run_container
+    )
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    processor.start()
+    state = ""
+    while True:
+        if processor.state != state:
+            state = processor.state
+            print(state, flush=True)
+        if asked.is_set():
+            processor.stop()
+        try:
+            if processor.wait(0.02):
+                print(processor.state, flush=True)
+                return 0
+        except grete.GreteError:
+            return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

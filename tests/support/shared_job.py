@@ -1,0 +1,197 @@
+"""A job that counts the records of each key, shared by stream processors in processes of their own, without Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+from grete.clock import SystemClock
+from grete.config.settings import Settings
+from grete.coordination.factory import open_coordination
+from grete.coordination.membership import Membership
+from grete.embedded.orders import scope_of
+from grete.errors import JobNotFound
+from grete.model.ids import TaskName
+from grete.model.streams import StreamSpec
+from grete.operations import open_job
+from grete.systems.local.system import LocalSystem
+from grete.testing.chaos.own_job import OwnJob
+from grete.testing.waiting import eventually, patient, reaches
+
+TTL_S = 3.0
+
+
+class Processor:
+    """One of the job's processes. `said` are its states and the calls of its listener."""
+
+    def __init__(self, job: SharedJob, id: str, environment: Mapping[str, str]) -> None:
+        self.id = id
+        self._file = job.home / "local" / "streams.db"
+        self._output, self.log = job.home / f"{id}.out", job.home / f"{id}.log"
+        command = [sys.executable, "-m", "tests.support.processor_process", str(job.config), id]
+        with self._output.open("ab") as output, self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command, env={**job.environment, **environment}, stdout=output, stderr=log
+            )
+
+    @property
+    def said(self) -> list[str]:
+        return self._output.read_text().splitlines()
+
+    @property
+    def state(self) -> str:
+        return next((line for line in reversed(self.said) if line.isupper()), "")
+
+    def has(self, state: str) -> None:
+        eventually(lambda: self.state == state, f"{self.id} is {state}", context=self.log.read_text)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP; not while it holds the file that all of them write to, which would hold up the whole home."""
+
+        def stands_still_with_nothing() -> bool:
+            self.process.send_signal(signal.SIGSTOP)
+            with closing(sqlite3.connect(self._file, timeout=0.5, isolation_level=None)) as file:
+                try:
+                    file.execute("BEGIN IMMEDIATE")
+                    file.execute("ROLLBACK")
+                    return True
+                except sqlite3.OperationalError:
+                    self.resume()
+                    return False
+
+        eventually(stands_still_with_nothing, "it stands still")
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def ends(self) -> int:
+        """Stop it in order; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(patient(60))
+
+
+class SharedJob:
+    """The job in a home of its own; `settings` say where its leader is elected, and what else differs."""
+
+    def __init__(self, home: Path, settings: Mapping[str, str], *, partitions: int = 6) -> None:
+        self.home = home
+        self._partitions = partitions
+        self.counting = OwnJob(
+            home, name=f"shared-{os.getpid()}-{home.name[-20:]}", spark=False, partitions=partitions
+        )
+        self.job = self.counting.job
+        self.settings = {
+            "job.name": self.job.name,
+            "task.class": "grete.testing.counting:Counter",
+            "task.inputs": "local.chaos-in",
+            "task.outputs": "local.chaos-out",
+            "task.max.records.per.batch": "200",
+            "systems.local.samza.factory": "local",
+            "systems.local.samza.offset.default": "oldest",
+            "systems.local.samza.key.serde": "string",
+            "systems.local.samza.msg.serde": "json",
+            "systems.local.path": str(home / "local"),
+            "stores.counts.factory": "grete.store.sqlite",
+            "job.coordinator.lease.ttl.ms": str(round(TTL_S * 1000)),
+            "job.debounce.time.ms": "500",
+            "task.shutdown.ms": "4000",
+            **settings,
+        }
+        self.config = home / "shared.json"
+        self.config.write_text(json.dumps(self.settings))
+        self.environment = {**os.environ, "GRETE_HOME": str(home)}
+        self.processors: list[Processor] = []
+        with closing(LocalSystem(home / "local", SystemClock())) as local:
+            local.create_stream(StreamSpec("chaos-in", partitions))
+
+    def join(self, id: str, **environment: str) -> Processor:
+        made = Processor(self, id, environment)
+        self.processors.append(made)
+        return made
+
+    def running(self, *ids: str) -> list[Processor]:
+        """New processors, once they share the tasks."""
+        made = [self.join(id) for id in ids]
+        self.shares(len(self.living()))
+        return made
+
+    def living(self) -> list[Processor]:
+        return [one for one in self.processors if one.process.poll() is None]
+
+    def shares(self, among: int) -> None:
+        """Wait until the tasks are divided in equal shares, and all of them run."""
+        least = self._partitions // among
+
+        def are_equal() -> bool:
+            numbers = [list(self.owners().values()).count(one) for one in set(self.owners().values())]
+            return len(numbers) == among and min(numbers) >= least
+
+        eventually(are_equal, f"{among} processors share the tasks", context=self.logs)
+        eventually(
+            lambda: (
+                sum(one.state == "RUNNING" for one in self.processors if one.process.poll() is None) >= among
+            ),
+            f"{among} processors run",
+            context=self.logs,
+        )
+
+    def owners(self) -> Mapping[TaskName, str]:
+        """The container of each task, in the model in force."""
+        with suppress(JobNotFound), open_job(self.job, self.settings) as handle:
+            return handle.assignments()
+        return {}
+
+    def members(self) -> set[str]:
+        """The ids of the processors, living ones and those that are not given up yet."""
+        clock = SystemClock()
+        settings = Settings.of(self.settings)
+        with closing(open_coordination(settings, self.home, clock, ttl_s=TTL_S)) as coordination:
+            return set(Membership(coordination.cells(scope_of(self.job)), clock, ttl_s=TTL_S).members())
+
+    def events(self) -> list[str]:
+        with open_job(self.job, self.settings) as handle:
+            return [row.event for row in handle.history()]
+
+    def stop(self) -> None:
+        """As an operator does."""
+        with open_job(self.job, self.settings) as handle:
+            handle.request_stop(10, "enough")
+
+    def state(self) -> str:
+        """The job's own."""
+        with open_job(self.job, self.settings) as handle:
+            found = handle.state()
+        return "" if found is None else found.state
+
+    def leader(self) -> Processor:
+        """The one that leads."""
+        with open_job(self.job, self.settings) as handle:
+            eventually(handle.holder, "one leads", context=self.logs)
+            holder = handle.holder()
+        return next(one for one in self.processors if holder and one.process.pid == holder.pid)
+
+    def counted(self) -> None:
+        """Wait until every record is counted, and see that none was twice or out of order."""
+        reaches(lambda: sum(map(len, self.counting.counts().values())), self.counting.sent, context=self.logs)
+        assert not list(self.counting.problems()), self.logs()
+
+    def logs(self) -> str:
+        return "\n".join(
+            f"--- {one.id}: {' '.join(one.said)}\n{one.log.read_text()[-6000:]}" for one in self.processors
+        )
+
+    def close(self) -> None:
+        for one in self.processors:
+            one.kill()
+        self.counting.close()
