@@ -5,7 +5,7 @@
 `--again` runs what failed once more, alone and on fresh servers. What fails again fails the run. What passes is
 printed under FLAKY with its first failure and written to `flaky.log`; three or more of them fail the run as well.
 `--beside` keeps so many processes busy meanwhile, with limits as much longer. `--times` repeats the run.
-The report folder `.test-run` then holds `failed.jsonl`, `durations.tsv`, `orphans.tsv` and `flaky.log`.
+The report folder `.test-run` then holds `failed.jsonl`, `durations.tsv`, `orphans.tsv`, `jvms.tsv` and `flaky.log`.
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ def run_pytest(run: Run, words: Sequence[str], *, servers_name: str, environment
             tests.kill()
             tests.wait()
             return _FAILED
+    (run.report / "jvms.tsv").write_text("".join(jvms.lines()))
     print(f"started {jvms}", flush=True)
     return tests.returncode
 

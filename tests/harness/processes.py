@@ -71,19 +71,35 @@ class JvmCount:
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self._seen: set[tuple[int, str]] = set()
+        self._seen: dict[int, tuple[str, str, float]] = {}
 
     def look(self) -> None:
         """Count those that run now and were not there at the last look."""
         for process in of_run(self._run):
             if Path(process.command.split(" ", 1)[0]).name == "java":
-                what = [name for name, word in _JVMS.items() if word in process.command]
-                self._seen.add((process.pid, what[0] if what else "others"))
+                kinds = [name for name, word in _JVMS.items() if word in process.command]
+                kind = kinds[0] if kinds else "others"
+                before_s = self._seen.get(process.pid, ("", "", 0.0))[2]
+                self._seen[process.pid] = (kind, process.test, max(before_s, _processor_s(process.pid)))
+
+    def lines(self) -> list[str]:
+        """Kind, processor seconds at the last look and test of each, the dearest first."""
+        dearest = sorted(self._seen.values(), key=lambda one: -one[2])
+        return [f"{kind}\t{seconds:.1f}\t{test}\n" for kind, test, seconds in dearest]
 
     def __str__(self) -> str:
-        numbers = Counter(what for _, what in self._seen)
-        kinds = ", ".join(f"{numbers[what]} {what}" for what in (*_JVMS, "others"))
-        return f"{numbers.total()} JVMs ({kinds})"
+        numbers = Counter(kind for kind, _, _ in self._seen.values())
+        kinds = ", ".join(f"{numbers[kind]} {kind}" for kind in (*_JVMS, "others"))
+        seconds = sum(seconds for _, _, seconds in self._seen.values())
+        return f"{numbers.total()} JVMs ({kinds}), {seconds:.0f} s of a processor"
+
+
+def _processor_s(pid: int) -> float:
+    try:
+        user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    except OSError:  # ended meanwhile
+        return 0.0
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def end(processes: Iterable[RunProcess], *, within_s: float = 10.0) -> None:
