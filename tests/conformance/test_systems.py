@@ -22,7 +22,8 @@ from grete.systems.eventhubs.system import EventHubsSystem
 from grete.systems.kafka.system import open_kafka_system
 from grete.systems.local.system import LocalSystem, Message
 from grete.systems.records import pack
-from grete.testing.conformance.system import Records, SystemAdminConformance, TransactionsConformance
+from grete.testing.conformance.system import Records, SystemAdminConformance
+from grete.testing.conformance.transactions import TransactionsConformance
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import patient
 

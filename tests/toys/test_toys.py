@@ -44,7 +44,8 @@ from grete.testing.conformance.grouping import SspGrouperConformance, TaskNameGr
 from grete.testing.conformance.keyed_log import KeyedLogConformance
 from grete.testing.conformance.launch import KillingLauncherConformance, behave
 from grete.testing.conformance.recipes import RecipesConformance
-from grete.testing.conformance.system import Records, TransactionsConformance
+from grete.testing.conformance.system import Records
+from grete.testing.conformance.transactions import TransactionsConformance
 
 ROOT = Path(__file__).parents[2]
 APPLICATION = """
