@@ -18,8 +18,8 @@ from grete.spark.session import build_context
 from grete.spark.stream_task import SparkEngine
 from grete.testing.waiting import eventually, patient
 
-pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(240)]
-BEGIN_S = 30.0
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(400)]
+BEGIN_S = 20.0
 """Two Python workers start within it on a busy machine; five seconds were too few there."""
 
 
@@ -73,7 +73,7 @@ def work(master: str, home: Path, test: Connection) -> None:
         count(first)
         assert first.ended is None, "a decommissioned executor keeps its share"
         tell("they went on")
-        eventually(lambda: first.ended is not None, "the epoch of two ends")
+        eventually(lambda: first.ended is not None, "the epoch of two ends", within_s=150)
         assert first.ended is Ended.INTERRUPTED
         assert any(
             "only 1 of 2 shares run" in line and "executors were lost" in line for line in said.lines
