@@ -49,6 +49,7 @@ class CopyingJob:
         self._sent = 0
         self.settings = {
             "job.name": self.id.name,
+            "job.coordinator.system": "local",
             "job.application.path": str(directory),
             "job.coordinator.lease.ttl.ms": str(round(TTL_S * 1000)),
             "systems.local.path": str(self._local),

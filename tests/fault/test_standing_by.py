@@ -16,6 +16,7 @@ from tests.fault.copying_job import TTL_S, CopyingJob
 from grete.cli.main import main
 from grete.operations import open_job
 from grete.testing.azurite import Azurite
+from grete.testing.failover.services import job_settings
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually, patient
 from grete.testing.zookeeper_server import ZooKeeperCluster
@@ -31,29 +32,14 @@ EVERY = [
 def election(backend: str, request: pytest.FixtureRequest) -> dict[str, str]:
     if backend == "zookeeper":
         zookeeper: ZooKeeperCluster = request.getfixturevalue("zookeeper")
-        return {
-            "job.coordinator.system": "local",
-            "job.coordinator.factory": "zookeeper",
-            "job.coordinator.zk.connect": f"{zookeeper.bootstrap}/{uuid.uuid4().hex[:8]}",
-        }
+        return job_settings(backend, f"{zookeeper.bootstrap}/{uuid.uuid4().hex[:8]}")
     if backend == "kafka":
         kafka: KafkaCluster = request.getfixturevalue("kafka")
-        return {
-            "job.coordinator.system": "kafka",
-            "job.coordinator.replication.factor": "1",
-            "systems.kafka.samza.factory": "kafka",
-            "systems.kafka.consumer.bootstrap.servers": kafka.bootstrap,
-            "systems.kafka.producer.bootstrap.servers": kafka.bootstrap,
-        }
+        return job_settings(backend, kafka.bootstrap)
     if backend == "azure":
         azurite: Azurite = request.getfixturevalue("own_azurite")
-        return {
-            "job.coordinator.system": "local",
-            "job.coordinator.factory": "azure",
-            "job.coordinator.lease.ttl.ms": "15000",
-            "azure.storage.connect": azurite.bootstrap,
-        }
-    return {"job.coordinator.system": "local"}
+        return {**job_settings(backend, azurite.bootstrap), "job.coordinator.lease.ttl.ms": "15000"}
+    return job_settings(backend, "")
 
 
 @pytest.fixture(scope="module")

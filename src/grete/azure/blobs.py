@@ -6,14 +6,13 @@ Refusals that are answers are values or `BlobChanged`; everything else is an err
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from grete.azure.library import AzureError, BlobClient, BlobLeaseClient, MatchConditions
-from grete.azure.storage import AzureStorage, code_of
+from grete.azure.storage import AzureStorage, code_of, in_created
 from grete.errors import CoordinationError
 
 _MISSING = frozenset(("BlobNotFound", "ContainerNotFound"))
@@ -90,26 +89,24 @@ class Blobs:
         wanted: dict[str, Any] = {} if lease is None else {"lease": lease}
         if etag is not None:
             wanted |= {"etag": etag, "match_condition": MatchConditions.IfNotModified}
-        for is_first in (True, False):
-            with self._translated(f"writing the blob {name}"):
-                try:
-                    written = self._blob(name).upload_blob(data, overwrite=etag is not None, **wanted)
-                except AzureError as error:
-                    if is_first and etag is None and code_of(error) == "ContainerNotFound":
-                        self._create_container()
-                        continue
-                    raise
-                return str(written["etag"])
-        raise AssertionError("the second attempt returns or raises")
+        with self._translated(f"writing the blob {name}"):
+            written = in_created(
+                lambda: self._blob(name).upload_blob(data, overwrite=etag is not None, **wanted),
+                self._container.create_container,
+                missing="ContainerNotFound",
+                present="ContainerAlreadyExists",
+            )
+        return str(written["etag"])
 
-    def delete(self, name: str, *, etag: str) -> None:
+    def delete(self, name: str, *, etag: str, lease: str | None = None) -> None:
         """Delete the blob that has this ETag.
 
         Raises:
-            BlobChanged: it has another one, or is gone.
+            BlobChanged: it has another one, is leased under another id, or is gone.
         """
+        held: dict[str, Any] = {} if lease is None else {"lease": lease}
         with self._translated(f"deleting the blob {name}"):
-            self._blob(name).delete_blob(etag=etag, match_condition=MatchConditions.IfNotModified)
+            self._blob(name).delete_blob(etag=etag, match_condition=MatchConditions.IfNotModified, **held)
 
     def acquire(self, name: str, lease: str, seconds: int) -> Acquired:
         """Lease the blob under this id for so long; extends a lease of the same id."""
@@ -158,20 +155,5 @@ class Blobs:
     def _lease(self, name: str, lease: str) -> BlobLeaseClient:
         return BlobLeaseClient(self._blob(name), lease)
 
-    def _create_container(self) -> None:
-        try:
-            self._container.create_container()
-        except AzureError as error:
-            if code_of(error) != "ContainerAlreadyExists":
-                raise
-
-    @contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except AzureError as error:
-            if code_of(error) in _CHANGED:
-                raise BlobChanged(
-                    f"{what} in container {self._container_name}: {code_of(error)}; another process changed it"
-                ) from error
-            raise self._storage.translated(error, what) from error
+    def _translated(self, what: str) -> AbstractContextManager[None]:
+        return self._storage.answering(f"{what} in container {self._container_name}", _CHANGED, BlobChanged)

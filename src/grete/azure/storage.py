@@ -7,8 +7,9 @@ than the lease. The caller decides whether asking again is safe.
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Callable, Iterator, Set
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
 
 from grete.azure.library import (
     AzureError,
@@ -24,6 +25,7 @@ from grete.azure.library import (
 from grete.config.settings.azure import AzureAccount
 from grete.errors import GreteError, LogError, LoginRefused, LogUnreachable, MissingExtra
 
+T = TypeVar("T")
 _REFUSED = frozenset((401, 403))
 _MAY_PASS = frozenset((408, 429))
 _NO_ANSWER = 503
@@ -64,6 +66,16 @@ class AzureStorage:
     def _count(self, request: object) -> None:
         self.requests += 1
 
+    @contextmanager
+    def answering(self, what: str, changed: Set[str], refusal: Callable[[str], GreteError]) -> Iterator[None]:
+        """Translate what the service answers: one of the words in `changed` is a `refusal`, which is an answer."""
+        try:
+            yield
+        except AzureError as error:
+            if code_of(error) in changed:
+                raise refusal(f"{what}: {code_of(error)}; another process changed it") from error
+            raise self.translated(error, what) from error
+
     def translated(self, error: AzureError, what: str) -> GreteError:
         """The error of ours that says what was attempted, and the way out."""
         status = getattr(error, "status_code", None) or _NO_ANSWER
@@ -82,6 +94,24 @@ class AzureStorage:
     def close(self) -> None:
         """Close the connections."""
         self._opened.close()
+
+
+def in_created(send: Callable[[], T], create: Callable[[], object], *, missing: str, present: str) -> T:
+    """Send a request to a place that is created if the service's word is that it is `missing`, and send it again.
+
+    `present` is its word where another process was faster.
+    """
+    try:
+        return send()
+    except AzureError as error:
+        if code_of(error) != missing:
+            raise
+    try:
+        create()
+    except AzureError as error:
+        if code_of(error) != present:
+            raise
+    return send()
 
 
 def code_of(error: AzureError) -> str:

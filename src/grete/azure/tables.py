@@ -5,12 +5,12 @@ The table is created by the first write that finds none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from grete.azure.library import AzureError, MatchConditions, UpdateMode
-from grete.azure.storage import AzureStorage, code_of
+from grete.azure.storage import AzureStorage, code_of, in_created
 from grete.errors import CoordinationError
 
 LARGEST_BATCH = 100
@@ -101,29 +101,11 @@ class Table:
         operations += [("delete", row) for row in deletes]
         self._with_table("writing rows", lambda: self._client.submit_transaction(operations))
 
-    def _with_table(self, what: str, send: Any) -> Any:
+    def _with_table(self, what: str, send: Callable[[], Any]) -> Any:
         with self._translated(what):
-            try:
-                return send()
-            except AzureError as error:
-                if code_of(error) != "TableNotFound":
-                    raise
-            self._create()
-            return send()
+            return in_created(
+                send, self._client.create_table, missing="TableNotFound", present="TableAlreadyExists"
+            )
 
-    def _create(self) -> None:
-        try:
-            self._client.create_table()
-        except AzureError as error:
-            if code_of(error) != "TableAlreadyExists":
-                raise
-
-    @contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except AzureError as error:
-            said = f"{what} of the table {self.name}"
-            if code_of(error) in _CHANGED:
-                raise RowChanged(f"{said}: {code_of(error)}; another process changed it") from error
-            raise self._storage.translated(error, said) from error
+    def _translated(self, what: str) -> AbstractContextManager[None]:
+        return self._storage.answering(f"{what} of the table {self.name}", _CHANGED, RowChanged)

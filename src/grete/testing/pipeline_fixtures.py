@@ -4,15 +4,13 @@ conftest.py. Tests of StreamTasks, which do without Spark, take those of `grete.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from grete.testing.applications import Pipeline
 from grete.testing.pipeline import PipelineUnderTest
+from grete.testing.pytest_fixtures import started
 
 StartPipeline = Callable[..., PipelineUnderTest]
 """Takes what PipelineUnderTest takes, and starts it."""
@@ -21,15 +19,4 @@ StartPipeline = Callable[..., PipelineUnderTest]
 @pytest.fixture
 def start_pipeline(tmp_path: Path) -> Iterator[StartPipeline]:
     """Start pipelines in the test's own folder; they are closed when the test ends."""
-    with ExitStack() as stack:
-        count = 0
-
-        def start(
-            application: Pipeline | str | None = None, config: Mapping[str, str] | None = None, **more: Any
-        ) -> PipelineUnderTest:
-            nonlocal count
-            count += 1
-            more.setdefault("directory", tmp_path / f"pipeline-{count}")
-            return stack.enter_context(PipelineUnderTest(application, config, **more))
-
-        yield start
+    yield from started(PipelineUnderTest, "pipeline", tmp_path)

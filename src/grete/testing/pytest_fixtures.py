@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,25 +10,25 @@ from typing import Any
 
 import pytest
 
-from grete.testing.applications import Application
 from grete.testing.job import JobUnderTest
 
 StartJob = Callable[..., JobUnderTest]
 """Takes what JobUnderTest takes, and starts it."""
 
 
+def started(make: Callable[..., Any], name: str, directory: Path) -> Iterator[Callable[..., Any]]:
+    """For fixtures: a function that makes and starts, each time in a folder of its own; all are closed behind it."""
+    with ExitStack() as stack:
+        numbers = itertools.count(1)
+
+        def start(application: Any = None, config: Mapping[str, str] | None = None, **more: Any) -> Any:
+            more.setdefault("directory", directory / f"{name}-{next(numbers)}")
+            return stack.enter_context(make(application, config, **more))
+
+        yield start
+
+
 @pytest.fixture
 def start_job(tmp_path: Path) -> Iterator[StartJob]:
     """Start jobs in the test's own folder; they are closed when the test ends."""
-    with ExitStack() as stack:
-        count = 0
-
-        def start(
-            application: Application | None = None, config: Mapping[str, str] | None = None, **more: Any
-        ) -> JobUnderTest:
-            nonlocal count
-            count += 1
-            more.setdefault("directory", tmp_path / f"job-{count}")
-            return stack.enter_context(JobUnderTest(application, config, **more))
-
-        yield start
+    yield from started(JobUnderTest, "job", tmp_path)
