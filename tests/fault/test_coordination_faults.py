@@ -327,10 +327,12 @@ class CoordinationFaults:
 
     TTL_S = 2.0
     CROWD = 50
+    OUTAGE_TTLS: float = 1.5
+    """How long the service is away; by night a minute, on each of them."""
 
     def test_no_fault_lets_a_leader_write_that_was_succeeded(self, service: Service) -> None:
         """Paused for less and for more than its lease, forgotten, without its service, killed."""
-        longest, outage = (5.0, 60 / self.TTL_S) if NIGHTLY else (2.0, 1.5)
+        longest, outage = (5.0, 60 / self.TTL_S) if NIGHTLY else (2.0, self.OUTAGE_TTLS)
         with ExitStack() as stack:
             history = History(stack.enter_context(closing(open_log(service.home))))
             contest = Contest(service, self.TTL_S, history, stack)
@@ -383,6 +385,8 @@ def shared_home(tmp_path: Path) -> Path:
 
 
 class TestOnSqlite(CoordinationFaults):
+    OUTAGE_TTLS = 4
+
     @pytest.fixture
     def service(self, shared_home: Path) -> Service:
         return SqliteFile(shared_home, {})
@@ -412,6 +416,8 @@ class TestOnKubernetes(CoordinationFaults):
 
 
 class TestOnZooKeeper(CoordinationFaults):
+    OUTAGE_TTLS = 4
+
     @pytest.fixture
     def service(self, shared_home: Path, zookeepers: ZooKeeperCluster) -> Service:
         return ZooKeeperEnsemble(shared_home, zookeepers)

@@ -43,23 +43,37 @@ class FailOver:
     def test_fifty_killed_leaders_are_succeeded(self, address: str | None, tmp_path: Path) -> None:
         self.check(50, address, tmp_path)
 
-    def check(self, kills: int, address: str | None, folder: Path) -> None:
-        words = ["--backend", self.BACK_END, "--kills", str(kills), "--json", str(folder / "found.json")]
+    @pytest.mark.nightly
+    @pytest.mark.timeout(1200)
+    def test_beside_busy_processes_a_leader_that_lives_is_not_succeeded(
+        self, address: str | None, tmp_path: Path
+    ) -> None:
+        self.check_calm(600, address, tmp_path)
+
+    def check_calm(self, seconds: int, address: str | None, folder: Path) -> None:
+        outcome = self.run(["--calm-s", str(seconds), "--burn"], address, folder, seconds + 120)
+        assert outcome["false_fail_overs"] == 0
+        assert outcome["calm_s"] >= seconds
+        assert (outcome["stale_effects"], outcome["lost"], outcome["doubled"]) == (0, 0, 0)
+
+    def run(self, words: list[str], address: str | None, folder: Path, within_s: float) -> dict[str, Any]:
         done = subprocess.run(
             [
-                sys.executable,
-                "-m",
-                "grete.testing.failover",
-                *words,
+                *(sys.executable, "-m", "grete.testing.failover", "--backend", self.BACK_END, *words),
+                *("--json", str(folder / "found.json")),
                 *(["--address", address] if address else []),
             ],
             capture_output=True,
             text=True,
-            timeout=patient(120 + kills * 60),
+            timeout=patient(within_s),
         )
         assert done.returncode == 0, done.stdout + done.stderr
         print(done.stdout)
         outcome: dict[str, Any] = json.loads((folder / "found.json").read_text())
+        return outcome
+
+    def check(self, kills: int, address: str | None, folder: Path) -> None:
+        outcome = self.run(["--kills", str(kills)], address, folder, 120 + kills * 60)
         epochs = [each["epoch"] for each in outcome["fail_overs"]]
         assert len(epochs) == kills
         assert epochs == sorted(set(epochs))
@@ -70,6 +84,10 @@ class FailOver:
 class TestOnSqlite(FailOver):
     BACK_END = "sqlite"
     KILLS = 3
+
+    @pytest.mark.timeout(120)
+    def test_for_four_leases_beside_busy_processes_a_leader_is_not_succeeded(self, tmp_path: Path) -> None:
+        self.check_calm(12, None, tmp_path)
 
 
 @pytest.mark.nightly  # a lease is 15 s there

@@ -2,10 +2,12 @@
 
     python -m grete.testing.failover --backend kubernetes --kills 50
     python -m grete.testing.failover --backend kafka --kills 5 --address 127.0.0.1:9092 --json FILE
+    python -m grete.testing.failover --backend sqlite --calm-s 3600 --burn
 
 Coordinators and containers are real processes, without Spark. A coordinator that stands by takes the place of each
-one that is killed. Exit codes: 0 all is well, 1 something was lost, done twice or written by a leader that was
-succeeded, 2 wrong usage.
+one that is killed. With `--calm-s` none is killed, and none may take another's place. Exit codes: 0 all is well, 1
+something was lost, done twice or written by a leader that was succeeded, or one that lived was succeeded, 2 wrong
+usage.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grete.errors import GreteError
+from grete.testing.failover.calm import Calm, cores, run_calm
 from grete.testing.failover.services import BACK_ENDS, SHORTEST_TTL_S, settings_of
 from grete.testing.failover.trial import Outcome, run_trial
 
@@ -34,6 +37,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--backend", required=True, choices=BACK_ENDS)
     parser.add_argument("--kills", type=int, default=50, help="how often (50)")
     parser.add_argument(
+        "--calm-s", type=float, metavar="S", help="kill none for so long, and count fail-overs"
+    )
+    parser.add_argument("--burn", action="store_true", help="with --calm-s: keep every core busy meanwhile")
+    parser.add_argument(
         "--ttl", type=float, metavar="S", help="the lease (3, and 15 where that is the shortest)"
     )
     parser.add_argument("--rate", type=int, default=100, metavar="N", help="records/s meanwhile (100)")
@@ -46,8 +53,8 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trial and print its figures."""
     options = _parser().parse_args(arguments)
-    if options.kills < 1:
-        print("failover: --kills is at least 1", file=sys.stderr)
+    if options.kills < 1 or (options.burn and options.calm_s is None):
+        print("failover: --kills is at least 1, and --burn goes with --calm-s", file=sys.stderr)
         return 2
     ttl_s = options.ttl or SHORTEST_TTL_S.get(options.backend, 3.0)
     folder = Path(tempfile.mkdtemp(prefix="grete-failover-"))
@@ -55,15 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         home = folder / "home"
         home.mkdir()
         with settings_of(options.backend, folder / "server", options.address) as settings:
-            outcome = run_trial(
-                options.backend,
-                settings,
-                home,
-                kills=options.kills,
-                ttl_s=ttl_s,
-                rate=options.rate,
-                seed=options.seed,
-            )
+            outcome = _run(options, settings, home, ttl_s)
     except (GreteError, AssertionError) as error:
         print(f"failover: {error}\nits folder stays: {folder}", file=sys.stderr)
         return 1
@@ -74,16 +73,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if outcome.is_well else 1
 
 
-def _print(outcome: Outcome) -> None:
-    said = outcome.document()
-    print(f"{outcome.back_end}: {said['kills']} kills, a lease of {outcome.ttl_s:g} s")
-    for name, what in (("elected_ttls", "another is elected"), ("leading_ttls", "another leads")):
-        print(f"  {what:<20} p50 {said[name]['p50']:.2f} TTL, p99 {said[name]['p99']:.2f} TTL")
-    of_records = f"records lost {outcome.lost}, doubled {outcome.doubled} of {outcome.records}"
-    print(f"  stale effects {outcome.stale}, {of_records}")
+def _run(
+    options: argparse.Namespace, settings: Mapping[str, str], home: Path, ttl_s: float
+) -> Outcome | Calm:
+    if options.calm_s is None:
+        return run_trial(
+            options.backend,
+            settings,
+            home,
+            kills=options.kills,
+            ttl_s=ttl_s,
+            rate=options.rate,
+            seed=options.seed,
+        )
+    return run_calm(
+        options.backend,
+        settings,
+        home,
+        lasts_s=options.calm_s,
+        ttl_s=ttl_s,
+        rate=options.rate,
+        burning=cores() if options.burn else 0,
+    )
 
 
-def _write(outcome: Outcome, path: Path) -> None:
+def _print(outcome: Outcome | Calm) -> None:
+    damage = outcome.damage
+    of_records = f"records lost {damage.lost}, doubled {damage.doubled} of {damage.records}"
+    print(*outcome.lines(), f"  stale effects {damage.stale}, {of_records}", sep="\n")
+
+
+def _write(outcome: Outcome | Calm, path: Path) -> None:
     about = {
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": f"{platform.machine()}, Python {platform.python_version()}",

@@ -41,12 +41,9 @@ class FailOver:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a trial has shown. Records are lost or doubled, writes of an epoch come after one of a higher epoch."""
+class Damage:
+    """Records lost or doubled, and writes of an epoch that came after one of a higher epoch; all are to be 0."""
 
-    back_end: str
-    ttl_s: float
-    fail_overs: Sequence[FailOver]
     records: int
     lost: int
     doubled: int
@@ -54,11 +51,38 @@ class Outcome:
     """Keys whose records were processed in another order."""
     stale: int
     load: float
+    """Of the machine at the end."""
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nothing was lost, doubled or written by a leader that was succeeded."""
+        return self.lost == self.doubled == self.disordered == self.stale == 0
+
+    def document(self) -> dict[str, Any]:
+        """As JSON says it."""
+        return {
+            "records": self.records,
+            "lost": self.lost,
+            "doubled": self.doubled,
+            "keys_out_of_order": self.disordered,
+            "stale_effects": self.stale,
+            "load_at_end": self.load,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a trial has shown."""
+
+    back_end: str
+    ttl_s: float
+    fail_overs: Sequence[FailOver]
+    damage: Damage
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing was lost, doubled or written by a leader that was succeeded."""
-        return self.lost == self.doubled == self.disordered == self.stale == 0
+        """Whether there was no damage."""
+        return self.damage.is_none
 
     def document(self) -> dict[str, Any]:
         """As JSON says it, with the percentiles in units of the TTL."""
@@ -68,14 +92,17 @@ class Outcome:
             "kills": len(self.fail_overs),
             "elected_ttls": self._percentiles([each.elected_s for each in self.fail_overs]),
             "leading_ttls": self._percentiles([each.leading_s for each in self.fail_overs]),
-            "records": self.records,
-            "lost": self.lost,
-            "doubled": self.doubled,
-            "keys_out_of_order": self.disordered,
-            "stale_effects": self.stale,
-            "load_at_end": self.load,
+            **self.damage.document(),
             "fail_overs": [asdict(each) for each in self.fail_overs],
         }
+
+    def lines(self) -> list[str]:
+        """For people."""
+        said = self.document()
+        found = [f"{self.back_end}: {said['kills']} kills, a lease of {self.ttl_s:g} s"]
+        for name, what in (("elected_ttls", "another is elected"), ("leading_ttls", "another leads")):
+            found.append(f"  {what:<20} p50 {said[name]['p50']:.2f} TTL, p99 {said[name]['p99']:.2f} TTL")
+        return found
 
     def _percentiles(self, seconds: Sequence[float]) -> dict[str, float]:
         """Of few kills the 99th is the longest."""
@@ -114,51 +141,37 @@ def _home(directory: Path) -> Iterator[None]:
         os.environ.pop(HOME) if before is None else os.environ.update({HOME: before})
 
 
-def run_trial(
-    back_end: str, settings: Mapping[str, str], home: Path, *, kills: int, ttl_s: float, rate: int, seed: int
-) -> Outcome:
-    """Kill the leading coordinator `kills` times with `rate` records a second coming in, then drain and count.
-
-    Raises:
-        NoSuccessor: no other process led within ten TTLs.
-        AssertionError: the job did not start, or did not process everything in the end.
-    """
+@contextmanager
+def job_of(settings: Mapping[str, str], home: Path, ttl_s: float) -> Iterator[OwnJob]:
+    """The job of a trial, which nothing has started yet."""
     lease = {"job.coordinator.lease.ttl.ms": str(round(ttl_s * 1000))}
     name = f"failover-{uuid.uuid4().hex[:8]}"  # a server may have seen others
     few = {"job.container.count": "1", "job.standbytasks.replication.factor": "1"}
     job = OwnJob(home, name=name, spark=False, settings={**few, **settings, **lease})
     with _home(home):
         try:
-            return _trial(job, back_end, kills, ttl_s, rate, random.Random(seed))  # noqa: S311 - to be repeated
+            yield job
         finally:
             job.close()
 
 
-def _trial(job: OwnJob, back_end: str, kills: int, ttl_s: float, rate: int, chance: random.Random) -> Outcome:
+def started(job: OwnJob) -> subprocess.Popen[bytes]:
+    """Its leader, once the job processes."""
     job.send(100)
     leader = job.start()
     assert job.wait_until_counted(100, _QUIET_S), "the job did not begin to process"
-    with open_job(job.job) as handle:
-        written = WrittenEpochs(handle)
-        fail_overs: list[FailOver] = []
-        with job.fed(rate):
-            for _ in range(kills):
-                successor = job.stand_by()
-                _wait_until_it_stands_by(handle, successor)
-                time.sleep(chance.random() * ttl_s / 3)  # to kill at any moment between two renewals
-                fail_overs.append(_fail_over(handle, leader, successor, ttl_s, job.home))
-                written.look()
-                leader = successor
-        assert job.wait_until_counted(job.sent, _QUIET_S), "not everything was processed"
-        eventually(lambda: _recorded_epoch(handle) >= fail_overs[-1].epoch, "the last leader is recorded")
-        code = job.stop()
-        written.look()
-    found = list(job.found())
+    return leader
+
+
+def ended(job: OwnJob, handle: JobHandle, written: WrittenEpochs, epoch: int) -> Damage:
+    """Stop the job, whose last leader has this epoch, when all is processed; what was found then."""
+    assert job.wait_until_counted(job.sent, _QUIET_S), "not everything was processed"
+    eventually(lambda: recorded_epoch(handle) >= epoch, "the last leader is recorded")
+    code = job.stop()
+    written.look()
     assert code == 0, f"the job ended with code {code}"
-    return Outcome(
-        back_end,
-        ttl_s,
-        fail_overs,
+    found = list(job.found())
+    return Damage(
         job.sent,
         sum(len(each.lost) for each in found),
         sum(each.doubled for each in found),
@@ -168,10 +181,42 @@ def _trial(job: OwnJob, back_end: str, kills: int, ttl_s: float, rate: int, chan
     )
 
 
-def _wait_until_it_stands_by(handle: JobHandle, successor: subprocess.Popen[bytes]) -> None:
-    """Its notice is there, and it has looked at the leader since."""
+def run_trial(
+    back_end: str, settings: Mapping[str, str], home: Path, *, kills: int, ttl_s: float, rate: int, seed: int
+) -> Outcome:
+    """Kill the leading coordinator `kills` times with `rate` records a second coming in, then drain and count.
+
+    Raises:
+        NoSuccessor: no other process led within ten TTLs.
+        AssertionError: the job did not start, or did not process everything in the end.
+    """
+    chance = random.Random(seed)  # noqa: S311 - to be repeated
+    with job_of(settings, home, ttl_s) as job:
+        return _trial(job, back_end, kills, ttl_s, rate, chance)
+
+
+def _trial(job: OwnJob, back_end: str, kills: int, ttl_s: float, rate: int, chance: random.Random) -> Outcome:
+    leader = started(job)
+    with open_job(job.job) as handle:
+        written = WrittenEpochs(handle)
+        fail_overs: list[FailOver] = []
+        with job.fed(rate):
+            for _ in range(kills):
+                successor = standing_by(job, handle)
+                time.sleep(chance.random() * ttl_s / 3)  # to kill at any moment between two renewals
+                fail_overs.append(_fail_over(handle, leader, successor, ttl_s, job.home))
+                written.look()
+                leader = successor
+        damage = ended(job, handle, written, fail_overs[-1].epoch)
+    return Outcome(back_end, ttl_s, fail_overs, damage)
+
+
+def standing_by(job: OwnJob, handle: JobHandle) -> subprocess.Popen[bytes]:
+    """Another coordinator, once it is a member and has looked at the leader since."""
+    successor = job.stand_by()
     eventually(lambda: successor.pid in {each.pid for each in handle.standbys()}, "a process that stands by")
     time.sleep(_LOOKS_AFTER_S)
+    return successor
 
 
 def _fail_over(
@@ -181,7 +226,7 @@ def _fail_over(
     ttl_s: float,
     home: Path,
 ) -> FailOver:
-    epoch = _recorded_epoch(handle)
+    epoch = recorded_epoch(handle)
     leader.kill()
     began_s = time.monotonic()
     leader.wait()
@@ -191,7 +236,7 @@ def _fail_over(
         now_s = time.monotonic()
         if not elected_s and _is_held_by(handle, successor.pid):
             elected_s = now_s - began_s
-        leading = _recorded_epoch(handle)
+        leading = recorded_epoch(handle)
         if leading > epoch:
             return FailOver(round(elected_s or now_s - began_s, 3), round(now_s - began_s, 3), leading)
         if now_s > until_s or successor.poll() is not None:
@@ -210,6 +255,7 @@ def _is_held_by(handle: JobHandle, pid: int) -> bool:
     return holder is not None and holder.pid == pid
 
 
-def _recorded_epoch(handle: JobHandle) -> int:
+def recorded_epoch(handle: JobHandle) -> int:
+    """The epoch of the leader that has recorded the job's state last."""
     state = handle.state()
     return 0 if state is None else state.epoch
