@@ -13,6 +13,7 @@ import pytest
 from tests.support.certificates import make_authority
 
 from grete import failpoints
+from grete.azure.names import escaped
 from grete.azure.storage import AzureStorage
 from grete.azure.tables import Table
 from grete.checkpoint.azure_rows import ssp_json
@@ -108,6 +109,23 @@ def test_five_megabytes_and_five_hundred_members_are_read_as_they_were_written(
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: one.write(f"members/{number}", b"x", None), range(500)))
     assert len(two.read_all("members")) == 500
+
+
+def test_of_a_scope_that_was_forgotten_neither_blob_nor_row_is_left(azurite: Azurite) -> None:
+    own = f"grete{uuid.uuid4().hex[:8]}"
+    account = account_of(azurite.bootstrap)
+    with (
+        closing(AzureCoordination(account, SystemClock(), ttl_s=TTL_S, container=own, table=own)) as leader,
+        closing(AzureStorage(account, timeout_s=5)) as storage,
+    ):
+        leadership = leader.campaign("job/one")
+        leader.cells("job/one").write("large", b"x" * 70_000, None)
+        leader.cells("job/one").write("small", b"x", None)
+        container = storage.container(own)
+        assert len(list(container.list_blob_names())) == 2
+        leader.forget(leadership)
+        assert list(container.list_blob_names()) == []
+        assert Table(storage, own).read_partition(escaped("job/one")) == []
 
 
 class AzureTable:

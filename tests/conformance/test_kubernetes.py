@@ -33,10 +33,13 @@ class TestKubernetesCoordination(CoordinationConformance, CellsConformance, Reci
     TTL_S = 180.0
 
     @pytest.fixture
+    def prefix(self) -> str:
+        return f"test-{uuid.uuid4().hex[:8]}"
+
+    @pytest.fixture
     def contender(
-        self, clock: ManualClock, kubernetes: KubeApiServer
+        self, clock: ManualClock, kubernetes: KubeApiServer, prefix: str
     ) -> Iterator[Callable[[], Coordination]]:
-        prefix = f"test-{uuid.uuid4().hex[:8]}"
         with ExitStack() as stack:
 
             def open_one() -> Coordination:
@@ -46,3 +49,20 @@ class TestKubernetesCoordination(CoordinationConformance, CellsConformance, Reci
                 return own
 
             yield open_one
+
+    def test_of_a_scope_that_was_forgotten_no_lease_is_left(
+        self, contender: Callable[[], Coordination], kubernetes: KubeApiServer, prefix: str
+    ) -> None:
+        own = contender()
+        leadership = own.campaign("job")
+        for name in ("a", "b"):
+            own.cells("job").write(name, b"1", None)
+        assert len(leases(kubernetes, prefix)) == 3
+        own.forget(leadership)
+        assert leases(kubernetes, prefix) == []
+
+
+def leases(kubernetes: KubeApiServer, prefix: str) -> list[str]:
+    found = kubernetes.call("GET", "/apis/coordination.k8s.io/v1/namespaces/default/leases")
+    names = [each["metadata"]["name"] for each in found["items"]]
+    return [name for name in names if name.startswith(prefix)]

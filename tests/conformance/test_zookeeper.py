@@ -10,6 +10,8 @@ import pytest
 
 from grete.coordination.base import Coordination
 from grete.coordination.zookeeper.election import ZooKeeperCoordination
+from grete.coordination.zookeeper.library import KazooClient
+from grete.coordination.zookeeper.paths import CELLS, LEADERSHIPS
 from grete.coordination.zookeeper.settings import ZooKeeperSettings
 from grete.testing.clock import ManualClock
 from grete.testing.conformance.cells import CellsConformance
@@ -32,10 +34,14 @@ class _Suite(CoordinationConformance, CellsConformance, RecipesConformance):
         return clock.advance
 
     @pytest.fixture
+    def chroot(self) -> str:
+        return f"/{uuid.uuid4().hex[:8]}"
+
+    @pytest.fixture
     def contender(
-        self, clock: ManualClock, servers: ZooKeeperCluster
+        self, clock: ManualClock, servers: ZooKeeperCluster, chroot: str
     ) -> Iterator[Callable[[], Coordination]]:
-        settings = ZooKeeperSettings(f"{servers.bootstrap}/{uuid.uuid4().hex[:8]}", session_s=self.TTL_S)
+        settings = ZooKeeperSettings(f"{servers.bootstrap}{chroot}", session_s=self.TTL_S)
         with ExitStack() as stack:
 
             def open_one() -> Coordination:
@@ -44,6 +50,22 @@ class _Suite(CoordinationConformance, CellsConformance, RecipesConformance):
                 return own
 
             yield open_one
+
+    def test_of_a_scope_that_was_forgotten_no_node_is_left(
+        self, contender: Callable[[], Coordination], servers: ZooKeeperCluster, chroot: str
+    ) -> None:
+        own = contender()
+        leadership = own.campaign("job")
+        for name in ("a", "b"):
+            own.cells("job").write(name, b"1", None)
+        own.forget(leadership)
+        client = KazooClient(servers.bootstrap + chroot)
+        client.start()
+        try:
+            assert [client.get_children(path) for path in (LEADERSHIPS, CELLS)] == [[], []]
+        finally:
+            client.stop()
+            client.close()
 
 
 class TestOneServer(_Suite):

@@ -16,7 +16,7 @@ from grete.coordination.base import Coordination, Holder, Leadership
 from grete.coordination.cells import Cell, Cells, below
 from grete.coordination.factory import CoordinationContext
 from grete.coordination.patience import Patience
-from grete.errors import CellChanged, HeldByOther
+from grete.errors import CellChanged, HeldByOther, LeadershipLost
 
 
 def open_coordination(context: CoordinationContext) -> JournalCoordination:
@@ -64,6 +64,17 @@ class JournalCoordination(Coordination):
 
         self._journal.write(transaction)
         return bool(was_mine)
+
+    def forget(self, leadership: Leadership) -> None:
+        def transaction(state: State) -> Line:
+            _, holder, _ = state.leaders.get(leadership.scope, (0, None, 0))
+            if holder is None or holder["incarnation"] != leadership.incarnation:
+                raise LeadershipLost(f"{leadership.scope} is led by another process: it is not forgotten")
+            names = [name for scope, name in state.cells if scope == leadership.scope]
+            cells = [(leadership.scope, name, None) for name in names]
+            return {"forgotten": leadership.scope, "cells": cells}
+
+        self._journal.write(transaction)
 
     def holder(self, scope: str) -> Holder | None:
         held = self._journal.look().leaders.get(scope)

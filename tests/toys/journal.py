@@ -82,6 +82,7 @@ class State:
             self.cells.pop((scope, name), None)
             if value is not None:
                 self.cells[scope, name] = (decoded(value) or b"", self.cell_writes)
+        self.leaders.pop(line.get("forgotten", ""), None)
         self.leaders |= {scope: tuple(leader) for scope, leader in line.get("leaders", {}).items()}
 
 

@@ -17,7 +17,7 @@ from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
-from grete.coordination.base import Coordination, Leadership, campaign_patiently
+from grete.coordination.base import Coordination, Leadership, campaign_patiently, forgotten_epoch
 from grete.coordination.factory import open_coordination
 from grete.coordinator.coordinator import Asked
 from grete.errors import ConfigError, Fenced, HeldByOther, JobError, LogNotFound
@@ -234,7 +234,9 @@ class Submission:
         """
         scope = job_scope(self.job)
         floor, is_first = self._epoch_floor(), True
+        is_new = not floor
         while True:
+            floor = max(floor, forgotten_epoch(self.coordination) if is_new else 0)
             take_over = self._options.take_over and is_first
             if patiently:
                 leadership = campaign_patiently(
@@ -242,6 +244,10 @@ class Submission:
                 )
             else:
                 leadership = self.coordination.campaign(scope, take_over=take_over, epoch_floor=floor)
+            if is_new and forgotten_epoch(self.coordination) >= leadership.epoch:
+                self.coordination.release(leadership)  # a job of this name was deleted meanwhile
+                is_first = False
+                continue
             try:
                 self.log.raise_fence(Fence(scope, leadership.epoch))
             except Fenced as error:

@@ -31,7 +31,15 @@ from grete.coordination.base import Coordination, Holder, Leadership, Look
 from grete.coordination.cells import Cells
 from grete.coordination.factory import CoordinationContext
 from grete.coordination.patience import Patience
-from grete.errors import ConfigError, GreteError, HeldByOther, LogCorrupted, LogError, LogUnreachable
+from grete.errors import (
+    ConfigError,
+    GreteError,
+    HeldByOther,
+    LeadershipLost,
+    LogCorrupted,
+    LogError,
+    LogUnreachable,
+)
 from grete.failpoints import failpoint
 
 _CALLS_IN_TTL = 6
@@ -206,6 +214,22 @@ class AzureCoordination(Coordination):
             ):  # the lease has expired; unless another one was elected, the blob is as it was
                 self._blobs.write(name, nobody, etag=found.etag)
         self._blobs.release(name, lease)
+
+    def forget(self, leadership: Leadership) -> None:
+        """See Coordination. The blob and the rows of the cells go.
+
+        Raises:
+            LogError: the service did not answer in time, or refused.
+        """
+        name, lease = blob_name(leadership.scope), _lease_id(leadership.incarnation)
+        found = self._blobs.read(name)
+        if found is None or not _decode(name, found.data).is_held_by(leadership.incarnation):
+            raise LeadershipLost(f"{leadership.scope} is led by another process: it is not forgotten")
+        try:
+            self._blobs.delete(name, etag=found.etag, lease=lease)
+        except BlobChanged as error:
+            raise LeadershipLost(f"{leadership.scope} was taken over: it is not forgotten") from error
+        self.cells(leadership.scope).clear()
 
     def holder(self, scope: str) -> Holder | None:
         """See Coordination. One whose lease has expired is returned until another one leads: it may only hang."""

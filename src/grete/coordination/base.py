@@ -16,11 +16,13 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from grete.clock import Clock
-from grete.coordination.cells import Cells
+from grete.coordination.cells import Cells, change
 from grete.errors import HeldByOther
 
 _log = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 0.5
+_FORGOTTEN, _EPOCH = "forgotten", "epoch"
+"""The scope and the cell that hold the highest epoch of all scopes that were forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,31 @@ def campaign_patiently(
         clock.wait(never, _LOOK_AGAIN_S)
 
 
+def forget_scope(coordination: Coordination, leadership: Leadership) -> None:
+    """Remove what the service keeps of a scope that nobody will lead, with all its cells.
+
+    No epoch of it comes again, though its counter is gone: `forgotten_epoch` is one for all scopes.
+
+    Raises:
+        LeadershipLost: another process leads it by now; nothing was removed.
+        GreteError: the service does not answer, or does not let us.
+    """
+
+    def raised(value: bytes | None) -> bytes | None:
+        return b"%d" % leadership.epoch if value is None or int(value) < leadership.epoch else None
+
+    change(
+        coordination.cells(_FORGOTTEN), _EPOCH, raised
+    )  # first, so that it is there when the counter is not
+    coordination.forget(leadership)
+
+
+def forgotten_epoch(coordination: Coordination) -> int:
+    """The highest epoch of all scopes that were forgotten: the floor where the caller's log knows nothing."""
+    cell = coordination.cells(_FORGOTTEN).read(_EPOCH)
+    return 0 if cell is None else int(cell.value)
+
+
 class Coordination(ABC):
     """Leader election for named scopes, and the cells beside it: one client of its service."""
 
@@ -110,6 +137,17 @@ class Coordination(ABC):
     @abstractmethod
     def release(self, leadership: Leadership) -> None:
         """Give up, after all work has stopped. An optimisation only: nothing may depend on it happening."""
+
+    @abstractmethod
+    def forget(self, leadership: Leadership) -> None:
+        """Remove the leadership and the cells of its scope; the service is left as if neither had ever been there.
+
+        Its epochs are forgotten as well: `forget_scope` is what callers want. Cells that were opened before are not
+        used any more. A process that is elected in the middle of it may lose its leadership and cells.
+
+        Raises:
+            LeadershipLost: another process leads by now; nothing was removed.
+        """
 
     @abstractmethod
     def holder(self, scope: str) -> Holder | None:

@@ -76,6 +76,12 @@ class Cells(ABC):
             CellChanged: it has another version, or is gone.
         """
 
+    def clear(self) -> None:
+        """Remove all cells, and whatever else the service keeps of the scope's."""
+        while found := self.read_all(""):
+            for name, cell in found.items():
+                remove(self, name, cell)
+
     @abstractmethod
     def close(self) -> None:
         """Release every resource; the values stay."""

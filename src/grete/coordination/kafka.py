@@ -27,7 +27,7 @@ from grete.coordination.cells import Cells
 from grete.coordination.factory import CoordinationContext
 from grete.coordination.kafka_cells import KafkaCells
 from grete.coordination.patience import Patience
-from grete.errors import HeldByOther, LogCorrupted, LogError, LogUnreachable
+from grete.errors import HeldByOther, LeadershipLost, LogCorrupted, LogError, LogUnreachable
 from grete.kafka.settings import KafkaLogSettings, coordinator_log_settings
 from grete.keyed_log.kafka_register import KafkaRegister
 
@@ -180,6 +180,23 @@ class KafkaCoordination(Coordination):
             return replace(row, holder=None).encode() if row is not None and is_ours else None
 
         self._register(leadership.scope).change(decide, self._timeout_s)
+
+    def forget(self, leadership: Leadership) -> None:
+        """See Coordination. Both topics of the scope go.
+
+        Raises:
+            LogError: the brokers did not answer in time, or do not let us delete topics.
+        """
+        scope = leadership.scope
+        row = _decode(scope, self._register(scope).read(is_settled=True))
+        if row is None or not row.is_held_by(leadership):
+            raise LeadershipLost(f"{scope} is led by another process: it is not forgotten")
+        self._register(scope).delete()
+        with self._lock:
+            self._registers.pop(scope).close()
+        self.cells(scope).clear()
+        with self._lock:
+            self._cells.pop(scope).close()
 
     def holder(self, scope: str) -> Holder | None:
         """See Coordination. A dead holder is returned until another one leads: it looks like a slow one.

@@ -13,7 +13,7 @@ from grete.clock import Clock
 from grete.coordination.base import Coordination, Holder, Leadership
 from grete.coordination.cells import Cell, Cells, below
 from grete.coordination.patience import Patience
-from grete.errors import CellChanged, HeldByOther
+from grete.errors import CellChanged, HeldByOther, LeadershipLost
 
 
 @dataclass(slots=True)
@@ -134,6 +134,14 @@ class MemoryCoordination(Coordination):
         if row is None or row.is_over or row.holder.incarnation != leadership.incarnation:
             return None
         return row
+
+    def forget(self, leadership: Leadership) -> None:
+        """See Coordination."""
+        with self._shared.lock:
+            if self._mine(leadership) is None:
+                raise LeadershipLost(f"{leadership.scope} is led by another process: it is not forgotten")
+            del self._shared.rows[leadership.scope]
+        self.cells(leadership.scope).clear()
 
     def holder(self, scope: str) -> Holder | None:
         """See Coordination."""

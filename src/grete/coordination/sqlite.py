@@ -28,7 +28,7 @@ from grete.coordination.factory import CoordinationContext
 from grete.coordination.locks import Life, LifeLocks
 from grete.coordination.patience import Patience
 from grete.coordination.sqlite_cells import SqliteCells
-from grete.errors import Fenced, HeldByOther, LogCorrupted
+from grete.errors import Fenced, HeldByOther, LeadershipLost, LogCorrupted
 from grete.failpoints import failpoint
 from grete.keyed_log.sqlite_coordinator_log import coordinator_file
 from grete.model.fence import Fence
@@ -135,6 +135,14 @@ class SqliteCoordination(Coordination):
         failpoint("leader.released")
         self._locks.drop(leadership.scope, leadership.incarnation)
 
+    def forget(self, leadership: Leadership) -> None:
+        """See Coordination. The fence of the scope stays in the file."""
+        self._file.urgently(
+            lambda connection: _forget(connection, leadership), busy_timeout_s=self._timeout_s
+        )
+        self._locks.drop(leadership.scope, leadership.incarnation)
+        self.cells(leadership.scope).clear()
+
     def holder(self, scope: str) -> Holder | None:
         """See Coordination."""
         row = self._held(scope)
@@ -194,10 +202,20 @@ def _elect(
     return epoch
 
 
+def _is_held(connection: apsw.Connection, leadership: Leadership) -> bool:
+    row = _row_in(connection, leadership.scope)
+    return row is not None and row.holder is not None and row.holder.incarnation == leadership.incarnation
+
+
+def _forget(connection: apsw.Connection, leadership: Leadership) -> None:
+    if not _is_held(connection, leadership):
+        raise LeadershipLost(f"{leadership.scope} is led by another process: it is not forgotten")
+    connection.execute("DELETE FROM leaderships WHERE scope = ?", (leadership.scope,)).fetchall()
+
+
 def _renew(connection: apsw.Connection, leadership: Leadership) -> bool:
     """Count a renewal, unless the leadership is over."""
-    row = _row_in(connection, leadership.scope)
-    if row is None or row.holder is None or row.holder.incarnation != leadership.incarnation:
+    if not _is_held(connection, leadership):
         return False
     try:
         check_fences(connection, [Fence(leadership.scope, leadership.epoch)])

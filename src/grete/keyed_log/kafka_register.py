@@ -61,6 +61,10 @@ class KafkaRegister:
         if self._turns.change(read, entry, timeout_s) is not None:
             self._value = decided[0]
 
+    def delete(self) -> None:
+        """Delete the topic."""
+        self._turns.delete()
+
     def close(self) -> None:
         """Release everything; the value stays."""
         self._turns.close()

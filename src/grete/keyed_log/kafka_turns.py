@@ -14,9 +14,11 @@ from dataclasses import replace
 
 from grete.clock import Clock, Deadline
 from grete.errors import LogCorrupted, LogError, LogUnreachable
+from grete.kafka.errors import translated
 from grete.kafka.log_clients import KafkaClients
 from grete.kafka.log_topic import find_or_create
 from grete.kafka.settings import KafkaLogSettings
+from grete.kafka.topics import delete_topic
 from grete.keyed_log.base import Entry
 from grete.keyed_log.kafka_header import Origin
 from grete.keyed_log.kafka_reader import LogReader
@@ -35,7 +37,7 @@ class KafkaTurns:
     """
 
     def __init__(self, name: str, settings: KafkaLogSettings, clock: Clock) -> None:
-        clients = KafkaClients(name, settings, clock)
+        clients = self._clients = KafkaClients(name, settings, clock)
         find_or_create(KafkaClients(name, replace(settings, timeout_s=_CREATION_S), clock), clock)
         self.reader = LogReader(clients, clock)
         self._name = name
@@ -91,6 +93,16 @@ class KafkaTurns:
             return None
         append = Append([entry], origin, self._clock.wall_ms())
         return self._writer.write(append, deadline_s, self.reader.check_not_back)
+
+    def delete(self) -> None:
+        """Delete the topic, with the time that creating one is given.
+
+        Raises:
+            LogError: the brokers refuse, or did not answer.
+        """
+        settings = replace(self._clients.settings, timeout_s=_CREATION_S)
+        with translated(f"deleting topic {self._name}"):
+            delete_topic(KafkaClients(self._name, settings, self._clock), self._name)
 
     def close(self) -> None:
         """Release everything; what was written stays."""

@@ -1,8 +1,8 @@
 """Removing a job with everything that is its own: never its inputs and outputs.
 
-Fences and leadership epochs stay: a process that outlives its job must not write for another one of the same name.
-The coordinator stream goes last but one, and what names the job last, so that a deletion that was interrupted is
-asked for again and done to its end.
+Fences stay, and no epoch of its leaders comes again: a process that outlives its job must not write for another one
+of the same name. The coordinator stream goes behind all that it names, then the leadership, and what names the job
+last, so that a deletion that was interrupted is asked for again and done to its end.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def delete_job(handle: JobHandle) -> None:
         HeldByOther: the job runs.
         JobError: a container of it runs on, without a coordinator.
     """
-    with handle.stopped("stop it first: grete stop"):
+    with handle.stopped("stop it first: grete stop") as leadership:
         _refuse_orphans(handle)
         found, config = belongings(handle), handle.config()
         for folder in (found.folder, Settings.of(config).job.standby_directory(handle.job, handle.home)):
@@ -137,6 +137,7 @@ def delete_job(handle: JobHandle) -> None:
                         system.delete_stream(name.partition(".")[2])
                 system.checkpoint_log(handle.checkpoint_log_name).delete()
         handle.coordinator_log.delete()
+        handle.forget_leadership(leadership)
     forget_job(config, handle.job, handle.home)
 
 

@@ -18,7 +18,14 @@ from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
 from grete.config.choices import LauncherChoice
 from grete.config.settings import Settings
-from grete.coordination.base import Coordination, Holder, Leadership, campaign_patiently
+from grete.coordination.base import (
+    Coordination,
+    Holder,
+    Leadership,
+    campaign_patiently,
+    forget_scope,
+    forgotten_epoch,
+)
 from grete.coordination.factory import open_coordination
 from grete.coordination.membership import Member, standbys
 from grete.coordinator.lag import job_lag
@@ -74,6 +81,7 @@ class JobHandle:
         self._clock = SystemClock()
         self._given = given
         self._stack = stack
+        self._is_forgotten = False
         self.coordinator_log = log
         self.stream = CoordinatorStream(self.coordinator_log, self._clock, source="grete-cli")
 
@@ -228,16 +236,21 @@ class JobHandle:
             HeldByOther: it runs; names who runs it, and the way out.
         """
         scope = job_scope(self.job)
+        floor = recorded_epoch(self.stream) or forgotten_epoch(self._coordination)
         try:
-            leadership = campaign_patiently(
-                self._coordination, scope, self._clock, epoch_floor=recorded_epoch(self.stream)
-            )
+            leadership = campaign_patiently(self._coordination, scope, self._clock, epoch_floor=floor)
         except HeldByOther as error:
             raise HeldByOther(f"job {self.job.shown}", f"{error.holder}: {way_out}") from error
         try:
             yield leadership
         finally:
-            self._coordination.release(leadership)
+            if not self._is_forgotten:
+                self._coordination.release(leadership)
+
+    def forget_leadership(self, leadership: Leadership) -> None:
+        """Remove the job from the service that elects its leaders; see `forget_scope`."""
+        forget_scope(self._coordination, leadership)
+        self._is_forgotten = True
 
     def request_stop(self, deadline_s: float, reason: str) -> None:
         """Ask the running coordinator to stop.

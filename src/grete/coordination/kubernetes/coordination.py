@@ -33,7 +33,7 @@ from grete.coordination.kubernetes.lease import (
     renewed,
 )
 from grete.coordination.patience import Patience
-from grete.errors import CoordinationUnreachable, HeldByOther
+from grete.errors import CoordinationUnreachable, HeldByOther, LeadershipLost
 
 _CALLS_IN_TTL = 6
 _PAUSES_S = (0.02, 0.5)
@@ -136,6 +136,26 @@ class KubernetesCoordination(Coordination):
             return released(lease) if lease is not None and lease.is_held_by(leadership) else None
 
         self._change(leadership.scope, decide, self._timeout_s, self._last_written(leadership))
+
+    def forget(self, leadership: Leadership) -> None:
+        """See Coordination. The Lease and those of the cells go.
+
+        Raises:
+            CoordinationUnreachable: the API server did not answer in time.
+            CoordinationError: it does not let us delete.
+        """
+        scope = leadership.scope
+        deadline = Deadline(SystemClock(), self._ttl_s, pauses_s=_PAUSES_S)
+        while True:
+            lease = self._read(scope, deadline)
+            if lease is None or not lease.is_held_by(leadership):
+                raise LeadershipLost(f"{scope} is led by another process: it is not forgotten")
+            metadata = lease.document["metadata"]
+            version = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+            if self._server.remove(f"{self._path}/{self._name(scope)}", version, _left(deadline)):
+                break
+        self._written.pop(scope, None)
+        self.cells(scope).clear()
 
     def holder(self, scope: str) -> Holder | None:
         """See Coordination. A dead holder is returned until another one leads: it looks like a slow one.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from grete.clock import Deadline
@@ -20,6 +21,7 @@ from grete.coordination.zookeeper.library import (
     KazooClient,
     NodeExistsError,
     NoNodeError,
+    NotEmptyError,
     ZnodeStat,
 )
 from grete.coordination.zookeeper.paths import CELLS, node_name, text_of
@@ -172,6 +174,16 @@ class ZooKeeperCells(Cells):
         with self._changed:
             self._changes += 1
             self._changed.notify_all()
+
+    def clear(self) -> None:
+        """See Cells. The scope's node goes last, when nothing is below it."""
+        with suppress(NoNodeError):
+            while True:
+                super().clear()
+                with suppress(NotEmptyError):
+                    self._client.ask_again(
+                        lambda session: [session.delete_async(self._root)], self._timeout_s
+                    )
 
     def close(self) -> None:
         """See Cells."""

@@ -34,7 +34,7 @@ from grete.coordination.zookeeper.client import SessionOver, ZooKeeperClient
 from grete.coordination.zookeeper.library import KazooClient, NodeExistsError, NoNodeError
 from grete.coordination.zookeeper.paths import LEADERSHIPS, node_name
 from grete.coordination.zookeeper.settings import ZooKeeperSettings, zookeeper_settings
-from grete.errors import CoordinationError, CoordinationUnreachable, HeldByOther
+from grete.errors import CoordinationError, CoordinationUnreachable, HeldByOther, LeadershipLost
 from grete.failpoints import failpoint
 
 _CALLS_IN_TTL = 6
@@ -225,6 +225,25 @@ class ZooKeeperCoordination(Coordination):
         with suppress(NoNodeError):  # its name is of one incarnation: removing it twice removes nothing else
             self._client.ask_again(lambda session: [session.delete_async(path)], self._timeout_s)
         failpoint("leader.released")
+
+    def forget(self, leadership: Leadership) -> None:
+        """See Coordination. Its nodes go.
+
+        Raises:
+            CoordinationUnreachable: the servers did not answer in time.
+        """
+        scope, path = leadership.scope, _path(leadership.scope)
+
+        def remove(session: KazooClient) -> Any:
+            step = session.transaction()
+            step.delete(f"{path}/{leadership.incarnation}")
+            step.delete(path)
+            return step
+
+        if self._client.transact(remove, self._timeout_s) is None:
+            raise LeadershipLost(f"{scope} is led by another process: it is not forgotten")
+        self._own.pop(leadership.incarnation, None)
+        self.cells(scope).clear()
 
     def _held(self, scope: str) -> _Held | None:
         _, held = self._look(scope)

@@ -14,6 +14,7 @@ try:
     from kazoo.exceptions import NoAuthError as NoAuthError
     from kazoo.exceptions import NodeExistsError as NodeExistsError
     from kazoo.exceptions import NoNodeError as NoNodeError
+    from kazoo.exceptions import NotEmptyError as NotEmptyError
     from kazoo.exceptions import OperationTimeoutError as OperationTimeoutError
     from kazoo.exceptions import RequestTimeoutError as RequestTimeoutError
     from kazoo.exceptions import RolledBackError as RolledBackError

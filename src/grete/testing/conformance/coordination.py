@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import pytest
 
-from grete.coordination.base import Coordination, Leadership
-from grete.errors import HeldByOther
+from grete.coordination.base import Coordination, Leadership, Look, forget_scope, forgotten_epoch
+from grete.errors import HeldByOther, LeadershipLost
 
 Contender = Callable[[], Coordination]
 PassTime = Callable[[float], None]
@@ -202,6 +202,61 @@ class CoordinationConformance:
         for thread in threads:
             thread.join()
         assert (len(won), len(refused)) == (1, 7)
+
+    def test_one_look_says_who_leads_and_whether_it_is_silent(
+        self, contender: Contender, pass_time: PassTime
+    ) -> None:
+        """As `leading_epoch` and `is_silent` do."""
+        leader, onlooker = contender(), contender()
+        assert onlooker.look("job") == Look(None, False)
+        leadership = leader.campaign("job")
+        assert leader.leading_epoch("job") == leadership.epoch
+        assert onlooker.look("job") == Look(leadership.epoch, False)
+        pass_time(self.TTL_S * 1.1)
+        assert onlooker.look("job") == Look(leadership.epoch, True)
+
+    def test_what_is_kept_of_a_scope_is_forgotten_with_its_cells_and_nothing_else(
+        self, contender: Contender
+    ) -> None:
+        """For every process; who leads it next goes on from the floor that it is given."""
+        one, two = contender(), contender()
+        before = two.campaign("other", epoch_floor=3)
+        one.cells("other").write("cell", b"stays", None)
+        leadership = one.campaign("job", epoch_floor=7)
+        one.cells("job").write("members/a", b"1", None)
+        one.forget(leadership)
+        assert (two.holder("job"), two.leading_epoch("job")) == (None, None)
+        assert dict(contender().cells("job").read_all("")) == {}
+        assert one.renew(leadership) is None
+        after = contender().campaign("job", epoch_floor=leadership.epoch)
+        assert after.epoch > leadership.epoch
+        again = contender().cells("job")
+        again.write("members/a", b"2", None)
+        assert again.read("members/a") is not None
+        assert two.renew(before) is not None
+        assert [cell.value for cell in two.cells("other").read_all("").values()] == [b"stays"]
+
+    def test_a_scope_that_another_process_leads_is_not_forgotten(self, contender: Contender) -> None:
+        """Nothing of it."""
+        one, two = contender(), contender()
+        lost = one.campaign("job")
+        one.cells("job").write("cell", b"stays", None)
+        successor = two.campaign("job", take_over=True)
+        with pytest.raises(LeadershipLost):
+            one.forget(lost)
+        assert two.renew(successor) is not None
+        assert two.cells("job").read("cell") is not None
+
+    def test_epochs_of_scopes_that_were_forgotten_do_not_come_again(self, contender: Contender) -> None:
+        """The highest of all is kept."""
+        one = contender()
+        assert forgotten_epoch(one) == 0
+        highest = 0
+        for scope, floor in (("first", 4_000), ("second", 20)):
+            leadership = one.campaign(scope, epoch_floor=floor)
+            highest = max(highest, leadership.epoch)
+            forget_scope(one, leadership)
+        assert forgotten_epoch(contender()) == highest
 
     def test_epochs_only_grow(self, contender: Contender) -> None:
         """Over many terms of several leaders."""

@@ -128,6 +128,12 @@ class ProcessCoordination(Coordination):
         with self._world.write(self._process):
             self._coordination.release(leadership)
 
+    def forget(self, leadership: Leadership) -> None:
+        """See Coordination."""
+        self.leadership = None
+        with self._world.write(self._process):
+            self._coordination.forget(leadership)
+
     def holder(self, scope: str) -> Holder | None:
         """See Coordination."""
         return self._coordination.holder(scope)
