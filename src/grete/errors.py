@@ -173,6 +173,16 @@ class CellChanged(CoordinationError):
         super().__init__(f"coordination cell {name} has changed since it was read")
 
 
+class CellTooLarge(CoordinationError):
+    """A coordination cell was not written: the service holds no value of that size."""
+
+    def __init__(self, name: str, size: int, largest: int, service: str) -> None:
+        super().__init__(
+            f"coordination cell {name} has {size} bytes, and {service} holds {largest} at most: keep it in a log, or "
+            f"elect in a service that holds more (sqlite, azure)"
+        )
+
+
 class CoordinationUnreachable(CoordinationError):
     """The coordination service gave no answer in time. What was asked for may have been done."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from grete.clock import Deadline
-from grete.errors import CellChanged
+from grete.errors import CellChanged, CellTooLarge
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class Cells(ABC):
 
         Raises:
             CellChanged: it has another version, or none; nothing was written.
+            CellTooLarge: the service holds no value of that size; nothing was written.
         """
 
     @abstractmethod
@@ -95,6 +96,16 @@ class Cells(ABC):
         while (found := self.read_all(prefix)) == seen and deadline.pause():
             pass
         return found
+
+
+def check_size(name: str, value: bytes, largest: int, service: str) -> None:
+    """Refuse what the service would cut off, or would refuse in words of its own.
+
+    Raises:
+        CellTooLarge: the value has more than `largest` bytes.
+    """
+    if len(value) > largest:
+        raise CellTooLarge(name, len(value), largest, service)
 
 
 def change(cells: Cells, name: str, decide: Callable[[bytes | None], bytes | None]) -> bytes | None:

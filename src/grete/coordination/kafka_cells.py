@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from grete.clock import SystemClock
-from grete.coordination.cells import Cell, Cells, below
+from grete.coordination.cells import Cell, Cells, below, check_size
 from grete.errors import CellChanged, CoordinationUnreachable, LogUnreachable
 from grete.kafka.library import Message
 from grete.kafka.settings import KafkaLogSettings
@@ -17,6 +17,9 @@ from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry
 from grete.keyed_log.kafka_reader import header_of
 from grete.keyed_log.kafka_turns import KafkaTurns
+
+_OVERHEAD = 1_000
+"""Of a batch of one record, with its header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class KafkaCells(Cells):
     def __init__(self, name: str, settings: KafkaLogSettings, *, timeout_s: float) -> None:
         self._turns = KafkaTurns(name, settings, SystemClock())
         self._timeout_s = timeout_s
+        self._largest = settings.max_message_bytes - _OVERHEAD
         self._lock = threading.Lock()
         self._rows: dict[str, _Row] = {}
         self._end = 0
@@ -66,6 +70,7 @@ class KafkaCells(Cells):
 
     def write(self, name: str, value: bytes, expected: str | None) -> Cell:
         """See Cells."""
+        check_size(name, value, self._largest - len(name), "Kafka")
         return Cell(value, str(self._set(name, value, expected)))
 
     def delete(self, name: str, expected: str) -> None:

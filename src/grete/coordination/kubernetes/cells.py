@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from grete.clock import Deadline, SystemClock
-from grete.coordination.cells import Cell, Cells, below
+from grete.coordination.cells import Cell, Cells, below, check_size
 from grete.coordination.kubernetes.api_server import ApiServer, Document, Selection
 from grete.coordination.kubernetes.lease import lease_name
 from grete.errors import CellChanged, CoordinationUnreachable
@@ -23,6 +23,8 @@ from grete.errors import CellChanged, CoordinationUnreachable
 _SCOPE, _NAME, _VALUE, _WRITE = "grete/scope", "grete/cell", "grete/value", "grete/write"
 _LABEL = "grete/cells-of"
 _DIGEST = 40
+_LARGEST = 190_000
+"""In base64 and with our other annotations within 256 KiB."""
 _PAUSES_S = (0.02, 0.5)
 _WATCH_S = 10.0
 """A connection that was dropped without a word is noticed after so long: a watch begins again then."""
@@ -56,6 +58,7 @@ class KubernetesCells(Cells):
 
     def write(self, name: str, value: bytes, expected: str | None) -> Cell:
         """See Cells."""
+        check_size(name, value, _LARGEST, "Kubernetes")
         write = uuid.uuid4().hex
         document = self._document(name, value, write, expected)
 

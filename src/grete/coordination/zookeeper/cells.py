@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from grete.clock import Deadline
-from grete.coordination.cells import Cell, Cells, below
+from grete.coordination.cells import Cell, Cells, below, check_size
 from grete.coordination.zookeeper.client import ZooKeeperClient
 from grete.coordination.zookeeper.library import (
     KazooClient,
@@ -27,6 +27,8 @@ from grete.coordination.zookeeper.library import (
 from grete.coordination.zookeeper.paths import CELLS, node_name, text_of
 from grete.errors import CellChanged
 
+_LARGEST = 1_000_000
+"""Servers end the connection of a client that sends more than their jute.maxbuffer, 1 MiB."""
 _LOOK_AGAIN_S = 5.0
 """In case that a notification is lost with a connection."""
 
@@ -94,6 +96,7 @@ class ZooKeeperCells(Cells):
 
     def write(self, name: str, value: bytes, expected: str | None) -> Cell:
         """See Cells."""
+        check_size(name, value, _LARGEST, "ZooKeeper")
         path = self._path(name)
         if expected is None:
             return self._make(name, value)

@@ -14,7 +14,7 @@ import pytest
 from grete.clock import Deadline, SystemClock
 from grete.coordination.base import Coordination
 from grete.coordination.cells import Cell, Cells, cell_name, change, last_part
-from grete.errors import CellChanged
+from grete.errors import CellChanged, CellTooLarge
 
 Contender = Callable[[], Coordination]
 Opened = Callable[[], Cells]
@@ -129,6 +129,23 @@ class CellsConformance:
             cell = two.read(f"job/{number}")
             assert cell is not None
             assert cell.value == value
+
+    @pytest.mark.parametrize("size", [190_000, 999_000, 5_000_000])
+    def test_a_large_value_is_read_whole_or_refused(self, opened: Opened, size: int) -> None:
+        """Never cut off (S3-17); what is refused has changed nothing."""
+        one, two = opened(), opened()
+        value = bytes(range(250)) * (size // 250)
+        before = one.write("model", b"small", None)
+        try:
+            one.write("model", value, before.version)
+        except CellTooLarge:
+            assert size > 190_000
+            assert two.read("model") == before
+            one.write("model", b"next", before.version)
+        else:
+            written = two.read("model")
+            assert written is not None
+            assert written.value == value
 
     def test_counting_by_many_at_once_loses_none(self, opened: Opened) -> None:
         """Compare and set, four processes with ten each."""
