@@ -47,9 +47,9 @@ Write = Callable[[], object]
 @contextmanager
 def _sqlite(_: dict[str, str], folder: Path) -> Iterator[Write]:
     with closing(apsw.Connection(str(folder / "by-hand.db"))) as connection:
-        connection.execute(
-            "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t (n); INSERT INTO t VALUES (0)"
-        )
+        for setup in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "CREATE TABLE t (n)"):
+            connection.execute(setup).fetchall()
+        connection.execute("INSERT INTO t VALUES (0)").fetchall()
         yield lambda: connection.execute("UPDATE t SET n = n + 1").fetchall()
 
 
