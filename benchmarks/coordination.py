@@ -25,6 +25,7 @@ from typing import Any
 
 import apsw
 import orjson
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from grete.azure.blobs import Blobs
 from grete.azure.storage import AzureStorage
@@ -96,6 +97,8 @@ def _azure(settings: dict[str, str], _: Path) -> Iterator[Write]:
 @contextmanager
 def _kafka(settings: dict[str, str], _: Path) -> Iterator[Write]:
     bootstrap = settings["systems.kafka.producer.bootstrap.servers"]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("by-hand", 1, 1)])["by-hand"].result(30)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "by-hand", "linger.ms": 0})
     producer.init_transactions(30)
 
