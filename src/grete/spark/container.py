@@ -54,22 +54,26 @@ def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatc
     check_installed(Settings.of(assignment.config))
     # not before now: a container without pyspark has to be able to say so
     try:
-        from grete.container.standby import follow
-        from grete.spark.job_run import run_job
+        from grete.spark.session import session_ahead
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name), "spark") from error
     if assignment.is_standby:
+        from grete.container.standby import follow
+
         control.on_at_work()
         return follow(assignment, home, control)
-    return run_job(
-        assignment,
-        home,
-        control,
-        on_batch=on_batch,
-        on_at_work=control.on_at_work,
-        on_progress=control.on_progress,
-        kept=kept,
-    )
+    with session_ahead(assignment):  # what follows is half a second of imports alone
+        from grete.spark.job_run import run_job
+
+        return run_job(
+            assignment,
+            home,
+            control,
+            on_batch=on_batch,
+            on_at_work=control.on_at_work,
+            on_progress=control.on_progress,
+            kept=kept,
+        )
 
 
 def main() -> int:

@@ -48,14 +48,13 @@ def tried(assignment: Assignment, home: Path) -> dict[str, Any]:
         return {}
     try:
         from grete.spark import pipeline_run, plan_text, session
-        from grete.spark.job_run import kafka_system_of
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name), "spark") from error
     settings, name = Settings.of(assignment.config), single_system(assignment)
     spark = session.build_session(
         f"grete {assignment.job} dry run",
         {**assignment.config, **_LOCAL},
-        kafka_system=kafka_system_of(settings, assignment),
+        kafka_system=session.kafka_system_of(assignment),
     )
     with closing(open_system(settings, name, home, SystemClock())) as system:
         begun = Started(

@@ -15,7 +15,7 @@ from grete.container.kept import Kept
 from grete.container.opened import opened
 from grete.failpoints import failpoint
 from grete.spark.pipeline_run import PipelineRun
-from grete.spark.session import build_context, build_session
+from grete.spark.session import app_name, build_context, build_session, kafka_system_of
 from grete.spark.stream_task import SparkEngine
 from grete.wire.metric_values import Metrics
 
@@ -43,14 +43,14 @@ def run_job(
     settings = Settings.of(assignment.config)
     with opened(assignment, home, clock, kept) as (started, publisher):
         if settings.job.is_pipeline:
-            kafka_system = kafka_system_of(settings, assignment)
-            spark = build_session(_app_name(assignment), assignment.config, kafka_system=kafka_system)
+            kafka_system = kafka_system_of(assignment)
+            spark = build_session(app_name(assignment), assignment.config, kafka_system=kafka_system)
             failpoint("container.session-started")
             with closing(PipelineRun(spark, started, stop, publisher)) as run:
                 run.on_progress = on_progress
                 ended = run.execute(on_batch, on_at_work)
         else:
-            context = build_context(_app_name(assignment), assignment.config)
+            context = build_context(app_name(assignment), assignment.config)
             failpoint("container.session-started")
             on_at_work()
             ended = run_epoch(
@@ -58,17 +58,3 @@ def run_job(
             )
         failpoint("container.drained")
         return ended
-
-
-def kafka_system_of(settings: Settings, assignment: Assignment) -> str | None:
-    """A system that Spark's connector to Kafka is there for; None where the coordinator's is the only one.
-
-    `build` names its outputs only once there is a session.
-    """
-    known = {*(ssp.system for ssp in assignment.ssps), *(one.system for one in settings.task.outputs)}
-    names = [name for name in settings.system_names if name in known or name != settings.coordinator.system]
-    return next((name for name in names if settings.system(name).capabilities.spark_connector), None)
-
-
-def _app_name(assignment: Assignment) -> str:
-    return f"grete {assignment.job} container {assignment.container_id}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -14,6 +16,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from grete.config.settings import Settings
+from grete.container.assignment import Assignment
+from grete.errors import GreteError
 from grete.spark.kafka_connector import connector_settings, could_not_start
 from grete.spark.kafka_options import REDACTED_OPTIONS
 from grete.spark.libraries import output_settings
@@ -67,6 +71,46 @@ def build_session(
         raise could_not_start(settings, error) from error
     session.sparkContext.setLogLevel(_log_level(config))
     return session
+
+
+@contextmanager
+def session_ahead(assignment: Assignment) -> Iterator[None]:
+    """Start the JVM of a pipeline's session while the block does something else; nothing for StreamTasks.
+
+    A JVM takes seconds until it answers, and needs nothing but its settings. Where it does not start, `build_session`
+    tries again and says why. The block's end waits for it, so that it outlives no container that fails.
+    """
+
+    def start() -> None:
+        with suppress(GreteError, PySparkRuntimeError, OSError):
+            settings = _settings(app_name(assignment), assignment.config, kafka_system_of(assignment))
+            SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
+
+    if not Settings.of(assignment.config).job.is_pipeline:
+        yield
+        return
+    thread = threading.Thread(target=start, name="grete-jvm", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def app_name(assignment: Assignment) -> str:
+    """The container's name among Spark's applications."""
+    return f"grete {assignment.job} container {assignment.container_id}"
+
+
+def kafka_system_of(assignment: Assignment) -> str | None:
+    """A system that Spark's connector to Kafka is there for; None where the coordinator's is the only one.
+
+    `build` names its outputs only once there is a session.
+    """
+    settings = Settings.of(assignment.config)
+    known = {*(ssp.system for ssp in assignment.ssps), *(one.system for one in settings.task.outputs)}
+    names = [name for name in settings.system_names if name in known or name != settings.coordinator.system]
+    return next((name for name in names if settings.system(name).capabilities.spark_connector), None)
 
 
 def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
