@@ -72,11 +72,12 @@ class KafkaTransactions(TransactionalStore):
         """
         self._jvm: Any = spark._jvm
         self._record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord
-        self._header = self._jvm.org.apache.kafka.common.header.internals.RecordHeader
+        self._topics: dict[str, Any] = {}
         self._writer = _scala(self._jvm.org.apache.spark.sql.kafka010, "KafkaWriter")
         self._system = system
         self._clock = clock
         self._fence = fences[0]
+        self._headers = self._own_headers()
         self._slot = system.transactions(fences, _SLOT, streams)
         self._is_begun = False
         self._timeout_s = timeout_s
@@ -140,7 +141,9 @@ class KafkaTransactions(TransactionalStore):
             PySparkException, Py4JError: Spark failed; the transaction is to be given up by `close`.
         """
         self._begin()
-        into = self._jvm.scala.Some(topic)
+        into = self._topics.get(topic)
+        if into is None:  # to look the class up takes a millisecond
+            into = self._topics[topic] = self._jvm.scala.Some(topic)
         try:
             # The connector's writer itself: `records.write.format("kafka")` comes here by way of a command and one
             # more query, which are analysed and planned for each batch.
@@ -179,16 +182,20 @@ class KafkaTransactions(TransactionalStore):
     def _sent(self, log: str, entries: Sequence[Entry]) -> Any:
         """Send the entries; returns the future of the last. Where another one fails, the transaction does.
 
-        Two calls of the JVM an entry, with one header for all: with everything made for each of them it was fifteen.
+        Two calls of the JVM an entry, with the same headers for all: with everything made for each it was fifteen.
         """
-        now_ms, headers = self._clock.wall_ms(), self._jvm.java.util.ArrayList()
-        headers.add(
-            self._header(kafka_header.NAME, kafka_header.of_one(self._fence.epoch, self._fence.scope))
-        )
+        now_ms = self._clock.wall_ms()
         last = None
         for entry in entries:
-            last = self._producer.send(self._record(log, 0, now_ms, entry.key, entry.value, headers))
+            last = self._producer.send(self._record(log, 0, now_ms, entry.key, entry.value, self._headers))
         return last
+
+    def _own_headers(self) -> Any:
+        """Of every entry of this incarnation; a record makes a copy."""
+        headers = self._jvm.java.util.ArrayList()
+        header = self._jvm.org.apache.kafka.common.header.internals.RecordHeader
+        headers.add(header(kafka_header.NAME, kafka_header.of_one(self._fence.epoch, self._fence.scope)))
+        return headers
 
     def raise_fence(self, fences: Iterable[Fence]) -> None:
         """See TransactionalStore."""
