@@ -46,6 +46,12 @@ CONFIG = {
     "streams.in.pipeline.columns": "decoded",
     "streams.out.pipeline.columns": "decoded",
 }
+OWN = {
+    "class": "tests.support.own_serde:Readings",
+    "columns": "place STRING, degrees DOUBLE",
+    "unit": "C",
+}
+"""A serde of the application's own."""
 Start = Callable[..., PipelineUnderTest]
 
 
@@ -117,6 +123,7 @@ def sent(job: PipelineUnderTest, stream: str = "local.out") -> list[tuple[Any, A
             {"id": 3, "tags": ["x", None]},
         ),
         ("integer", "json", {}, 2**31 - 1, {"any": [1, {"thing": None}]}),
+        ("long", "readings", OWN, 7, {"place": "attic", "degrees": -3.5}),
     ],
 )
 def test_a_record_comes_out_as_it_went_in_by_every_serde(
@@ -198,6 +205,8 @@ def test_json_that_is_not_of_its_schema_or_no_json_is_told_from_what_may_be_miss
         (serdes("long", "string"), b"1234567", b"x"),
         (serdes("string", "string"), b"\xff", b"x"),
         (serdes("bytes", "json"), b"", b"{'a'}"),
+        (serdes("bytes", "readings", **OWN), b"", b"attic"),
+        (serdes("bytes", "readings", **{**OWN, "columns": "place INT"}), b"", b"attic:1 C"),
     ],
 )
 def test_each_serde_names_the_record_that_it_cannot_read(
@@ -224,7 +233,7 @@ def test_records_that_cannot_be_read_are_set_aside_with_their_bytes_once_and_the
         job.send_bytes("local.in", b"\x02", key=b"b")
     assert job.run_batch(commit=False) is not None
     job.restart()
-    job.run()
+    assert job.run().dead_letters == 2, "of a batch that was cut short they count once"
     assert [v["id"] for _, v in sent(job)] == ([1, 2] if application is Columns else [1, 3])
     found = job.dead_letters()
     assert [(one["ssp"], one["offset"], one["task"]) for one in found] == [
@@ -309,7 +318,15 @@ def test_a_registry_that_does_not_answer_is_no_fault_of_a_record(
     ("more", "words"),
     [
         ({}, r"decoded needs a serde: set streams\.in\.samza\.msg\.serde"),
-        ({"streams.in.samza.msg.serde": "tests.toys:Own"}, "built-in serdes can"),
+        ({"streams.in.samza.msg.serde": "tests.toys:Own"}, "cannot load 'tests.toys:Own'"),
+        (
+            serdes("string", "o", **{**OWN, "columns": "degrees DUBLE"}),
+            r"registry\.o\.columns: Spark reads no columns",
+        ),
+        (
+            serdes("string", "o", **{"class": OWN["class"], "unit": "C"}),
+            r"gives columns when serializers\.registry\.o\.columns says of which type",
+        ),
         (serdes("string", "o", **{"class": "json", "schema": "id BIGNT"}), "Spark reads no columns"),
         (serdes("string", "o", **{"class": "json", "schema": "DECIMAL(3, 1)"}), "is one value"),
         (serdes("string", "o", **{"class": "avro", "schema": '["int", "string"]'}), "union of several types"),

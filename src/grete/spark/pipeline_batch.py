@@ -38,7 +38,9 @@ class PipelineBatches:
         shared: Shared,
         sinks: Mapping[str, Sink],
         stamps: OutputStamps | None,
+        dead_letters: str | None = None,
     ) -> None:
+        """`dead_letters` is the output that is the stream of dead letters."""
         self._target = target
         self._lineage = lineage
         self._tasks = tasks
@@ -46,6 +48,7 @@ class PipelineBatches:
         self._shared = shared
         self._sinks = sinks
         self._stamps = stamps
+        self._dead_letters = dead_letters
         self.position = dict(starting)
         """The next offset to read of each SSP, as of the last batch that is done."""
 
@@ -65,23 +68,29 @@ class PipelineBatches:
             compute_only(batch)
             self.position |= end.next_offsets
             return BatchOutcome()
-        segments = self._write(batch, Batch(self._lineage, batch_id, self._target.fences[0].epoch))
+        segments, letters = self._write(batch, Batch(self._lineage, batch_id, self._target.fences[0].epoch))
         failpoint("batch.after-run")
         commit_s = self._commit(segments, batch_id, end)
         self.position |= end.next_offsets
         failpoint("batch.after-commit")
-        return BatchOutcome(records=read, commit_s=commit_s)
+        return BatchOutcome(records=read, commit_s=commit_s, dead_letters=letters)
 
-    def _write(self, batch: DataFrame, id: Batch) -> Iterable[SegmentWrite]:
+    def _write(self, batch: DataFrame, id: Batch) -> tuple[Iterable[SegmentWrite], int]:
+        """Write the batch's rows; returns what is still to be committed of them, and how many are dead letters."""
         is_kept = len(self._sinks) > 1 or any(isinstance(sink, OwnSink) for sink in self._sinks.values())
         rows = batch.persist() if is_kept else batch
         try:
             outputs = self._shared.of_batch(rows, list(self._sinks))
-            given = [sink.write(outputs[name], id) for name, sink in self._sinks.items()]
+            letters = 0 if self._dead_letters is None else outputs[self._dead_letters].count()
+            given = [
+                sink.write(outputs[name], id)
+                for name, sink in self._sinks.items()
+                if letters or name != self._dead_letters
+            ]
         finally:
             if is_kept:
                 rows.unpersist()
-        return chain.from_iterable(given)
+        return chain.from_iterable(given), letters
 
     def _commit(self, segments: Iterable[SegmentWrite], batch_id: int, end: SourceOffsets) -> float:
         commits = {task: self._task_commit(task, end, batch_id) for task in self._tasks}

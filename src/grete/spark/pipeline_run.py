@@ -85,7 +85,8 @@ class RunContext:
 class BuiltPlan:
     """The frame of each output by its name, and the stream that it goes to; None for what is no stream.
 
-    `shared` is the query that they make together, `sources` what it reads, in Spark's order.
+    `shared` is the query that they make together, `sources` what it reads, in Spark's order. `dead_letters` is the
+    output that is none of `build`'s.
     """
 
     frames: Mapping[str, DataFrame]
@@ -93,6 +94,7 @@ class BuiltPlan:
     output_mode: str
     shared: Shared
     sources: tuple[str, ...]
+    dead_letters: str | None = None
 
 
 class PipelineRun:
@@ -165,6 +167,7 @@ class PipelineRun:
                 built.shared,
                 sinks.by_name,
                 sinks.stamps,
+                built.dead_letters,
             )
             query = self._query(batches.run, lineage, pipeline.output_mode)
 
@@ -236,7 +239,10 @@ class PipelineRun:
         frames = read_once(self._with_letters(written, decoded.dead_letters))
         shared = Shared.of(frames)
         letters = {name: SystemStream.parse(name) for name in frames if name not in streams}
-        return BuiltPlan(frames, streams | letters, pipeline.output_mode, shared, sources_of(shared.frame))
+        sources = sources_of(shared.frame)
+        return BuiltPlan(
+            frames, streams | letters, pipeline.output_mode, shared, sources, next(iter(letters), None)
+        )
 
     def _encoded(self, frame: DataFrame, stream: SystemStream | None) -> DataFrame:
         return frame if stream is None else encoded(frame, stream, self._settings)

@@ -1,11 +1,12 @@
 """Serdes of the streams that a pipeline has in decoded form: for each a type of Spark's, and the way to it.
 
-Text and JSON are read and written by Spark itself. All else goes through the serdes that StreamTasks have, in Spark's
-Python workers, by Arrow.
+Text and JSON are read and written by Spark itself. All else goes through the serdes that StreamTasks have, the
+application's own too, in Spark's Python workers, by Arrow.
 """
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,25 +15,28 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
 from grete.api import Serde
 from grete.config.choices import PipelineColumns
-from grete.config.key_tables.serdes import REGISTRY_SUBJECT, SERDE_CLASS, SERDE_SCHEMA
+from grete.config.key_tables.serdes import REGISTRY_SUBJECT, SERDE_CLASS, SERDE_COLUMNS, SERDE_SCHEMA
 from grete.config.key_tables.streams import STREAM_COLUMNS
+from grete.config.redact import is_secret_key
 from grete.config.settings import Settings
-from grete.errors import ConfigError
+from grete.errors import ConfigError, WireError
 from grete.model.ids import SystemStream
 from grete.serdes import load_serde
 from grete.serdes.avro import configured_schema, schema_text
 from grete.serdes.avro_registry import RegistryAvroSerde
 from grete.serdes.avro_types import arrow_type, text_uuids
+from grete.tasks.faults import is_machines
 
 _COLUMNS = STREAM_COLUMNS.name.removeprefix("streams.%s.")
-BYTES, TEXT, JSON = "bytes", "string", "json"
+BYTES, TEXT, JSON, _OWN = "bytes", "string", "json", "own"
 _NUMBERS: Mapping[str, pa.DataType] = {"integer": pa.int32(), "long": pa.int64(), "double": pa.float64()}
 
 
@@ -54,6 +58,8 @@ class ColumnSerde:
     def reader(self) -> Callable[[bytes | None], Any]:
         """Makes values of bytes, in a worker."""
         read = _loaded(self.name, self.named_by, self.settings).from_bytes
+        if self.kind == _OWN:
+            return _refusing(read)
         if self.kind != "uuid":
             return read
         return lambda data: None if data is None else str(read(data))
@@ -61,6 +67,8 @@ class ColumnSerde:
     def writer(self) -> Callable[[Any], bytes | None]:
         """Makes bytes of values, in a worker."""
         write = _loaded(self.name, self.named_by, self.settings).to_bytes
+        if self.kind == _OWN:
+            return _refusing(write)
         if self.kind != "uuid":
             return write
         return lambda value: None if value is None else write(uuid.UUID(value))
@@ -69,7 +77,24 @@ class ColumnSerde:
 @cache
 def _loaded(name: str, named_by: str, settings: tuple[tuple[str, str], ...]) -> Serde:
     """Kept for as long as the worker lives, with what it knows of a schema registry."""
-    return load_serde(name, Settings.of(dict(settings)), used_by=named_by)
+    given = Settings.of(dict(settings))
+    if (folder := given.job.application_path) and folder not in sys.path:
+        sys.path.insert(0, folder)
+    return load_serde(name, given, used_by=named_by)
+
+
+def _refusing(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A serde of the application's own: whatever it raises is a value that it does not read or write."""
+
+    def guarded(value: Any) -> Any:
+        try:
+            return call(value)
+        except Exception as error:
+            if is_machines(error):
+                raise
+            raise WireError(repr(error)) from error
+
+    return guarded
 
 
 def column_serdes(stream: SystemStream, settings: Settings) -> tuple[ColumnSerde, ColumnSerde] | None:
@@ -115,11 +140,36 @@ def _column_serde(said: tuple[str, str] | None, settings: Settings, subject: str
         shipped.setdefault(REGISTRY_SUBJECT.named(name), subject)
         shipped[SERDE_SCHEMA.named(name)] = orjson.dumps(schema).decode()
     else:
-        raise ConfigError(
-            f"{named_by}={name}: {kind!r} cannot give columns, built-in serdes can; take the bytes "
-            f"({_COLUMNS}=raw) and decode them in a function of your own"
-        )
+        return _own_serde(name, named_by, settings)
     return ColumnSerde(name, named_by, kind, from_arrow_type(arrow), arrow, tuple(sorted(shipped.items())))
+
+
+def _own_serde(name: str, named_by: str, settings: Settings) -> ColumnSerde:
+    """One of the application's; a worker gets the configuration without secrets but those of the serde."""
+    load_serde(name, settings, used_by=named_by)  # says what is wrong
+    text, key = settings.serde(name).columns, SERDE_COLUMNS.named(name)
+    if text is None:
+        raise ConfigError(
+            f"{named_by}={name}: a serde of the application's own gives columns when {key} says of which type, as in "
+            f"'id BIGINT, tags ARRAY<STRING>'; or take the bytes ({_COLUMNS}=raw) and decode them in a function"
+        )
+    kind = _parsed(text, key)
+    try:
+        arrow = to_arrow_type(kind, timezone="UTC")
+    except PySparkException as error:
+        raise ConfigError(f"{key}: Python has no values for {text[:200]!r}: {_first_line(error)}") from error
+    own = f"serializers.registry.{name}."
+    shipped = {
+        one: value for one, value in settings.raw.items() if one.startswith(own) or not is_secret_key(one)
+    }
+    return ColumnSerde(name, named_by, _OWN, kind, arrow, tuple(sorted(shipped.items())))
+
+
+def _parsed(text: str, key: str) -> T.DataType:
+    try:
+        return T._parse_datatype_string(text)
+    except Exception as error:
+        raise ConfigError(f"{key}: Spark reads no columns in {text[:200]!r}: {_first_line(error)}") from error
 
 
 def _avro_schema(name: str, kind: str, settings: Settings, subject: str) -> Any:
@@ -135,10 +185,7 @@ def _json_type(name: str, settings: Settings) -> T.DataType:
     if text is None:
         return T.VariantType()
     key = SERDE_SCHEMA.named(name)
-    try:
-        found = T._parse_datatype_string(text)
-    except Exception as error:
-        raise ConfigError(f"{key}: Spark reads no columns in {text[:200]!r}: {_first_line(error)}") from error
+    found = _parsed(text, key)
     if not isinstance(found, T.StructType | T.ArrayType | T.MapType):
         raise ConfigError(
             f"{key}: {text[:200]!r} is one value; JSON with a schema has columns, as in 'id BIGINT'"

@@ -116,7 +116,8 @@ class PipelineUnderTest(JobUnderTest):
         """
         self._running()
         outcomes = [one for container in self._pipelines() for one in container.run_all()]
-        return Ran(len(outcomes), sum(outcome.records for outcome in outcomes), 0)
+        records = sum(one.records for one in outcomes)
+        return Ran(len(outcomes), records, sum(one.dead_letters for one in outcomes))
 
     def _pipelines(self) -> list[PipelineContainer]:
         return [one for one in self._containers if isinstance(one, PipelineContainer)]

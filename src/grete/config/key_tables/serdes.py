@@ -66,6 +66,14 @@ REGISTRY_REGISTERS = Key(
     "Whether a schema that is written, and that the registry does not have under the subject, is added there. "
     "Otherwise the job fails and says so.",
 )
+SERDE_COLUMNS = Key(
+    f"{_SERDE}.columns",
+    TEXT,
+    None,
+    _QUERY,
+    "The type of what a serde of the application's own reads, for a DataFrame pipeline that has it decoded, as in "
+    "Spark's DDL: columns (`id BIGINT, tags ARRAY<STRING>`) of a dict, or one type (`BIGINT`).",
+)
 SERDE_OTHER = Key(
     f"{_SERDE}.%s", TEXT, None, _QUERY, "Settings of a serde of the application's own.", is_open=True
 )

@@ -14,6 +14,8 @@ class SerdeSettings(NamedSection):
 
     schema = OptionalSetting(keys.SERDE_SCHEMA)
     """As it is written: a schema or the path of a file."""
+    columns = OptionalSetting(keys.SERDE_COLUMNS)
+    """The type of what an own serde reads, in Spark's DDL."""
     subject = OptionalSetting(keys.REGISTRY_SUBJECT)
     ca_file = OptionalSetting(keys.REGISTRY_CA)
     registers = Setting(keys.REGISTRY_REGISTERS)
