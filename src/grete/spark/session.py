@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.errors import GreteError
+from grete.spark.java import quick_starts
 from grete.spark.kafka_connector import connector_settings, could_not_start
 from grete.spark.kafka_options import REDACTED_OPTIONS
 from grete.spark.libraries import output_settings
@@ -185,7 +186,7 @@ def _settings(
         settings.setdefault(
             "spark.driver.maxResultSize", "512m"
         )  # Spark says what was too large, a full heap does not
-    java = settings.get("spark.driver.extraJavaOptions", java)
+    java = quick_starts(settings.get("spark.driver.extraJavaOptions", java), os.environ, _spark_jars().parent)
     settings["spark.driver.extraJavaOptions"] = f"{java} -XX:+ExitOnOutOfMemoryError".strip()
     return settings
 

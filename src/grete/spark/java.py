@@ -1,0 +1,42 @@
+"""How the JVM of the driver starts other programs.
+
+Hadoop starts `chmod` for each file that it creates, where its native library is absent, as it is in pyspark. A query
+creates files of its offsets and commits in every batch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+_MECHANISM = "-Djdk.lang.Process.launchMechanism="
+_VERSIONS = range(17, 26)
+"""Of Java, that start a program by vfork when asked to. By default they start a helper first, which starts it; later
+ones may know no other way, and refuse a name that they do not know."""
+_RELEASE = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
+
+
+def quick_starts(options: str, environment: Mapping[str, str], spark_home: Path) -> str:
+    """The options of the JVM, and the one for quick starts of programs where its Java has that for certain."""
+    settings = Path(environment.get("SPARK_CONF_DIR", spark_home / "conf"))
+    if _MECHANISM in options or (settings / "spark-env.sh").exists():  # which may name another Java
+        return options
+    return f"{options} {_MECHANISM}VFORK".strip() if _version(environment) in _VERSIONS else options
+
+
+def _version(environment: Mapping[str, str]) -> int | None:
+    """Of the Java that Spark's script will run; None when that does not say."""
+    home = environment.get("JAVA_HOME")
+    command = (
+        os.path.join(home, "bin", "java") if home else shutil.which("java", path=environment.get("PATH"))
+    )
+    if command is None:
+        return None
+    try:
+        found = _RELEASE.search((Path(command).resolve().parents[1] / "release").read_text(errors="replace"))
+    except (OSError, IndexError):
+        return None
+    return int(found[1]) if found else None
