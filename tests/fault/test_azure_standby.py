@@ -16,6 +16,10 @@ from grete.config.settings.azure import account_of
 from grete.coordination.azure import AzureCoordination
 from grete.coordination.base import Leadership
 from grete.coordination.membership import standbys
+from grete.embedded.agent import Agent
+from grete.embedded.processor import look_every_s
+from grete.errors import IllegalStateError
+from grete.model.ending import ContainerEnd
 from grete.model.fence import job_scope
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem
@@ -131,3 +135,42 @@ def test_a_standby_leads_within_a_lease_and_a_quarter_of_its_leaders_last_renewa
     assert leadership.epoch > led.epoch
     assert renewed_s is not None
     assert clock.monotonic_s() - renewed_s <= 1.25 * TTL_S + 0.5
+
+
+def run_nothing(*_: object) -> ContainerEnd:
+    raise IllegalStateError("no order was given")
+
+
+def ignore(state: str) -> None:
+    """Nobody asks."""
+
+
+class EndingClock(ManualClock):
+    """Ends something once so much time has passed."""
+
+    def __init__(self, after_s: float, end: Callable[[], None]) -> None:
+        super().__init__()
+        self._end_s = self.monotonic_s() + after_s
+        self._end = end
+
+    def advance(self, seconds_s: float) -> None:
+        super().advance(seconds_s)
+        if self.monotonic_s() >= self._end_s:
+            self._end()
+
+
+def test_a_processor_that_waits_for_work_makes_no_more_than_60_requests_a_minute(azurite: Azurite) -> None:
+    """Beside those of the coordinator that stands by in it."""
+    agents: list[Agent] = []
+    clock = EndingClock(300, lambda: agents[0].stop())
+    with closing(AzureCoordination(account_of(azurite.bootstrap), clock, ttl_s=TTL_S)) as service:
+        cells = service.cells(f"processors/{uuid.uuid4().hex}")
+        every_s = look_every_s(service, TTL_S)
+        agents.append(Agent("a", cells, clock, run_nothing, ignore, ttl_s=TTL_S, every_s=every_s))
+        [agent] = agents
+        agent.join()
+        agent.run()
+        a_minute = service.requests / 5
+    print(f"requests a minute of a processor: {a_minute:.1f}")
+    assert agent.is_last
+    assert a_minute <= 60

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.fault.test_standing_by import election
+from tests.fault.test_standing_by import own_azurite as own_azurite
 from tests.support.failing import FAILS
 from tests.support.shared_job import SharedJob
 

@@ -227,7 +227,8 @@ class Agent:
         while not deadline.is_over and not self._stopping.is_set():
             if self._running is not None and self._running.end is not None:
                 return
-            if self._cells.wait(prefix, seen, Deadline(self._clock, self._every_s)) != seen:
+            pause = Deadline(self._clock, self._every_s, pauses_s=(self._every_s, self._every_s))
+            if self._cells.wait(prefix, seen, pause) != seen:
                 return
 
     # --- the end ---

@@ -78,6 +78,13 @@ _OF_CONTAINER = {
 }
 
 
+def look_every_s(coordination: Coordination, ttl_s: float) -> float:
+    """Seconds between two looks of a processor at its orders: fewer where the service has a price for each."""
+    if coordination.LOOKS_IN_TTL < Coordination.LOOKS_IN_TTL:
+        return ttl_s / coordination.LOOKS_IN_TTL
+    return min(max(ttl_s / _LOOKS_IN_TTL, _LOOK_S[0]), _LOOK_S[1])
+
+
 class StreamProcessor:
     """Takes part in a job from within this process, beside any number of processors in others.
 
@@ -220,20 +227,17 @@ class StreamProcessor:
             self._run_container or _run_with_spark,
             self._on_container,
             ttl_s=self._ttl_s,
-            every_s=self._every_s,
+            every_s=look_every_s(coordination, self._ttl_s),
         )
         self._leading = Leading(options, self._agent.stop)
-
-    @property
-    def _every_s(self) -> float:
-        return min(max(self._ttl_s / _LOOKS_IN_TTL, _LOOK_S[0]), _LOOK_S[1])
 
     def _open_launcher(
         self, context: LaunchContext, coordination: Coordination, leadership: Leadership
     ) -> Launcher:
         clock, cells = SystemClock(), coordination.cells(scope_of(self._job))
         members = Membership(cells, clock, ttl_s=context.settings.coordinator.lease_ttl_s)
-        return ProcessorsLauncher(cells, members, clock, leadership=leadership.epoch, every_s=self._every_s)
+        every_s = look_every_s(coordination, self._ttl_s)
+        return ProcessorsLauncher(cells, members, clock, leadership=leadership.epoch, every_s=every_s)
 
     # --- its life ---
 
