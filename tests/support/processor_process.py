@@ -2,11 +2,12 @@
 
     python -m tests.support.processor_process CONFIG.json ID
 
-Each change of its state, and each call of its listener, is a line of its output.
+Each change of its state, and each call of its listener, is a line of its output. SIGUSR1 shows what its threads do.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import signal
@@ -44,6 +45,7 @@ def main(config: Path, id: str) -> int:
     processor = grete.StreamProcessor(
         json.loads(config.read_text()), listener=Said(), processor_id=id, run_container=run_container
     )
+    faulthandler.register(signal.SIGUSR1)
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
     processor.start()
