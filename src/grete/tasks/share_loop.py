@@ -23,6 +23,7 @@ from grete.tasks.runner import TaskRun
 from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_input import ShareInput
 from grete.tasks.share_limits import CommitSize, Limits, Pace
+from grete.tasks.share_passed import PassedOffsets
 from grete.tasks.shares import Committed, ShareStart
 from grete.tasks.spec import RunnerSpec, TaskReport, advanced
 from grete.tasks.timers import DueCalls
@@ -30,8 +31,6 @@ from grete.tasks.timers import DueCalls
 _BACKLOG_S = 0.2
 """While there is more input than one poll gives, a transaction goes on so long: a commit takes about 10 ms, and
 an operator's request waits for its end."""
-_PASSED_S = 1.0
-"""After this time checkpoints note that only what no reader sees, as marks of transactions, was passed."""
 _SLICE_S = 0.05
 _CONFIRM_S = 1.0
 """So often it is looked whether commits can be read, as long as others follow: on Kafka it takes 3 ms."""
@@ -88,8 +87,8 @@ class ShareLoop:
         self._input = self._open_input(start, ends)
         self._readers = self._readers_of(workers.spec)
         self._gathered = _Gathered()
-        self._passed: dict[int, int] = {}
-        self._passed_at_s = self._confirmed_at_s = -math.inf
+        self._passed = PassedOffsets(clock)
+        self._confirmed_at_s = -math.inf
         self._committed_at_s = clock.monotonic_s() if self._limits.commit_s == math.inf else -math.inf
         self._due = DueCalls(workers, clock, self._limits.window_ms)
 
@@ -276,7 +275,7 @@ class ShareLoop:
                 self._pass(one)
                 continue
             rows, (index, tasks) = one.records, self._readers[one.ssp]
-            self._passed.pop(index, None)
+            self._passed.discard(index)
             runs = [self._run(task, gathered) for task in tasks]
             done = min([run.process(index, rows, one.next_offset) for run in runs], default=rows.num_rows)
             gathered.records += done
@@ -291,7 +290,7 @@ class ShareLoop:
         pieces = []
         for one in self._without_passed(arrived):
             index, tasks = self._readers[one.ssp]
-            self._passed.pop(index, None)
+            self._passed.discard(index)
             pieces += [Piece(self._run(task, gathered), index, one) for task in tasks]
             assert one.records is not None, "the others were passed"
             gathered.records += one.records.num_rows
@@ -313,21 +312,20 @@ class ShareLoop:
         return run
 
     def _pass(self, one: Arrived) -> None:
-        if not self._passed:
-            self._passed_at_s = self._clock.monotonic_s()
-        self._passed[self._readers[one.ssp][0]] = one.next_offset
+        self._passed.add(self._readers[one.ssp][0], one.next_offset)
 
     def _note_passed(self, gathered: _Gathered) -> None:
-        """Let checkpoints say what was passed: with the others, or after a while by themselves."""
-        if not self._passed:
-            return
-        is_due = self._clock.monotonic_s() >= self._passed_at_s + _PASSED_S or self._input.is_at_the_end
-        for index, next_offset in list(self._passed.items()):
-            tasks = self._readers[self._workers.spec.ssps[index]][1]
-            if is_due or all(task in gathered.runs for task in tasks):
-                for task in tasks:
-                    self._run(task, gathered).process(index, None, next_offset)
-                del self._passed[index]
+        """Let checkpoints name what was passed."""
+
+        def readers_of(index: int) -> Sequence[int]:
+            return self._readers[self._workers.spec.ssps[index]][1]
+
+        is_at_the_end = self._input.is_at_the_end
+        for index, next_offset in self._passed.take_due(
+            readers_of, gathered.runs, is_at_the_end=is_at_the_end
+        ):
+            for task in readers_of(index):
+                self._run(task, gathered).process(index, None, next_offset)
 
     # --- committing ---
 
