@@ -38,7 +38,7 @@ def make_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeJo
         one.close()
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "zookeeper"])
+@pytest.mark.parametrize("backend", ["sqlite", "zookeeper", pytest.param("kafka", marks=BY_NIGHT)])
 def test_processors_divide_the_tasks_as_they_join_and_die(
     backend: str, make_job: MakeJob, request: pytest.FixtureRequest
 ) -> None:

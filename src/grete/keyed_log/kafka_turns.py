@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from grete.clock import Clock, Deadline
-from grete.errors import LogCorrupted, LogError, LogUnreachable
+from grete.errors import GreteError, LogCorrupted, LogError, LogUnreachable
 from grete.kafka.errors import translated
 from grete.kafka.log_clients import KafkaClients
 from grete.kafka.log_topic import find_or_create
@@ -88,7 +88,11 @@ class KafkaTurns:
                 return None
             self._writer.open(deadline_s)
             read()
-        entry = decide()
+        try:
+            entry = decide()
+        except GreteError:
+            self._writer.drop()  # others write from now on: the next attempt has to read what they have written
+            raise
         if entry is None:
             return None
         append = Append([entry], origin, self._clock.wall_ms())
