@@ -165,6 +165,21 @@ class IdTaken(CoordinationError):
         )
 
 
+class MembersElsewhere(CoordinationError):
+    """The job's other processors, one of which is `other`, are where this one cannot share it with them."""
+
+    exit_code = 4
+
+    def __init__(self, id: str, other: str, what: str) -> None:
+        self.id = id
+        self.other = other
+        super().__init__(
+            f"processor {id} cannot join: processor {other} of the job {what}. All processors of a job run on "
+            f"one machine, in one network, with one GRETE_HOME: start this one there, or stop the others first; one "
+            f"that died is forgotten after job.coordinator.lease.ttl.ms"
+        )
+
+
 class CellChanged(CoordinationError):
     """A coordination cell was not written: another process has changed, made or removed it since it was read."""
 

@@ -18,6 +18,7 @@ from grete.operations import open_job
 from grete.testing.azurite import Azurite
 from grete.testing.failover.services import job_settings
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import eventually, patient
 from grete.testing.zookeeper_server import ZooKeeperCluster
 
@@ -39,6 +40,9 @@ def election(backend: str, request: pytest.FixtureRequest) -> dict[str, str]:
     if backend == "azure":
         azurite: Azurite = request.getfixturevalue("own_azurite")
         return {**job_settings(backend, azurite.bootstrap), "job.coordinator.lease.ttl.ms": "15000"}
+    if backend == "kubernetes":
+        kubernetes: KubeApiServer = request.getfixturevalue("kubernetes")
+        return job_settings(backend, kubernetes.bootstrap)
     return job_settings(backend, "")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.fault.test_standing_by import election
@@ -14,7 +16,8 @@ from tests.support.failing import FAILS
 from tests.support.shared_job import SharedJob
 
 import grete
-from grete.errors import ConfigError, IdTaken, IllegalStateError
+from grete.cli.main import main
+from grete.errors import ConfigError, IdTaken, IllegalStateError, MembersElsewhere
 from grete.testing.sparkless import run_container
 from grete.testing.waiting import eventually, patient
 
@@ -38,7 +41,14 @@ def make_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeJo
         one.close()
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "zookeeper", pytest.param("kafka", marks=BY_NIGHT)])
+@pytest.mark.parametrize(
+    "backend",
+    [
+        "sqlite",
+        "zookeeper",
+        *(pytest.param(one, marks=BY_NIGHT) for one in ("kafka", "kubernetes", "azure")),
+    ],
+)
 def test_processors_divide_the_tasks_as_they_join_and_die(
     backend: str, make_job: MakeJob, request: pytest.FixtureRequest
 ) -> None:
@@ -205,6 +215,53 @@ def test_two_processors_of_one_process_and_what_is_refused(make_job: MakeJob) ->
     assert job.state() == "stopped"
     assert handlers == (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT))
     assert first.wait(0), "again is the same"
+
+
+def test_a_processor_of_another_home_is_refused(
+    make_job: MakeJob, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its election and its cells are those of the job; its containers would not find the others' leader."""
+    job = make_job(election("zookeeper", request))
+    [first] = job.running("a")
+    monkeypatch.setenv("GRETE_HOME", str(tmp_path / "another"))
+    other = grete.StreamProcessor(job.settings, processor_id="b", run_container=run_container)
+    with pytest.raises(
+        MembersElsewhere, match=r"processor a \(process \d+ .*has another GRETE_HOME.*start this"
+    ):
+        other.start()
+    assert other.state == "NEW"
+    assert job.members() == {"a"}
+    assert first.ends() == 0
+    other = grete.StreamProcessor(job.settings, processor_id="b", run_container=run_container)
+    with other:
+        assert job.members() == {"b"}, "there is no other one any more"
+
+
+def test_status_says_that_no_processor_lives_when_all_were_killed(
+    make_job: MakeJob, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = make_job()
+
+    def status() -> dict[str, Any]:
+        capsys.readouterr()
+        assert main(["status", "--job", job.job.shown, "-o", "json"]) == 0
+        [row] = json.loads(capsys.readouterr().out)
+        return dict(row)
+
+    [only] = job.running("a")
+    eventually(lambda: status()["state"] == "running", "its batches are seen")
+    row = status()
+    assert (row["processors"], row["message"]) == (["a"], "")
+    only.kill()
+    eventually(lambda: not status()["processors"], "it is given up")
+    row = status()
+    assert row["state"] == "died"
+    assert row["message"] == "no processor lives; it goes on when one starts"
+    [next_one] = job.running("b")
+    eventually(lambda: status()["state"] == "running", "it goes on")
+    assert next_one.ends() == 0
+    row = status()
+    assert (row["state"], row["processors"]) == ("stopped", None)
 
 
 def test_a_wrong_configuration_is_refused_at_the_start(make_job: MakeJob) -> None:

@@ -35,7 +35,7 @@ class Processor:
         self.id = id
         self._file = job.home / "local" / "streams.db"
         self._output, self.log = job.home / f"{id}.out", job.home / f"{id}.log"
-        command = [sys.executable, "-m", "tests.support.processor_process", str(job.config), id]
+        command = [sys.executable, "-m", "grete.testing.processor_process", str(job.config), id]
         with self._output.open("ab") as output, self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, env={**job.environment, **environment}, stdout=output, stderr=log
@@ -156,8 +156,9 @@ class SharedJob:
         """The ids of the processors, living ones and those that are not given up yet."""
         clock = SystemClock()
         settings = Settings.of(self.settings)
-        with closing(open_coordination(settings, self.home, clock, ttl_s=TTL_S)) as coordination:
-            return set(Membership(coordination.cells(scope_of(self.job)), clock, ttl_s=TTL_S).members())
+        ttl_s = settings.coordinator.lease_ttl_s
+        with closing(open_coordination(settings, self.home, clock, ttl_s=ttl_s)) as coordination:
+            return set(Membership(coordination.cells(scope_of(self.job)), clock, ttl_s=ttl_s).members())
 
     def events(self) -> list[str]:
         with open_job(self.job, self.settings) as handle:

@@ -31,7 +31,8 @@ CONFIG = {
 }
 KEYS = {
     *("job", "state", "tasks", "behind", "lag", "run_by", "silent_s", "url", "token_file", "run_id"),
-    *("epoch", "hosts", "quarantined", "quarantined_count", "on_their_own", "resting", "spark", "message"),
+    *("epoch", "hosts", "quarantined", "quarantined_count", "on_their_own", "processors", "resting", "spark"),
+    "message",
 }
 Output = pytest.CaptureFixture[str]
 

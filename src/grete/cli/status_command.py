@@ -128,7 +128,7 @@ def _row_of_one(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _empty_row(job: JobId, state: str, message: str) -> dict[str, Any]:
-    unknown = ("behind", "run_by", "silent_s", "url", "token_file", "run_id", "epoch")
+    unknown = ("behind", "run_by", "silent_s", "url", "token_file", "run_id", "epoch", "processors")
     return {
         "job": job.shown,
         "state": state,
@@ -172,12 +172,17 @@ def _standing_row(handle: JobHandle) -> dict[str, Any]:
     """All but the lag, which is asked of other systems."""
     state, holder = _standing(handle)
     running, silent_s = holder is not None, _silent_s(handle, holder)
+    processors = _processors(handle) if state is not None and state.state == "running" else None
     recorded = "never ran" if state is None else state.state
     if recorded == "running":  # or its coordinator ended without writing a terminal state
         recorded = ((state and state.standing) or recorded) if running else "died"
     alone = _running_alone(handle) if recorded == "died" else []
     resting = handle.rests() if running else {}
-    said = [rests_in_words(resting, len(set(handle.assignments().values()))), state.message if state else ""]
+    said = [
+        _processors_in_words(processors, is_led=running),
+        rests_in_words(resting, len(set(handle.assignments().values()))),
+        state.message if state else "",
+    ]
     quarantined = handle.quarantined()
     return {
         "job": handle.job.shown,
@@ -195,10 +200,32 @@ def _standing_row(handle: JobHandle) -> dict[str, Any]:
         "quarantined": [str(one) for one in quarantined[:SHOWN]],
         "quarantined_count": len(quarantined),
         "on_their_own": alone,
+        "processors": processors,
         "resting": resting,
         "spark": None,
         "message": "; ".join(text for text in said if text),
     }
+
+
+def _processors(handle: JobHandle) -> list[str] | None:
+    """The ids of the processors that gave notice within the lease; None of a job that has another launcher."""
+    from grete.config.choices import LauncherChoice
+    from grete.embedded.orders import scope_of
+
+    if handle.settings.job.launcher != LauncherChoice.PROCESSORS:
+        return None
+    return sorted(one.id for one in handle.heard_of(scope_of(handle.job)))
+
+
+def _processors_in_words(processors: list[str] | None, *, is_led: bool) -> str:
+    """An empty text where all is well: processors live, and one of them leads."""
+    if processors is None or (processors and is_led):
+        return ""
+    if is_led:
+        return "no processor was heard of within the lease"
+    if processors:
+        return f"{len(processors)} of its processors live, and none leads yet"
+    return "no processor lives; it goes on when one starts"
 
 
 def _shown(row: dict[str, Any], column: str) -> Any:

@@ -13,8 +13,9 @@ from grete.container.main_loop import OnState
 from grete.coordination.cells import Cells, change
 from grete.coordination.membership import Admission, Membership
 from grete.embedded.orders import Order, Report, Wanted, decode, encode, order_cell, orders_of, report_cell
+from grete.embedded.place import ANYWHERE, Place
 from grete.environment import IN_PROCESS
-from grete.errors import GreteError, IdTaken
+from grete.errors import GreteError, IdTaken, MembersElsewhere
 from grete.model.ending import ContainerEnd, ExitCode, Failure, failure_of
 
 _log = logging.getLogger("grete.processor")
@@ -52,6 +53,7 @@ class Agent:
         *,
         ttl_s: float,
         every_s: float,
+        place: Place = ANYWHERE,
     ) -> None:
         self.id = id
         self._cells = cells
@@ -61,6 +63,7 @@ class Agent:
         self._on_state = on_state
         self._ttl_s = ttl_s
         self._every_s = every_s
+        self._place = place
         self._admission: Admission | None = None
         self._renew_at_s = 0.0
         self._running: Running | None = None
@@ -73,21 +76,33 @@ class Agent:
         """Whether no other processor was a member when this one had left."""
 
     def join(self, *, patiently: bool = True) -> None:
-        """Become a member. One of the same id that died is waited for: that is a TTL and a bit.
+        """Become a member. One that is in the way and died is waited for: that is a TTL and a bit.
 
         Raises:
             IdTaken: a living processor has this id.
+            MembersElsewhere: living processors are on another machine, or have another home.
             CoordinationUnreachable: the service does not answer.
         """
         deadline = Deadline(self._clock, 1.2 * self._ttl_s if patiently else 0.0)
         while True:
             try:
-                self._admission = self._membership.join(self.id)
+                self._admission = self._admitted()
                 break
-            except IdTaken:
+            except (IdTaken, MembersElsewhere):
                 if not deadline.pause():
                     raise
         self._renew_at_s = self._clock.monotonic_s() + self._ttl_s / _RENEWALS_IN_TTL
+
+    def _admitted(self) -> Admission:
+        """Looks before and after: of two that join at once, one at least sees the other."""
+        self._place.check(self.id, self._membership.members())
+        admission = self._membership.join(self.id, self._place.metadata())
+        try:
+            self._place.check(self.id, self._membership.members())
+        except MembersElsewhere:
+            self._membership.leave(admission)
+            raise
+        return admission
 
     def stop(self) -> None:
         """Let the container end at a batch boundary, then leave the job; `run` returns."""

@@ -25,6 +25,7 @@ from grete.embedded.application import Application, named
 from grete.embedded.launcher import ProcessorsLauncher
 from grete.embedded.leading import Leading
 from grete.embedded.orders import scope_of
+from grete.embedded.place import Place
 from grete.environment import grete_home
 from grete.errors import GreteError, IllegalStateError, ProcessorFailed
 from grete.launch.base import Launcher
@@ -96,8 +97,9 @@ class StreamProcessor:
     as in any job: a task's owner commits and ends before another one begins, and one that is paused or cut off can
     commit nothing any more. A container that fails ends its processor, and its tasks go to the others.
 
-    All run on one machine, with one `GRETE_HOME`. No signal handler, log handler or working folder of the process is
-    changed. The last processor that stops ends the job; an operator's `grete stop` ends all of them.
+    All run on one machine, with one `GRETE_HOME`; one that does not is refused. No signal handler, log handler or
+    working folder of the process is changed. The last processor that stops ends the job; an operator's `grete stop`
+    ends all of them.
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class StreamProcessor:
             IllegalStateError: it was started before.
             ConfigError: the configuration is wrong; every problem at once, and nothing was written.
             IdTaken: a living processor has this id.
+            MembersElsewhere: the job's processors are on another machine, or have another GRETE_HOME.
             CoordinationUnreachable: the service that elects leaders does not answer.
         """
         with self._lock:
@@ -228,6 +231,7 @@ class StreamProcessor:
             self._on_container,
             ttl_s=self._ttl_s,
             every_s=look_every_s(coordination, self._ttl_s),
+            place=Place.here(grete_home()),
         )
         self._leading = Leading(options, self._agent.stop)
 

@@ -27,7 +27,7 @@ from grete.coordination.base import (
     forgotten_epoch,
 )
 from grete.coordination.factory import open_coordination
-from grete.coordination.membership import Member, standbys
+from grete.coordination.membership import Member, Membership, standbys
 from grete.coordinator.lag import job_lag
 from grete.environment import grete_home
 from grete.errors import HeldByOther, JobError, JobNotFound, LogNotFound
@@ -282,6 +282,10 @@ class JobHandle:
         """The coordinators that stand by for this job, the first to begin first."""
         cells = self._coordination.cells(job_scope(self.job))
         return standbys(cells, self._clock, lease_s=self.lease_s).heard_of()
+
+    def heard_of(self, scope: str) -> Sequence[Member]:
+        """The members of a scope of cells that gave notice within the lease, the first to join first; for people."""
+        return Membership(self._coordination.cells(scope), self._clock, ttl_s=self.lease_s).heard_of()
 
     def request_drain(self, reason: str) -> None:
         """Ask the running coordinator to end the job when what is there is consumed.

@@ -1,6 +1,6 @@
 """A process with one stream processor, without Spark, which stops in order at SIGTERM.
 
-    python -m tests.support.processor_process CONFIG.json ID
+    python -m grete.testing.processor_process CONFIG.json ID
 
 Each change of its state, and each call of its listener, is a line of its output. SIGUSR1 shows what its threads do.
 """

@@ -1,0 +1,55 @@
+"""Where a processor is. Its containers reach their leader over one loopback, with a token in one GRETE_HOME."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from grete.coordination.membership import Member
+from grete.errors import MembersElsewhere
+from grete.launch.processes import name_of
+
+_NETWORK = Path("/proc/self/ns/net")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A loopback and a home. Members say theirs; those of two places cannot share a job."""
+
+    loopback: str = ""
+    """A boot of a machine and a network on it: names of machines are not unique, and change."""
+    home: str = ""
+
+    @classmethod
+    def here(cls, home: Path) -> Place:
+        """That of this process, whose GRETE_HOME is `home`; by the host's name where nothing else is known."""
+        own = name_of(os.getpid())
+        machine = socket.gethostname() if own is None else own.boot
+        network = os.readlink(_NETWORK) if _NETWORK.is_symlink() else ""
+        return cls(f"{machine} {network}".strip(), str(home.resolve()))
+
+    def metadata(self) -> dict[str, str]:
+        """As a member says it."""
+        return asdict(self)
+
+    def check(self, id: str, members: Mapping[str, Member]) -> None:
+        """See that the other members are here. One of the same id is that of no other processor.
+
+        Raises:
+            MembersElsewhere: one of them is on another machine, or has another home.
+        """
+        for member in members.values():
+            if member.id != id and member.metadata != self.metadata():
+                loopback, home = (
+                    member.metadata.get("loopback"),
+                    member.metadata.get("home", "an unknown folder"),
+                )
+                what = "has another GRETE_HOME" if loopback == self.loopback else "runs on another machine"
+                raise MembersElsewhere(id, f"{member.id} ({member}, home {home})", what)
+
+
+ANYWHERE = Place()
+"""Of agents that need no loopback, as in a simulation."""
