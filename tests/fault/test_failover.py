@@ -44,6 +44,11 @@ class FailOver:
         self.check(50, address, tmp_path)
 
     @pytest.mark.nightly
+    @pytest.mark.timeout(1800)
+    def test_ten_killed_processors_that_lead_are_succeeded(self, address: str | None, tmp_path: Path) -> None:
+        self.check_processors(10, address, tmp_path)
+
+    @pytest.mark.nightly
     @pytest.mark.timeout(1200)
     def test_beside_busy_processes_a_leader_that_lives_is_not_succeeded(
         self, address: str | None, tmp_path: Path
@@ -72,18 +77,28 @@ class FailOver:
         outcome: dict[str, Any] = json.loads((folder / "found.json").read_text())
         return outcome
 
-    def check(self, kills: int, address: str | None, folder: Path) -> None:
-        outcome = self.run(["--kills", str(kills)], address, folder, 120 + kills * 60)
+    def check_processors(self, kills: int, address: str | None, folder: Path) -> None:
+        outcome = self.check(kills, address, folder, "--processors")
+        assert outcome["of"] == "processors"
+        assert all(each["processing_s"] >= each["leading_s"] for each in outcome["fail_overs"])
+
+    def check(self, kills: int, address: str | None, folder: Path, *more: str) -> dict[str, Any]:
+        outcome = self.run(["--kills", str(kills), *more], address, folder, 120 + kills * 90)
         epochs = [each["epoch"] for each in outcome["fail_overs"]]
         assert len(epochs) == kills
         assert epochs == sorted(set(epochs))
         assert (outcome["stale_effects"], outcome["lost"], outcome["doubled"]) == (0, 0, 0)
         assert outcome["records"] > 100
+        return outcome
 
 
 class TestOnSqlite(FailOver):
     BACK_END = "sqlite"
     KILLS = 3
+
+    @pytest.mark.timeout(180)
+    def test_a_killed_processor_that_leads_is_succeeded_and_its_tasks_go_on(self, tmp_path: Path) -> None:
+        self.check_processors(1, None, tmp_path)
 
     @pytest.mark.timeout(120)
     def test_for_four_leases_beside_busy_processes_a_leader_is_not_succeeded(self, tmp_path: Path) -> None:

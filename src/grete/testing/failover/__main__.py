@@ -1,11 +1,13 @@
 """`python -m grete.testing.failover`: kills the leading coordinator of a job of its own, and measures its succession.
 
+    python -m grete.testing.failover --backend sqlite --processors --kills 20
     python -m grete.testing.failover --backend kubernetes --kills 50
     python -m grete.testing.failover --backend kafka --kills 5 --address 127.0.0.1:9092 --json FILE
     python -m grete.testing.failover --backend sqlite --calm-s 3600 --burn
 
 Coordinators and containers are real processes, without Spark. A coordinator that stands by takes the place of each
-one that is killed. With `--calm-s` none is killed, and none may take another's place. Exit codes: 0 all is well, 1
+one that is killed. With `--processors` they are stream processors that share the job, and the one that leads is
+killed with its tasks. With `--calm-s` none is killed, and none may take another's place. Exit codes: 0 all is well, 1
 something was lost, done twice or written by a leader that was succeeded, or one that lived was succeeded, 2 wrong
 usage.
 """
@@ -37,6 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--backend", required=True, choices=BACK_ENDS)
     parser.add_argument("--kills", type=int, default=50, help="how often (50)")
     parser.add_argument(
+        "--processors", action="store_true", help="stream processors in place of coordinators and containers"
+    )
+    parser.add_argument(
         "--calm-s", type=float, metavar="S", help="kill none for so long, and count fail-overs"
     )
     parser.add_argument("--burn", action="store_true", help="with --calm-s: keep every core busy meanwhile")
@@ -53,8 +58,12 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trial and print its figures."""
     options = _parser().parse_args(arguments)
-    if options.kills < 1 or (options.burn and options.calm_s is None):
-        print("failover: --kills is at least 1, and --burn goes with --calm-s", file=sys.stderr)
+    is_calm = options.calm_s is not None
+    if options.kills < 1 or (options.burn and not is_calm) or (options.processors and is_calm):
+        print(
+            "failover: --kills is at least 1, --burn goes with --calm-s, and --processors does not",
+            file=sys.stderr,
+        )
         return 2
     ttl_s = options.ttl or SHORTEST_TTL_S.get(options.backend, 3.0)
     folder = Path(tempfile.mkdtemp(prefix="grete-failover-"))
@@ -85,6 +94,7 @@ def _run(
             ttl_s=ttl_s,
             rate=options.rate,
             seed=options.seed,
+            processors=options.processors,
         )
     return run_calm(
         options.backend,

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,18 @@ from grete.errors import GreteError
 from grete.operations import open_job
 from grete.operations.job_handle import JobHandle
 from grete.testing.chaos.own_job import OwnJob
+from grete.testing.failover.processors import OwnProcessors
 from grete.testing.waiting import eventually, patient
 
 _LOOK_EVERY_S = 0.005
 _GIVE_UP_TTLS = 10
 _LOOKS_AFTER_S = 0.5
 _QUIET_S = 120.0
+_MOMENTS = {
+    "elected_ttls": "another is elected",
+    "leading_ttls": "another leads",
+    "processing_ttls": "all tasks process",
+}
 
 
 class NoSuccessor(GreteError):
@@ -33,11 +39,15 @@ class NoSuccessor(GreteError):
 
 @dataclass(frozen=True, slots=True)
 class FailOver:
-    """One kill. Seconds from it until another process is elected, and until the stream says that it leads."""
+    """One kill. Seconds from it until another process is elected, and until the stream says that it leads.
+
+    Of processors, which process as well, also until every task has committed again.
+    """
 
     elected_s: float
     leading_s: float
     epoch: int
+    processing_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,8 @@ class Outcome:
     """What a trial has shown."""
 
     back_end: str
+    of: str
+    """The processes that were killed: coordinators or processors."""
     ttl_s: float
     fail_overs: Sequence[FailOver]
     damage: Damage
@@ -86,12 +98,15 @@ class Outcome:
 
     def document(self) -> dict[str, Any]:
         """As JSON says it, with the percentiles in units of the TTL."""
+        processing = [each.processing_s for each in self.fail_overs if each.processing_s is not None]
         return {
             "back_end": self.back_end,
+            "of": self.of,
             "ttl_s": self.ttl_s,
             "kills": len(self.fail_overs),
             "elected_ttls": self._percentiles([each.elected_s for each in self.fail_overs]),
             "leading_ttls": self._percentiles([each.leading_s for each in self.fail_overs]),
+            **({"processing_ttls": self._percentiles(processing)} if processing else {}),
             **self.damage.document(),
             "fail_overs": [asdict(each) for each in self.fail_overs],
         }
@@ -99,9 +114,10 @@ class Outcome:
     def lines(self) -> list[str]:
         """For people."""
         said = self.document()
-        found = [f"{self.back_end}: {said['kills']} kills, a lease of {self.ttl_s:g} s"]
-        for name, what in (("elected_ttls", "another is elected"), ("leading_ttls", "another leads")):
-            found.append(f"  {what:<20} p50 {said[name]['p50']:.2f} TTL, p99 {said[name]['p99']:.2f} TTL")
+        found = [f"{self.back_end}: {said['kills']} kills of {self.of}, a lease of {self.ttl_s:g} s"]
+        for name, what in _MOMENTS.items():
+            if name in said:
+                found.append(f"  {what:<20} p50 {said[name]['p50']:.2f} TTL, p99 {said[name]['p99']:.2f} TTL")
         return found
 
     def _percentiles(self, seconds: Sequence[float]) -> dict[str, float]:
@@ -142,12 +158,14 @@ def _home(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def job_of(settings: Mapping[str, str], home: Path, ttl_s: float) -> Iterator[OwnJob]:
+def job_of(
+    settings: Mapping[str, str], home: Path, ttl_s: float, kind: type[OwnJob] = OwnJob
+) -> Iterator[OwnJob]:
     """The job of a trial, which nothing has started yet."""
     lease = {"job.coordinator.lease.ttl.ms": str(round(ttl_s * 1000))}
     name = f"failover-{uuid.uuid4().hex[:8]}"  # a server may have seen others
     few = {"job.container.count": "1", "job.standbytasks.replication.factor": "1"}
-    job = OwnJob(home, name=name, spark=False, settings={**few, **settings, **lease})
+    job = kind(home, name=name, spark=False, settings={**few, **settings, **lease})
     with _home(home):
         try:
             yield job
@@ -182,16 +200,26 @@ def ended(job: OwnJob, handle: JobHandle, written: WrittenEpochs, epoch: int) ->
 
 
 def run_trial(
-    back_end: str, settings: Mapping[str, str], home: Path, *, kills: int, ttl_s: float, rate: int, seed: int
+    back_end: str,
+    settings: Mapping[str, str],
+    home: Path,
+    *,
+    kills: int,
+    ttl_s: float,
+    rate: int,
+    seed: int,
+    processors: bool = False,
 ) -> Outcome:
     """Kill the leading coordinator `kills` times with `rate` records a second coming in, then drain and count.
+
+    With `processors` it is the leading stream processor.
 
     Raises:
         NoSuccessor: no other process led within ten TTLs.
         AssertionError: the job did not start, or did not process everything in the end.
     """
     chance = random.Random(seed)  # noqa: S311 - to be repeated
-    with job_of(settings, home, ttl_s) as job:
+    with job_of(settings, home, ttl_s, OwnProcessors if processors else OwnJob) as job:
         return _trial(job, back_end, kills, ttl_s, rate, chance)
 
 
@@ -204,11 +232,16 @@ def _trial(job: OwnJob, back_end: str, kills: int, ttl_s: float, rate: int, chan
             for _ in range(kills):
                 successor = standing_by(job, handle)
                 time.sleep(chance.random() * ttl_s / 3)  # to kill at any moment between two renewals
-                fail_overs.append(_fail_over(handle, leader, successor, ttl_s, job.home))
+                found = _fail_over(handle, leader, successor, ttl_s, job.home)
+                if isinstance(job, OwnProcessors):
+                    took_s = found.leading_s + job.seconds_until_processing(handle)
+                    found = replace(found, processing_s=round(took_s, 3))
+                fail_overs.append(found)
                 written.look()
                 leader = successor
         damage = ended(job, handle, written, fail_overs[-1].epoch)
-    return Outcome(back_end, ttl_s, fail_overs, damage)
+    of = "processors" if isinstance(job, OwnProcessors) else "coordinators"
+    return Outcome(back_end, of, ttl_s, fail_overs, damage)
 
 
 def standing_by(job: OwnJob, handle: JobHandle) -> subprocess.Popen[bytes]:
@@ -216,6 +249,8 @@ def standing_by(job: OwnJob, handle: JobHandle) -> subprocess.Popen[bytes]:
     successor = job.stand_by()
     eventually(lambda: successor.pid in {each.pid for each in handle.standbys()}, "a process that stands by")
     time.sleep(_LOOKS_AFTER_S)
+    if isinstance(job, OwnProcessors):
+        job.wait_until_shared(handle)
     return successor
 
 
