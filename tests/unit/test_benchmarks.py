@@ -7,6 +7,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from benchmarks.rebalance import least_moves
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(
@@ -24,3 +25,22 @@ def test_everything_that_it_imports_of_grete_exists(file: str) -> None:
             assert not missing or all(
                 importlib.util.find_spec(f"{node.module}.{name}") for name in missing
             ), missing
+
+
+@pytest.mark.parametrize(
+    ("shares", "living", "least"),
+    [
+        ({1: 10}, [1], 0),
+        ({1: 10}, [1, 2], 5),
+        ({1: 5, 2: 5}, [1, 2, 3], 3),
+        ({1: 4, 2: 3, 3: 3}, [1, 2], 3),
+        ({1: 4, 2: 3, 3: 3}, [2, 3], 4),
+        ({1: 334, 2: 333, 3: 333}, [1, 2], 333),
+    ],
+)
+def test_a_rebalance_is_compared_with_the_fewest_moves_possible(
+    shares: dict[int, int], living: list[int], least: int
+) -> None:
+    owners = [owner for owner, count in shares.items() for _ in range(count)]
+    before = {f"Partition {number}": owner for number, owner in enumerate(owners)}
+    assert least_moves(before, living) == least

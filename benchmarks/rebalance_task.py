@@ -1,0 +1,29 @@
+"""The task of `benchmarks.rebalance`: each output says which process made it, and when."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, NamedTuple
+
+import grete
+
+
+class Output(NamedTuple):
+    """One output of a task; `at_s` is wall time."""
+
+    task: str
+    pid: int
+    at_s: float
+
+
+class Saying(grete.StreamTask):
+    """Sends one output for each record."""
+
+    def init(self, context: grete.TaskContext) -> None:
+        """See StreamTask."""
+        self._said_by = str(context.task_name), os.getpid()
+
+    def process(self, envelope: Any, collector: Any, coordinator: Any) -> None:
+        """See StreamTask."""
+        collector.send("local.said", list(Output(*self._said_by, time.time())), partition=0)
