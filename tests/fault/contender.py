@@ -95,6 +95,7 @@ class Contender:
         self._log.raise_fence(fence)
         effect = json.dumps({"pid": os.getpid(), "incarnation": first.incarnation}).encode()
         leadership: Leadership | None = first
+        self._stops = False  # an earlier term may have been over before it stopped
         renew_s = time.monotonic() + self._ttl_s / 3
         while leadership is not None:
             if time.monotonic() >= renew_s:

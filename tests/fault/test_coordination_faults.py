@@ -282,10 +282,8 @@ class Contest:
 
     def pause(self, ttls: float) -> None:
         """The leader stands still; it is succeeded if that is longer than a TTL."""
-        leader, epoch = self.history.leader(), self.history.epoch()
-        os.kill(leader, signal.SIGUSR1)
+        leader, epoch = self._stop_leader(), self.history.epoch()
         try:
-            eventually(lambda: _stands_still(leader), "the leader stands still", context=self._report)
             if ttls >= 2:
                 self._goes_on("a pause", epoch)
             time.sleep(ttls * self._ttl_s)
@@ -294,6 +292,19 @@ class Contest:
         if ttls >= 2:
             eventually(lambda: REFUSED in self._logs(), "a write is refused", context=self._report)
         self._goes_on("its end")
+
+    def _stop_leader(self) -> int:
+        """Its process; on a busy machine another one may lead before the first has stopped."""
+        stopped: list[int] = []
+
+        def is_stopped() -> bool:
+            stopped[:] = [pid for pid in self._processes if _stands_still(pid)]
+            if not stopped:
+                os.kill(self.history.leader(), signal.SIGUSR1)
+            return bool(stopped)
+
+        eventually(is_stopped, "the leader stands still", context=self._report)
+        return stopped[0]
 
     def kill(self) -> None:
         """The leader dies."""
