@@ -23,7 +23,7 @@ from grete.testing.waiting import patient
 
 REPORT = "GRETE_TEST_REPORT"
 """The folder in which the controller writes `failed.jsonl`, `durations.tsv` and `orphans.tsv`."""
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 """Of every test that does not say how much more it needs: `@pytest.mark.timeout(180)`."""
 _STACKS = pytest.StashKey[str]()
 _DURATIONS = Path(__file__).with_name("durations.tsv")
