@@ -1,6 +1,6 @@
 """Run the tests side by side, end what hangs, leave nothing behind.
 
-    python -m tests.harness [--workers 4] [--again] [--beside 10] [--times 20] [PYTEST WORDS ...]
+    python -m tests.harness [--workers 3] [--again] [--beside 10] [--times 20] [PYTEST WORDS ...]
 
 `--again` runs what failed once more, alone and on fresh servers. What fails again fails the run. What passes is
 printed under FLAKY with its first failure and written to `flaky.log`; three or more of them fail the run as well.
@@ -189,7 +189,7 @@ def run_once(options: argparse.Namespace, words: Sequence[str]) -> int:
 def main(arguments: Sequence[str]) -> int:
     """The command of the module's head."""
     parser = argparse.ArgumentParser(prog="python -m tests.harness", description=__doc__)
-    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--beside", type=int, default=0)
     parser.add_argument("--times", type=int, default=1)
