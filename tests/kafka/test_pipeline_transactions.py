@@ -60,11 +60,18 @@ class Pipeline:
     def opened(self, epoch: int, timeout_s: float = 60.0) -> KafkaTransactions:
         """Of a container that has just raised its fence."""
         self.system.raise_fence([self.fence(epoch)])
+        made = self.being_opened(epoch, timeout_s)
+        made.await_open()
+        return made
+
+    def being_opened(self, epoch: int, timeout_s: float = 60.0) -> KafkaTransactions:
         settings = sink_settings(self.config, "kafka")
         streams = [self.name, self.log]
-        return KafkaTransactions(
+        made = KafkaTransactions(
             self._spark, self.system, [self.fence(epoch)], streams, settings, timeout_s, SystemClock()
         )
+        made.begin_opening()
+        return made
 
     def write(self, transactions: KafkaTransactions, *values: str) -> None:
         rows = self._spark.createDataFrame([(value, value) for value in values], "key string, value string")
@@ -153,28 +160,41 @@ def test_a_driver_that_goes_on_after_it_was_succeeded_writes_nothing_that_is_see
     assert pipeline.checkpoints() == [b"one", b"two"]
 
 
-def test_a_stale_driver_that_opens_its_outputs_late_is_refused_and_ends_no_batch(
-    pipeline: Pipeline, spark: SparkSession
-) -> None:
+def test_a_stale_driver_that_opens_its_outputs_late_is_refused_and_ends_no_batch(pipeline: Pipeline) -> None:
     with closing(pipeline.opened(2)) as successor:
         pipeline.write(successor, "a")
-        with pytest.raises(Fenced, match="epoch 2"):
-            KafkaTransactions(
-                spark,
-                pipeline.system,
-                [pipeline.fence(1)],
-                [pipeline.name],
-                sink_settings(pipeline.config, "kafka"),
-                60.0,
-                SystemClock(),
-            )
+        with closing(pipeline.being_opened(1)) as stale:
+            with pytest.raises(Fenced, match="epoch 2"):
+                stale.await_open()
+            with pytest.raises(Fenced, match="epoch 2"):
+                pipeline.write(stale, "b")
+            with pytest.raises(Fenced, match="epoch 2"):
+                stale.commit(pipeline.group(1, b"stale"))
         successor.commit(pipeline.group(2, b"one"))
     assert pipeline.rows() == ["a"]
 
 
 def test_a_timeout_that_the_brokers_do_not_allow_is_named_with_the_key(pipeline: Pipeline) -> None:
-    with pytest.raises(ConfigError, match=r"task\.commit\.transaction\.timeout\.ms"):
-        pipeline.opened(1, timeout_s=10_000)
+    named = r"task\.commit\.transaction\.timeout\.ms"
+    pipeline.system.raise_fence([pipeline.fence(1)])
+    with closing(pipeline.being_opened(1, timeout_s=10_000)) as refused:
+        with pytest.raises(ConfigError, match=named):
+            refused.await_open()
+        with pytest.raises(ConfigError, match=named):
+            pipeline.write(refused, "a")
+
+
+def test_a_batch_that_is_ready_before_its_outputs_are_open_waits_for_them(pipeline: Pipeline) -> None:
+    pipeline.system.raise_fence([pipeline.fence(1)])
+    with closing(pipeline.being_opened(1)) as transactions:
+        pipeline.write(transactions, "a", "b")
+        transactions.commit(pipeline.group(1, b"one"))
+    with closing(pipeline.being_opened(1)):
+        pass  # nothing of one that is closed while it opens is left
+    with closing(pipeline.being_opened(1)) as transactions:
+        pipeline.write(transactions, "c")
+        transactions.commit(pipeline.group(1, b"two"))
+    assert pipeline.rows() == ["a", "b", "c"]
 
 
 def test_a_batch_that_takes_longer_than_its_transaction_may_fails_and_says_how_to_go_on(

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from grete.container.control import Ended
-from grete.errors import ConfigError, GreteError, JobError, ProcessingError
+from grete.errors import ConfigError, Fenced, GreteError, JobError, ProcessingError
 from grete.spark.failures import executor_error
 from grete.spark.query import Query, QuerySettings
 from grete.tasks.commit.base import BatchOutcome
@@ -90,6 +90,41 @@ def test_a_query_ends_though_a_batch_is_on_its_way_and_does_not_run_it(tmp_path:
     assert ended is Ended.INTERRUPTED
     assert spark.refused, "the batch has to be refused: Spark would take a return for done"
     assert not ran
+
+
+class SparkThatPlans(SparkAboutToHandOver):
+    """A Spark that has begun, and hands over its first batch only when it is stopped."""
+
+    stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+        super().stop()
+
+
+def test_outputs_that_cannot_be_opened_end_the_query_though_no_batch_has_come(tmp_path: Path) -> None:
+    ran: list[int] = []
+    worked: list[str] = []
+
+    def run_batch(batch: DataFrame, batch_id: int, end: Any) -> BatchOutcome:
+        ran.append(batch_id)
+        return BatchOutcome()
+
+    def cannot_open() -> None:
+        raise Fenced("container/it/0", epoch=1, seen=2)
+
+    settings = QuerySettings(tmp_path, ("local.in",), until_drained=False, interval_ms=0)
+    spark, query = SparkThatPlans(), Query(run_batch, settings, threading.Event())
+    query.on_started, query.on_at_work = cannot_open, lambda: worked.append("at work")
+    gateway: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
+
+    with pytest.raises(Fenced, match="epoch 2"):
+        query.run(gateway, spark)  # type: ignore[arg-type]  # as much of a frame as is used
+
+    assert spark.stopped, "nothing runs on"
+    assert spark.refused, "nor is a batch that is on its way taken for done"
+    assert not ran
+    assert not worked
 
 
 @pytest.mark.parametrize(

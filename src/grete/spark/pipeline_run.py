@@ -175,7 +175,7 @@ class PipelineRun:
                 self._has_begun = True
                 on_batch(batch_id, outcome)
 
-            query.on_outcome, query.on_at_work = done, on_at_work
+            query.on_started, query.on_outcome, query.on_at_work = sinks.await_open, done, on_at_work
             progress = ProgressReader(lineage.sources)
 
             def look(streaming: StreamingQuery) -> None:

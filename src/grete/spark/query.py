@@ -59,6 +59,8 @@ class Query:
         self._ending = False
         self._in_batch = threading.Lock()
         self._failure: BaseException | None = None
+        self.on_started: Callable[[], None] = lambda: None
+        """Called once, while Spark plans the first batch. A GreteError of it ends the query and is raised."""
         self.on_at_work: Callable[[], None] = lambda: None
         self.on_outcome: Callable[[int, BatchOutcome], None] = lambda batch_id, outcome: None
         self.on_look: Callable[[StreamingQuery], None] = lambda query: None
@@ -86,7 +88,7 @@ class Query:
         """Start the query and return when it is drained, interrupted, or a task has asked for the end.
 
         Raises:
-            GreteError: what the batch raised (Fenced, ProcessingError, ...).
+            GreteError: what the batch raised (Fenced, ProcessingError, ...), or `on_started`.
             JobError: Spark failed, or its JVM died.
         """
         writer = (
@@ -100,6 +102,7 @@ class Query:
             writer = writer.trigger(processingTime=f"{self._settings.interval_ms} milliseconds")
         try:
             query = writer.start()
+            self._finish_starting(query)
             self._watch(spark, query)
         except StreamingQueryException as error:
             self._explain(error)
@@ -110,6 +113,13 @@ class Query:
         if self._shutdown:
             return Ended.SHUTDOWN
         return Ended.INTERRUPTED if self._interrupted else Ended.DRAINED
+
+    def _finish_starting(self, query: StreamingQuery) -> None:
+        try:
+            self.on_started()
+        except GreteError:
+            self._end(query)
+            raise
 
     def _watch(self, spark: SparkSession, query: StreamingQuery) -> None:
         """Wait for the end; stop between batches when asked; notice a JVM that died."""

@@ -46,7 +46,7 @@ class Sinks:
         outputs: Mapping[str, SystemStream | None],
         pipeline: DataFramePipeline,
     ) -> None:
-        """Open them; `outputs` are those of `output_streams`.
+        """Open them; `outputs` are those of `output_streams`. Transactions open in a thread, see `await_open`.
 
         Raises:
             ConfigError: an output cannot be written from here, or one of its settings is wrong.
@@ -78,6 +78,17 @@ class Sinks:
             sink = self._other_sink(name) if stream is None else self._sink(stream)
             self._held.callback(sink.close)
             self.by_name[name] = sink
+        if self._transactions is not None:
+            self._transactions.begin_opening()
+
+    def await_open(self) -> None:
+        """Return when every sink is open; see `KafkaTransactions.await_open`.
+
+        Raises:
+            GreteError: one could not be opened.
+        """
+        if self._transactions is not None:
+            self._transactions.await_open()
 
     def query(self, frame: DataFrame) -> DataFrame:
         """The query to run for `frame`: with a single output to Kafka, it makes the records as well.

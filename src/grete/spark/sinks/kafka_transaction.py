@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,11 @@ _opened = itertools.count(1)
 
 
 class KafkaTransactions(TransactionalStore):
-    """The transactions of a container's pipeline in the system of its checkpoints. Used by one thread at a time."""
+    """The transactions of a container's pipeline in the system of its checkpoints. Used by one thread at a time.
+
+    `begin_opening` takes the id in a thread of its own: in a JVM that has just started this takes a second, in which
+    the query starts and plans its first batch. Nothing is written or committed before it has succeeded.
+    """
 
     def __init__(
         self,
@@ -63,21 +68,12 @@ class KafkaTransactions(TransactionalStore):
         timeout_s: float,
         clock: Clock,
     ) -> None:
-        """Take the id. `streams` are written; `settings`, the connector's options, hold secrets: not to be shown.
-
-        Raises:
-            Fenced: another incarnation has taken over.
-            ConfigError: the brokers allow no transaction of `timeout_s`.
-            LogError: no answer from the brokers.
-        """
+        """`streams` are written; `settings`, the connector's options, hold secrets: not to be shown."""
         self._jvm: Any = spark._jvm
-        self._record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord
         self._topics: dict[str, Any] = {}
-        self._writer = _scala(self._jvm.org.apache.spark.sql.kafka010, "KafkaWriter")
         self._system = system
         self._clock = clock
         self._fence = fences[0]
-        self._headers = self._own_headers()
         self._slot = system.transactions(fences, _SLOT, streams)
         self._is_begun = False
         self._timeout_s = timeout_s
@@ -89,16 +85,36 @@ class KafkaTransactions(TransactionalStore):
             "kafka.transaction.timeout.ms": str(round(timeout_s * 1000)),
             "kafka.client.id": f"{self._id}-{next(_opened)}",  # its own place in the pool
         }
+        self._opening: Future[None] | None = None
+        self._cached: Any = None
+
+    def begin_opening(self) -> None:
+        """Take the id, in a thread; `await_open` returns when that is done. Called once."""
+        thread = ThreadPoolExecutor(1, thread_name_prefix="grete-outputs")
+        self._opening = thread.submit(self._open)
+        thread.shutdown(wait=False)
+
+    def await_open(self) -> None:
+        """Return when the id is taken; every call raises the same.
+
+        Raises:
+            Fenced: another incarnation has taken over.
+            ConfigError: the brokers allow no transaction of this timeout.
+            LogError: no answer from the brokers.
+        """
+        assert self._opening is not None, "it is being opened"
+        self._opening.result()
+
+    def _open(self) -> None:
         self._answered("opening the outputs", self._end_older)
+        self._record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord
+        self._writer = _scala(self._jvm.org.apache.spark.sql.kafka010, "KafkaWriter")
+        self._headers = self._own_headers()
         self._client_settings = self._parameters()
         self._cached = self._pool.acquire(self._client_settings)
         self._producer = self._cached.producer()
-        try:
-            self._init()
-            self._answered("opening the outputs", self._slot.check_fence)
-        except BaseException:
-            self.close()
-            raise
+        self._init()
+        self._answered("opening the outputs", self._slot.check_fence)
 
     def _end_older(self) -> None:
         """End what an older process of the container has left open, where the brokers have not."""
@@ -136,8 +152,7 @@ class KafkaTransactions(TransactionalStore):
         """Compute records and send them as part of the transaction, which begins with the batch's first output.
 
         Raises:
-            Fenced: another incarnation has taken over.
-            LogError: the transaction cannot begin.
+            Fenced, ConfigError, LogError: see `await_open`; or the transaction cannot begin.
             PySparkException, Py4JError: Spark failed; the transaction is to be given up by `close`.
         """
         self._begin()
@@ -157,6 +172,7 @@ class KafkaTransactions(TransactionalStore):
     def _begin(self) -> None:
         if self._is_begun:
             return
+        self.await_open()
         with self._failing("no transaction was begun"):
             self._producer.beginTransaction()
         self._is_begun = True
@@ -207,6 +223,10 @@ class KafkaTransactions(TransactionalStore):
 
     def close(self) -> None:
         """Give up what was not committed, and let the id go. What a task still sends is refused from now on."""
+        if self._opening is not None:
+            self._opening.exception()  # a producer that is opened later would be nobody's
+        if self._cached is None:
+            return
         with suppress(Py4JError, OSError):  # the JVM may be gone, and the id another process's
             self._producer.close(self._jvm.java.time.Duration.ofMillis(_CLOSE_MS))
             self._pool.release(self._cached)
