@@ -18,6 +18,7 @@ from grete.container.main_loop import ContainerMainLoop
 from grete.errors import GreteError, InDoubt, LogUnreachable, StreamUnreachable
 from grete.metadata.access import open_coordinator_stream
 from grete.metadata.job_state import JobState, write_state
+from grete.metadata.locality import LocalityManager
 from grete.model.ending import ExitCode
 
 CONFIG = {
@@ -74,7 +75,9 @@ def coordinator() -> Iterator[Coordinator]:
         server.end()
 
 
-def life(coordinator: Coordinator, directory: Path, work: Any) -> ContainerMainLoop:
+def life(
+    coordinator: Coordinator, directory: Path, work: Any, on_assigned: Any = lambda assignment: None
+) -> ContainerMainLoop:
     (directory / "token").write_text("secret")
     environment = {
         "COORDINATOR_URL": f"http://127.0.0.1:{coordinator.server_port}",
@@ -85,7 +88,7 @@ def life(coordinator: Coordinator, directory: Path, work: Any) -> ContainerMainL
         "SAMZA_CONTAINER_ID": "0",
         "SAMZA_COORDINATOR_SYSTEM_CONFIG": "{}",
     }
-    return ContainerMainLoop(environment, threading.Event(), work)
+    return ContainerMainLoop(environment, threading.Event(), work, on_assigned=on_assigned)
 
 
 def until_told(control: Control) -> Ended:
@@ -121,6 +124,26 @@ def test_a_container_reports_that_it_is_at_a_barrier_and_leaves_it_with_the_dire
 
     assert life(coordinator, tmp_path, work).run() == ExitCode.OK
     assert len(runs) == 2
+
+
+def test_what_takes_long_to_start_is_begun_once_and_before_the_container_writes_anything(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    hosts: list[int] = []
+
+    def count_hosts(assignment: Assignment) -> None:
+        with open_coordinator_stream({}, assignment.job, tmp_path) as stream:
+            hosts.append(len(LocalityManager(stream).read_locality()))
+
+    def work(assignment: Assignment, control: Control, on_batch: Any) -> Ended:
+        count_hosts(assignment)
+        if len(hosts) > 2:
+            return Ended.DRAINED
+        coordinator.command = {"action": "pause", "number": 7}
+        return until_told(control)
+
+    assert life(coordinator, tmp_path, work, count_hosts).run() == ExitCode.OK
+    assert hosts == [0, 1, 1]
 
 
 def test_a_container_without_a_coordinator_ends_so_that_the_next_one_starts_it_again(

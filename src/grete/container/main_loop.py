@@ -59,8 +59,11 @@ class ContainerMainLoop:
         stop: threading.Event,
         work: RunAssignment,
         on_state: OnState = lambda state: None,
+        on_assigned: Callable[[Assignment], None] = lambda assignment: None,
     ) -> None:
+        """`on_assigned` is called with the first assignment, before anything is written or fenced for it."""
         self._work = work
+        self._on_assigned = on_assigned
         self._on_state = on_state
         given = ContainerEnvironment.of(environment)
         self._id, self._epoch, self._home = given.container_id, given.epoch, given.home
@@ -135,6 +138,7 @@ class ContainerMainLoop:
             case Fetch():
                 return self._fetch()
             case Locate(assignment):
+                self._on_assigned(assignment)
                 self._write_locality(assignment)
             case Work(assignment):
                 self._measure(assignment)

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 
 from grete.config.settings import Settings
@@ -21,7 +21,7 @@ from grete.container.kept import Kept
 from grete.container.main_loop import ContainerMainLoop, OnBatch, OnState, enter
 from grete.diagnostics.observe import observed
 from grete.diagnostics.streams import container_name
-from grete.errors import MissingExtra
+from grete.errors import GreteError, MissingExtra
 from grete.exit_report import run_and_report
 from grete.model.ending import ContainerEnd
 from grete.spark.versions import check_installed
@@ -46,34 +46,51 @@ def run_container(
         with observed(Settings.of(assignment.config), assignment.job, name, home, own_process=own_process):
             return _work(assignment, home, control, on_batch, kept)
 
-    with closing(kept):
-        return ContainerMainLoop(environment, stop, work, on_state).run()
+    with ExitStack() as held:
+        held.callback(kept.close)
+
+        def begin(assignment: Assignment) -> None:
+            if Settings.of(assignment.config).job.is_pipeline:
+                held.enter_context(_session_ahead(assignment, home if own_process else None))
+
+        return ContainerMainLoop(environment, stop, work, on_state, begin).run()
+
+
+def _session_ahead(assignment: Assignment, home: Path | None) -> AbstractContextManager[None]:
+    """See `spark.session.session_ahead`. The JVM works in the container's folder, which is entered with `home`.
+
+    What goes wrong here does so again when the container works, and is an error there.
+    """
+    with suppress(GreteError, ModuleNotFoundError, OSError):
+        check_installed(Settings.of(assignment.config))
+        if home is not None:
+            enter(assignment, home)
+        from grete.spark.session import session_ahead
+
+        return session_ahead(assignment)
+    return nullcontext()
 
 
 def _work(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: Kept) -> Ended:
     check_installed(Settings.of(assignment.config))
     # not before now: a container without pyspark has to be able to say so
     try:
-        from grete.spark.session import session_ahead
+        from grete.container.standby import follow
+        from grete.spark.job_run import run_job
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name), "spark") from error
     if assignment.is_standby:
-        from grete.container.standby import follow
-
         control.on_at_work()
         return follow(assignment, home, control)
-    with session_ahead(assignment):  # what follows is half a second of imports alone
-        from grete.spark.job_run import run_job
-
-        return run_job(
-            assignment,
-            home,
-            control,
-            on_batch=on_batch,
-            on_at_work=control.on_at_work,
-            on_progress=control.on_progress,
-            kept=kept,
-        )
+    return run_job(
+        assignment,
+        home,
+        control,
+        on_batch=on_batch,
+        on_at_work=control.on_at_work,
+        on_progress=control.on_progress,
+        kept=kept,
+    )
 
 
 def main() -> int:
