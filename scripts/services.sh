@@ -108,7 +108,8 @@ kafka_stop() { .venv/bin/python -m grete.testing.kafka_broker stop "$cache/broke
 spark_archive() { # for this virtual environment: the archive names the paths of Spark's jars
   local archive=.venv/spark.jsa
   [ "$archive" -nt .venv/.installed ] && return
-  .venv/bin/python scripts/spark_archive.py "$archive" >/dev/null 2>&1 || echo "Spark starts without an archive" >&2
+  .venv/bin/python -m grete.spark.class_archive "$archive" -XX:TieredStopAtLevel=1 -XX:+UseSerialGC >/dev/null 2>&1 ||
+    echo "Spark starts without an archive" >&2
 }
 
 kafka_archive() { # beside the jars, which it holds for

@@ -69,7 +69,7 @@ os.environ.pop("GRETE_FAILPOINT", None)
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
 SPARK_ARCHIVE = Path(sys.prefix) / "spark.jsa"
-"""Of `scripts/spark_archive.py`. Java does without where it does not fit."""
+"""Of `grete.spark.class_archive`. Java does without where it does not fit."""
 if SPARK_ARCHIVE.exists():
     os.environ.setdefault(
         "SPARK_SUBMIT_OPTS",

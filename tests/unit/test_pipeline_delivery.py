@@ -10,7 +10,7 @@ import pytest
 from grete.config.choices import PipelineDelivery
 from grete.config.settings import Settings
 from grete.errors import ConfigError
-from grete.spark.session import STAGE_ATTEMPTS, _settings
+from grete.spark.session import STAGE_ATTEMPTS, session_settings
 from grete.spark.sinks.kafka_transaction import delivery
 
 TRANSACTIONS, STAMPS, PLAIN = PipelineDelivery.TRANSACTIONS, PipelineDelivery.STAMPS, PipelineDelivery.PLAIN
@@ -61,7 +61,7 @@ def test_a_pipeline_on_kafka_repeats_no_stage_on_a_local_master_unless_it_is_con
             "spark.jars.packages": connector,
             **{key.replace("_", "."): value for key, value in given.items()},
         }
-        return _settings("a", config, "kafka").get(STAGE_ATTEMPTS)
+        return session_settings("a", config, "kafka").get(STAGE_ATTEMPTS)
 
     assert attempts(spark_master="local[2]") == "1"
     assert attempts(spark_master="local[2]", spark_stage_maxConsecutiveAttempts="4") == "4"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -57,12 +58,12 @@ _DEFAULTS = {
 def build_session(
     app_name: str, config: Mapping[str, str], *, kafka_system: str | None = None
 ) -> SparkSession:
-    """Start (or get) the session of a DataFrame pipeline; see `_settings`.
+    """Start (or get) the session of a DataFrame pipeline; see `session_settings`.
 
     Raises:
         ConfigError, JobError: see `connector_settings` and `could_not_start`.
     """
-    settings = _settings(app_name, config, kafka_system)
+    settings = session_settings(app_name, config, kafka_system)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -84,7 +85,8 @@ def session_ahead(assignment: Assignment) -> Iterator[None]:
 
     def start() -> None:
         with suppress(GreteError, PySparkRuntimeError, OSError):
-            settings = _settings(app_name(assignment), assignment.config, kafka_system_of(assignment))
+            kafka_system = kafka_system_of(assignment)
+            settings = session_settings(app_name(assignment), assignment.config, kafka_system)
             SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
 
     if not Settings.of(assignment.config).job.is_pipeline:
@@ -144,12 +146,30 @@ def context_settings(app_name: str, config: Mapping[str, str]) -> dict[str, str]
     return settings | dict.fromkeys(_NOT_FOR_SHARES, "false")
 
 
+def session_settings(
+    app_name: str, config: Mapping[str, str], kafka_system: str | None = None
+) -> dict[str, str]:
+    """The settings with which the session of a pipeline starts; see `_settings`.
+
+    Unless `spark.driver.extraJavaOptions` is set, the driver's JVM starts from the archive of its classes, where it
+    was made (`grete.spark.class_archive`).
+    """
+    archive = class_archive()
+    java = shlex.quote(f"-XX:SharedArchiveFile={archive}") if archive.exists() else ""
+    return _settings(app_name, config, kafka_system, java=java)
+
+
+def class_archive() -> Path:
+    """Where `grete.spark.class_archive` writes the archive: in the environment that holds Spark."""
+    return Path(sys.prefix) / f"grete-spark-{pyspark.__version__}.jsa"
+
+
 def _log_level(config: Mapping[str, str]) -> str:
     return Settings.of(config).spark.options.get("spark.log.level", "WARN")
 
 
 def _settings(
-    app_name: str, config: Mapping[str, str], kafka_system: str | None, *, java: str = ""
+    app_name: str, config: Mapping[str, str], kafka_system: str | None, *, java: str
 ) -> dict[str, str]:
     """The settings that Spark starts with. Executors run the interpreter that runs us, so that packages are the same.
 
@@ -164,6 +184,7 @@ def _settings(
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SCHEDULING_JVM)  # it makes a command line, and ends
     given = Settings.of(config)
     settings = _DEFAULTS | given.spark.options | {"spark.app.name": app_name}
     if settings["spark.master"].startswith("local"):

@@ -1,9 +1,9 @@
-"""Write an archive of the classes that Spark loads for a streaming query, from which a JVM starts in 2/3 of the time.
+"""Write an archive of the classes that Spark loads for a streaming query, from which its JVM starts sooner.
 
-    python scripts/spark_archive.py ARCHIVE
+    python -m grete.spark.class_archive [ARCHIVE [JVM OPTION ...]]
 
-The archive holds for this Java, these jars and their paths; Java starts without it when any of them is another one.
-Tests find it beside their interpreter (`tests/conftest.py`), and give it to Spark by `SPARK_SUBMIT_OPTS`.
+Without ARCHIVE it is where sessions of pipelines look for it (`session.class_archive`). It holds for this Java,
+Spark's jars and their paths, and the same garbage collector; with another, Java starts without it.
 """
 
 from __future__ import annotations
@@ -11,42 +11,55 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from grete.spark.session import class_archive
 
 
-def main(archive: Path) -> None:
-    """A query that Python works on, and one that keeps state, a few batches each."""
+def main(arguments: Sequence[str]) -> None:
+    """A query that Python works on, one of Spark's own functions, and one that keeps state, a few batches each."""
+    archive = Path(arguments[0]).resolve() if arguments else class_archive()
     unfinished = archive.with_suffix(".new")
     os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit={unfinished} -Xlog:disable"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # those of the tests' jobs: the collector has to be the same
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.extraJavaOptions", options)
+        .config("spark.driver.extraJavaOptions", " ".join(arguments[1:]))
         .getOrCreate()
     )
     gateway: Any = session.sparkContext._gateway  # the process that has to end before the archive is there
     with tempfile.TemporaryDirectory() as directory:
         rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
         work(rows.mapInArrow(same, rows.schema), Path(directory) / "tasks")
+        work(through_json(rows), Path(directory) / "functions")
         work(rows.groupBy(rows["value"] % 7).count(), Path(directory) / "state")
     session.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait()
     unfinished.rename(archive)
+    print(archive)
 
 
 def same(batches: Iterator[Any]) -> Iterator[Any]:
     """What Python gets, it gives back."""
     yield from batches
+
+
+def through_json(rows: DataFrame) -> DataFrame:
+    """Keys and values as of Kafka."""
+    text = rows.select(F.to_json(F.struct("value")).alias("value"))
+    number = F.from_json(F.col("value"), "value long")["value"]
+    return text.select(number.cast("string").cast("binary").alias("key"), F.col("value").cast("binary"))
 
 
 def work(frame: DataFrame, checkpoint: Path) -> None:
@@ -63,4 +76,4 @@ def work(frame: DataFrame, checkpoint: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve())
+    main(sys.argv[1:])
