@@ -43,11 +43,20 @@ def test_no_task_has_two_writers_when_others_say_that_its_container_has_paused()
     assert not found, "\n".join(found)
 
 
+def test_every_promise_is_kept_by_jobs_of_stream_processors() -> None:
+    report = simulate_many(range(SEEDS // 30), embedded=True)
+    found = [f"seed {outcome.seed}: {outcome.violation}" for outcome in report.violations]
+    assert not found, "\n".join(found)
+    assert report.outputs > report.seeds * 10, "jobs in which nothing happens keep every promise"
+
+
 @pytest.mark.parametrize("name", sorted(PLANTS))
 def test_a_planted_bug_is_found(name: str) -> None:
     plant = PLANTS[name]
     with plant.planted():
-        report = simulate_many(range(plant.seeds), emphasis=plant.emphasis, stop_at_violation=True)
+        report = simulate_many(
+            range(plant.seeds), emphasis=plant.emphasis, embedded=plant.embedded, stop_at_violation=True
+        )
     assert report.violations, f"{plant.what}: not found in {report.seeds} seeds"
 
 
@@ -61,7 +70,8 @@ def test_a_plant_leaves_the_product_as_it_was() -> None:
 
 def test_a_seed_does_the_same_in_every_process() -> None:
     program = (
-        "from grete.testing.simulator.run import simulate; print([simulate(s).digest for s in range(6)])"
+        "from grete.testing.simulator.run import simulate;"
+        "print([simulate(s, embedded=e).digest for s in range(6) for e in (False, True)])"
     )
     outcomes = {
         subprocess.run(

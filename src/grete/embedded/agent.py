@@ -31,7 +31,7 @@ class Running:
     """A container in its thread."""
 
     order: Order
-    thread: threading.Thread = field(default_factory=threading.Thread)
+    thread: threading.Thread | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     end: ContainerEnd | None = None
     """None while it runs."""
@@ -70,6 +70,7 @@ class Agent:
         self._last_epoch = 0
         self._unreported: Report | None = None
         self._stopping = threading.Event()
+        self._said = ""
         self.failure: Failure | None = None
         """The error that the container ended with, which ends the processor."""
         self.is_last = False
@@ -114,26 +115,37 @@ class Agent:
         Raises:
             GreteError: the coordination cells cannot be used, whether their service answers or not.
         """
-        said = ""
-        while True:
-            try:
-                if self._turn():
-                    return
-                said = ""
-            except GreteError as error:
-                if not error.may_pass:
-                    self._end_container()
-                    raise
-                level = logging.DEBUG if str(error) == said else logging.WARNING
-                said = str(error)
-                _log.log(level, "processor %s waits for its coordination: %s", self.id, error)
-                if self._is_over():
-                    self._end_container()  # the others may have given the processor up
-                    if self._stopping.is_set() and self._running is None:
-                        return
-                self._clock.wait(self._stopping, self._every_s)
+        while not self.look():
+            pass
 
     # --- one look ---
+
+    def look(self) -> bool:
+        """Look once at orders, container and membership, and wait for a moment; returns whether it has left.
+
+        Raises:
+            GreteError: the coordination cells cannot be used, whether their service answers or not.
+        """
+        try:
+            has_left = self._turn()
+            self._said = ""
+            return has_left
+        except GreteError as error:
+            if not error.may_pass:
+                self._end_container()
+                raise
+            level = logging.DEBUG if str(error) == self._said else logging.WARNING
+            self._said = str(error)
+            _log.log(level, "processor %s waits for its coordination: %s", self.id, error)
+            if self._is_over():
+                self._end_container()  # the others may have given the processor up
+                if self._stopping.is_set() and self._running is None:
+                    return True
+            self._rest()
+            return False
+
+    def _rest(self) -> None:
+        self._clock.wait(threading.Event(), self._every_s)
 
     def _turn(self) -> bool:
         """Returns whether the processor has left."""
@@ -162,7 +174,7 @@ class Agent:
         if self._running is not None:
             _log.warning("processor %s was given up by the others: its container ends", self.id)
             self._running.stop.set()
-            self._clock.wait(threading.Event(), self._every_s)
+            self._rest()
             return False
         self._unreported = None
         if self._stopping.is_set():
@@ -212,7 +224,8 @@ class Agent:
         running = self._running
         if running is None or running.end is None:
             return
-        running.thread.join()
+        if running.thread is not None:
+            running.thread.join()
         self._running = None
         end = running.end
         if int(end) not in _NO_FAILURE and not _may_pass(end):
@@ -252,7 +265,7 @@ class Agent:
         admission = self._admission
         if self._running is not None:
             self._running.stop.set()
-            self._clock.wait(threading.Event(), self._every_s)
+            self._rest()
             return False
         if admission is None:
             return True

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from grete.testing.simulator.plants import Plant
 
-from . import commit, control, leadership, log, model, rewinds, shares, state
+from . import commit, control, leadership, log, model, processors, rewinds, shares, state
 
 PLANTS: Mapping[str, Plant] = {
     **log.PLANTS,
@@ -20,4 +20,5 @@ PLANTS: Mapping[str, Plant] = {
     **model.PLANTS,
     **rewinds.PLANTS,
     **shares.PLANTS,
+    **processors.PLANTS,
 }

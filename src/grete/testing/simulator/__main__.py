@@ -19,6 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seed", type=int, default=0, metavar="S", help="the first one; the same seed runs the same"
     )
+    parser.add_argument("--embedded", action="store_true", help="jobs of stream processors")
     parser.add_argument("--trace", action="store_true", help="print what happened in the last seed")
     parser.add_argument(
         "--plant", metavar="NAME", help="plant this bug; exits 1 when it is found, as for any other"
@@ -37,17 +38,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     seeds = range(options.seed, options.seed + options.seeds)
     with plant.planted() if plant is not None else nullcontext():
-        report = simulate_many(seeds, emphasis=() if plant is None else plant.emphasis)
-    _print(report, options.plant, trace=options.trace or options.seeds == 1)
+        report = simulate_many(
+            seeds,
+            emphasis=() if plant is None else plant.emphasis,
+            embedded=options.embedded if plant is None else plant.embedded,
+        )
+    again = "" if options.plant is None else f" --plant {options.plant}"
+    _print(
+        report, again + (" --embedded" if options.embedded else ""), trace=options.trace or options.seeds == 1
+    )
     return 1 if report.violations else 0
 
 
-def _print(report: Report, plant: str | None, *, trace: bool) -> None:
+def _print(report: Report, again: str, *, trace: bool) -> None:
     shown = report.violations or ([report.last] if report.last is not None and trace else [])
     for outcome in shown[:1] if trace else []:
         print("\n".join(outcome.trace))
     for outcome in report.violations:
-        print(_line(outcome, plant))
+        print(_line(outcome, again))
     rate = report.seeds / report.elapsed_s if report.elapsed_s else 0.0
     steps = report.steps / report.elapsed_s if report.elapsed_s else 0.0
     print(
@@ -57,11 +65,10 @@ def _print(report: Report, plant: str | None, *, trace: bool) -> None:
     )
 
 
-def _line(outcome: Outcome, plant: str | None) -> str:
-    planted = "" if plant is None else f" --plant {plant}"
+def _line(outcome: Outcome, again: str) -> str:
     return (
         f"seed {outcome.seed} after {outcome.steps} steps ({outcome.virtual_s:.1f} s): {outcome.violation}\n"
-        f"  replay: python -m grete.testing.simulator --seed {outcome.seed}{planted}"
+        f"  replay: python -m grete.testing.simulator --seed {outcome.seed}{again}"
     )
 
 

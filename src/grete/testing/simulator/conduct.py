@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from grete.coordination.base import Leadership
 from grete.coordinator.plan import Plan
 from grete.coordinator.state import FINAL
-from grete.model.ids import JobId
+from grete.launch.base import ContainerExit
+from grete.model.ids import ContainerId, JobId
 from grete.testing.simulator.ledger import Violation
 
 if TYPE_CHECKING:
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 JOB = JobId("simulated", "1")
 """The one job of a world."""
+
+
+def incarnation_of(container: ContainerId, epoch: int) -> str:
+    """The name of one incarnation of a container."""
+    return f"container {container}#{epoch:x}"
 
 
 class Conduct:
@@ -80,6 +86,26 @@ class Conduct:
             return
         if not self._world.is_fenced(known):
             raise Violation("one incarnation at a time", f"{known.incarnation} runs and is not fenced off")
+
+    def starts(self, container: ContainerId, epoch: int) -> None:
+        """A processor is about to run a container.
+
+        Raises:
+            Violation: an earlier incarnation runs elsewhere, and may still commit.
+        """
+        for known in self._world.containers.values():
+            if known.id == container and known.epoch < epoch:
+                self.replaces(known)
+
+    def exited(self, exit_: ContainerExit) -> None:
+        """A launcher reports the end of a container, and does not say that it may live.
+
+        Raises:
+            Violation: it runs.
+        """
+        known = self._world.containers.get(incarnation_of(exit_.container_id, exit_.epoch))
+        if known is not None and known.process.is_alive and not exit_.may_live:
+            raise Violation("a container that is said to have ended has", known.incarnation)
 
     def launched(self, program: ContainerProgram) -> None:
         """A container was started.

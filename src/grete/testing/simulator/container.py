@@ -7,6 +7,7 @@ what to read, tasks with their stores on disk, and the commit (`simulator.query`
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.job_state import read_state
 from grete.metadata.locality import LocalityManager
 from grete.model.ending import ExitCode
+from grete.testing.simulator.conduct import incarnation_of
 from grete.testing.simulator.query import QueryRun
 from grete.testing.simulator.scheduler import Call, Ended, Process, Script, Server, Sleep
 from grete.testing.simulator.stores import ProcessLog, ProcessSystem
@@ -45,18 +47,27 @@ _SHARES = 2
 class ContainerProgram:
     """One incarnation of a container."""
 
-    def __init__(self, world: World, start: ContainerStart, host: str) -> None:
+    def __init__(
+        self,
+        world: World,
+        start: ContainerStart,
+        host: str,
+        *,
+        begin: Callable[[str], Process] | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
+        """`begin` makes its process, where that is a thread of another one, which ends it by `stop`."""
         self.world = world
         self.id = start.container_id
         self.epoch = self.fence_epoch = start.epoch
         self.host = host
-        self.incarnation = f"container {self.id}#{self.epoch:x}"
+        self.incarnation = incarnation_of(self.id, self.epoch)
         self.home = Path(world.directory) / host
         self._url = start.environment[COORDINATOR_URL]
-        self.process: Process = world.process(self.incarnation)
+        self.process: Process = (begin or world.process)(self.incarnation)
         self.log = ProcessLog(world.stream_log, world, self.process)
         self.system = ProcessSystem(world.system, world, self.process)
-        self.control = Control(threading.Event())
+        self.control = Control(threading.Event() if stop is None else stop)
         self._stream = CoordinatorStream(self.log, self.process.clock, source="SamzaContainer")
         self._heartbeat = Heartbeat(self.epoch)
         self._answered_s = self.process.clock.monotonic_s()

@@ -43,11 +43,13 @@ from grete.model.ids import ContainerId
 from grete.testing.simulator.conduct import JOB, Conduct
 from grete.testing.simulator.launcher import SimulatedLauncher
 from grete.testing.simulator.ledger import Violation
+from grete.testing.simulator.processor_launcher import SimulatedProcessors
 from grete.testing.simulator.scheduler import Process, Script, Server, Sleep
 from grete.testing.simulator.stores import ProcessCoordination, ProcessLog, ProcessSystem
 from grete.wire.container_protocol import Command, Directive, Heartbeat, decode, document
 
 if TYPE_CHECKING:
+    from grete.testing.simulator.processor import ProcessorProgram
     from grete.testing.simulator.world import World
 
 TTL_S = 9.0
@@ -78,19 +80,23 @@ class CoordinatorProgram(Server):
         number: int,
         submitted: tuple[str, dict[str, str]] | None,
         take_over: bool,
+        processor: ProcessorProgram | None = None,
     ) -> None:
+        """`processor` is the one that it is a thread of, in a job of stream processors."""
         self.world = world
         self.host = host
         self.url = f"http://{host}/{number}"
         self.submitted = submitted
         self.take_over = take_over
-        self.process: Process = world.process(f"coordinator {number} on {host}")
+        begin = world.process if processor is None else processor.part
+        self.process: Process = begin(f"coordinator {number} on {host}")
+        self._processor = processor
         self._clock = self.process.clock
         self.log = ProcessLog(world.stream_log, world, self.process)
         self.system = ProcessSystem(world.system, world, self.process)
         memory = MemoryCoordination(self._clock, leaderships=world.leaderships, ttl_s=TTL_S)
         self.coordination = ProcessCoordination(memory, world, self.process)
-        self.launcher = SimulatedLauncher(self)
+        self.launcher: SimulatedLauncher | SimulatedProcessors = SimulatedLauncher(self)
         self.run_id: str | None = None
         self._coordinator: Coordinator | None = None
         self._posted: list[Event] = []
@@ -116,6 +122,10 @@ class CoordinatorProgram(Server):
             return None
         return self._view.served_config
 
+    def ask(self, event: Event) -> None:
+        """Post an event of the program that the coordinator is in."""
+        self._posted.append(event)
+
     # --- what containers ask ---
 
     def serve(self, request: dict[str, Any]) -> Any:
@@ -140,6 +150,8 @@ class CoordinatorProgram(Server):
     def _main(self) -> Script:
         leadership = yield from self._campaign()
         self.world.conduct.leads(self, leadership)
+        if self._processor is not None:
+            self.launcher = SimulatedProcessors(self, leadership.epoch)
         fence = Fence(job_scope(JOB), leadership.epoch)
         self.log.raise_fence(fence)
         yield Sleep()
@@ -241,7 +253,7 @@ class CoordinatorProgram(Server):
             id_: record
             for id_, record in read_launches(stream).items()
             if first.specs.get(id_) == ContainerSpec(record.tasks, record.query, record.process)
-            and self.launcher.runs(record.handle)
+            and self.launcher.runs(id_, record)
         }
 
     def _check_adopted(self, unchanged: dict[ContainerId, LaunchRecord]) -> None:
@@ -253,7 +265,7 @@ class CoordinatorProgram(Server):
         assert self.loop is not None
         for id_, record in unchanged.items():
             slot = self.loop.registry.slot(id_)
-            if not self.launcher.runs(record.handle):
+            if not self.launcher.runs(id_, record):
                 continue  # it ended meanwhile
             if slot is None or (slot.epoch, slot.directive) != (
                 record.epoch,

@@ -47,6 +47,14 @@ OPERATOR_KINDS = (
     "take-over",
     "foreign-record",
 )
+MEMBER_KINDS = (
+    "join",
+    "leave",
+    "second-of-its-id",
+    "cells-silent",
+    "leader-gone-amid-a-hand-over",
+)
+"""At the stream processors of a job, in worlds that have them."""
 LASTING_KINDS = ("skewed-clocks", "kills-lost", "two-hosts")
 """These are there for as long as there are faults."""
 HOSTILE_KINDS = ("forged-pause",)
@@ -74,10 +82,12 @@ class Faults:
     is_disk_full: bool = False
 
     @classmethod
-    def draw(cls, chance: random.Random, emphasis: Sequence[str]) -> Faults:
+    def draw(cls, chance: random.Random, emphasis: Sequence[str], *, embedded: bool = False) -> Faults:
         """Choose kinds and rates; those of `emphasis` are there in any case."""
         rates: dict[str, float] = {}
-        groups = (
+        members = ((MEMBER_KINDS, 1.0),) if embedded else ()
+        groups: tuple[tuple[tuple[str, ...], float], ...] = (
+            *members,
             (WRITE_KINDS, 0.006),
             (NETWORK_KINDS, 0.05),
             (PROCESS_KINDS, 1.0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
+from grete.metadata.launches import LaunchRecord
 from grete.model.ids import ContainerId
 from grete.testing.simulator.container import ContainerProgram
 from grete.testing.simulator.scheduler import KILLED
@@ -76,9 +77,9 @@ class SimulatedLauncher(Launcher):
         self._running[container.container_id] = program
         return True
 
-    def runs(self, handle: str) -> bool:
+    def runs(self, container: ContainerId, record: LaunchRecord) -> bool:
         """Whether the container runs here."""
-        program = self._world.containers.get(handle)
+        program = self._world.containers.get(record.handle)
         return program is not None and program.host == self._coordinator.host and program.process.is_alive
 
     def abandon(self) -> None:

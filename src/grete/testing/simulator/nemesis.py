@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from grete.model.fence import job_scope
 from grete.testing.simulator.conduct import JOB
-from grete.testing.simulator.faults import PROCESS_KINDS, SHARE_KINDS
+from grete.testing.simulator.faults import MEMBER_KINDS, PROCESS_KINDS, SHARE_KINDS
 from grete.testing.simulator.scheduler import Script, Sleep
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ class Nemesis:
     def shares(self) -> Script:
         """As `script`, at shares alone."""
         return self._strike(SHARE_KINDS, (0.5, self._world.chance.choice((3.0, 10.0))))
+
+    def members(self) -> Script:
+        """As `script`, at the stream processors of the job."""
+        return self._strike(MEMBER_KINDS, (1.0, self._world.chance.choice((6.0, 15.0))))
 
     def _strike(self, kinds: tuple[str, ...], pauses_s: tuple[float, float]) -> Script:
         world = self._world
@@ -85,6 +89,34 @@ class Nemesis:
         share = self._a_share()
         if share is not None:
             share.line.cut(self._world.chance.uniform(0.0, 8.0))
+
+    def _join(self) -> None:
+        self._world.processors.join_another()
+
+    def _leave(self) -> None:
+        self._world.processors.leave()
+
+    def _second_of_its_id(self) -> None:
+        """A processor stands still, and is started a second time."""
+        living = [one for one in self._world.processors.living() if one.process.is_running]
+        if living:
+            first = self._world.chance.choice(living)
+            self._world.pause(first.process)
+            self._world.processors.join(first.id)
+
+    def _cells_silent(self) -> None:
+        self._world.cells_are_silent = True
+        self._world.scheduler.after(self._world.chance.uniform(1.0, 15.0), self._cells_again)
+
+    def _cells_again(self) -> None:
+        self._world.cells_are_silent = False
+
+    def _leader_gone_amid_a_hand_over(self) -> None:
+        """Processors come or go, and soon the leader dies or stands still."""
+        chance, world = self._world.chance, self._world
+        chance.choice((world.processors.join_another, world.processors.leave))()
+        gone = chance.choice((world.kill_the_leader, self._pause_coordinator, self._leader_lost))
+        world.scheduler.after(chance.uniform(0.0, 8.0), lambda: gone() if world.is_busy else None)
 
     def _disk_full(self) -> None:
         self._world.faults.is_disk_full = True

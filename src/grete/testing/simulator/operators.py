@@ -27,7 +27,6 @@ from grete.model.ids import ContainerId
 from grete.model.startpoint import Startpoint, StartpointKind, StateChoice, StateRequest
 from grete.testing.simulator.application import STORE
 from grete.testing.simulator.conduct import JOB
-from grete.testing.simulator.faults import OPERATOR_KINDS
 from grete.testing.simulator.ledger import INPUT, input_ssp
 from grete.testing.simulator.scheduler import Killed, Script, Sleep
 from grete.testing.simulator.stores import ProcessLog
@@ -60,7 +59,7 @@ class Operator:
         world = self._world
         while world.is_busy:
             yield Sleep(world.chance.uniform(4.0, 20.0))
-            kind = world.faults.among(OPERATOR_KINDS)
+            kind = world.faults.among(world.processors.operator_kinds)
             if kind is None or not world.is_busy:
                 continue
             if world.watch.ended is not None and world.watch.ended.state == "failed":

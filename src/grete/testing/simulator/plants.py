@@ -50,6 +50,8 @@ class Plant:
     apply: Callable[[Replaced], None]
     emphasis: tuple[str, ...] = ()
     seeds: int = 200
+    embedded: bool = False
+    """Whether it is in what stream processors do, and the seeds are of jobs of these."""
 
     @contextmanager
     def planted(self) -> Iterator[None]:

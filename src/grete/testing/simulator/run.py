@@ -56,13 +56,14 @@ class Report:
             self.violations.append(outcome)
 
 
-def simulate(seed: int, emphasis: Sequence[str] = ()) -> Outcome:
+def simulate(seed: int, emphasis: Sequence[str] = (), *, embedded: bool = False) -> Outcome:
     """Run one seed. The same seed gives the same outcome, on every machine and under every hash seed.
 
     `emphasis` names kinds of faults that are there whatever the seed says: the same ones give the same outcome.
+    With `embedded` the job is one of stream processors.
     """
     directory = Path(tempfile.mkdtemp(prefix="grete-simulator-", dir=_MEMORY if _MEMORY.is_dir() else None))
-    world = World(seed, directory, emphasis)
+    world = World(seed, directory, emphasis, embedded=embedded)
     violation = None
     try:
         _live(world)
@@ -89,13 +90,17 @@ def simulate(seed: int, emphasis: Sequence[str] = ()) -> Outcome:
 
 
 def simulate_many(
-    seeds: Iterable[int], *, emphasis: Sequence[str] = (), stop_at_violation: bool = False
+    seeds: Iterable[int],
+    *,
+    emphasis: Sequence[str] = (),
+    embedded: bool = False,
+    stop_at_violation: bool = False,
 ) -> Report:
     """Run many seeds, one after the other."""
     report = Report()
     began_s = time.perf_counter()
     for seed in seeds:
-        report.add(simulate(seed, emphasis))
+        report.add(simulate(seed, emphasis, embedded=embedded))
         if report.violations and stop_at_violation:
             break
     report.elapsed_s = time.perf_counter() - began_s

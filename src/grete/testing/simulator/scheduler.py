@@ -143,6 +143,8 @@ class Process:
         self._deliver = deliver
         self._paused = False
         self._late: list[tuple[Script, Any]] = []
+        self.together = [self]
+        """Threads of one program, each simulated as a process: they are killed at once."""
 
     @property
     def is_alive(self) -> bool:
@@ -173,7 +175,15 @@ class Process:
 
     def kill(self) -> None:
         """End it at once (SIGKILL); works on a paused process as well."""
-        self._end(KILLED, "killed")
+        self._die("killed")
+
+    def end(self) -> None:
+        """End it in order."""
+        self._end(0, "")
+
+    def _die(self, reason: str) -> None:
+        for process in self.together:
+            process._end(KILLED, reason)
 
     def _end(self, code: int, reason: str) -> None:
         if self.exit_code is not None:
@@ -196,7 +206,7 @@ class Process:
         except Ended as end:
             self._end(end.code, end.reason)
         except Killed:
-            self._end(KILLED, "killed in a store call")
+            self._die("killed in a store call")
         except GreteError as error:
             self._end(error.exit_code, f"{type(error).__name__}: {error}")
         else:

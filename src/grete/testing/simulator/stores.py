@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from grete.coordination.base import Coordination, Holder, Leadership
-from grete.coordination.cells import Cells
+from grete.coordination.cells import Cell, Cells
+from grete.embedded.orders import ORDERS, Order, decode
+from grete.errors import CoordinationUnreachable, LogError
 from grete.keyed_log.base import Entry, Fence, KeyedLog, Record
 from grete.model.ids import TaskName
 from grete.systems.commit_group import CommitGroup
 from grete.systems.local.system import LocalSystem
+from grete.testing.simulator.ledger import Violation
 from grete.testing.simulator.scheduler import Process
 
 if TYPE_CHECKING:
@@ -165,3 +169,58 @@ class ProcessCoordination(Coordination):
         return (
             self.leadership is not None and self._process.clock.monotonic_s() < self.leadership.valid_until_s
         )
+
+
+class ProcessCells(Cells):
+    """A process's handle on coordination cells, whose service may not answer for a while."""
+
+    def __init__(self, cells: Cells, world: World, process: Process) -> None:
+        self._cells = cells
+        self._world = world
+        self._process = process
+
+    def read(self, name: str) -> Cell | None:
+        """See Cells."""
+        self._ask()
+        return self._cells.read(name)
+
+    def read_all(self, prefix: str) -> Mapping[str, Cell]:
+        """See Cells."""
+        self._ask()
+        return self._cells.read_all(prefix)
+
+    def write(self, name: str, value: bytes, expected: str | None) -> Cell:
+        """See Cells.
+
+        Raises:
+            Violation: an order of an earlier leader takes the place of a later one's.
+        """
+        with self._change():
+            known = self._cells.read(name)
+            written = self._cells.write(name, value, expected)
+            if known is not None and name.startswith(f"{ORDERS}/"):
+                before, after = decode(name, known, Order), decode(name, written, Order)
+                if before.epoch > after.epoch:
+                    raise Violation("the order of a later launch stays", f"{name}: {after} after {before}")
+            return written
+
+    def delete(self, name: str, expected: str) -> None:
+        """See Cells."""
+        with self._change():
+            self._cells.delete(name, expected)
+
+    def close(self) -> None:
+        """The cells belong to the world."""
+
+    def _ask(self) -> None:
+        if self._world.cells_are_silent:
+            raise CoordinationUnreachable("simulated: the coordination cells do not answer")
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        self._ask()
+        try:
+            with self._world.write(self._process):
+                yield
+        except LogError as error:
+            raise CoordinationUnreachable(f"simulated: {error}") from error

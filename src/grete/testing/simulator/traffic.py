@@ -47,6 +47,7 @@ def config(world: World) -> dict[str, str]:
         "job.coordinator.monitor-lag.frequency.ms": "60000",
         "job.coordinator.monitor-container.silent.ms": str(chance.choice((12_000, 20_000, 60_000))),
         "task.shutdown.ms": str(chance.choice((4_000, 12_000))),
+        **world.processors.config(),
         **{key: str(chance.randrange(1_000, 9_000)) for keys in CHANGES for key in keys},
     }
 

@@ -43,6 +43,8 @@ class StreamWatch:
         self._epoch = -1
         self._in_force: dict[str, str] = {}
         self._asked: list[dict[str, str | None]] = []
+        self.wishes: dict[str, dict[str, str | None]] = {}
+        """Changes that a process may write at any time, by its name."""
         self._changelog: dict[TaskName, int] = {}
         self._ended: JobState | None = None
         self.ended_runs: set[str] = set()
@@ -132,7 +134,10 @@ class StreamWatch:
 
     def _check_config(self) -> None:
         found = self._stream.config()
-        allowed = [self._in_force, *(_changed(self._in_force, delta) for delta in self._asked)]
+        allowed = [
+            self._in_force,
+            *(_changed(self._in_force, delta) for delta in (*self._asked, *self.wishes.values())),
+        ]
         if found not in allowed:
             nearest = min(allowed, key=lambda config: len(_differing(config, found)))
             wrong = {key: (nearest.get(key), found.get(key)) for key in _differing(nearest, found)}

@@ -25,6 +25,8 @@ from grete.testing.simulator.ledger import INPUT, Ledger
 from grete.testing.simulator.nemesis import Nemesis
 from grete.testing.simulator.network import Network
 from grete.testing.simulator.operators import Operator
+from grete.testing.simulator.processor import ProcessorProgram
+from grete.testing.simulator.processors import Processors
 from grete.testing.simulator.scheduler import (
     Killed,
     Process,
@@ -50,9 +52,11 @@ _MACHINE_S = (6.0, 30.0)
 class World:
     """Everything that outlives a process, and the list of processes that live."""
 
-    def __init__(self, seed: int, directory: Path, emphasis: Sequence[str] = ()) -> None:
+    def __init__(
+        self, seed: int, directory: Path, emphasis: Sequence[str] = (), *, embedded: bool = False
+    ) -> None:
         self.chance = random.Random(seed)  # noqa: S311 - it has to be repeatable
-        self.faults = Faults.draw(self.chance, emphasis)
+        self.faults = Faults.draw(self.chance, emphasis, embedded=embedded)
         self.directory = directory
         self.scheduler = Scheduler()
         store_clock = self._store_clock = ProcessClock(self.scheduler, rate=1.0, wall_offset_ms=0)
@@ -69,7 +73,7 @@ class World:
         self.servers: dict[str, Server] = {}
         self.trace: deque[str] = deque(maxlen=_TRACED)
         self.digest = sha256()
-        self.hosts = ["a", "b"] if self.faults.has("two-hosts") else ["a"]
+        self.hosts = ["a", "b"] if self.faults.has("two-hosts") and not embedded else ["a"]
         self.coordinators: list[CoordinatorProgram] = []
         self.containers: dict[str, ContainerProgram] = {}
         self.shares: list[ShareProgram] = []
@@ -81,15 +85,20 @@ class World:
         self._network = Network(self)
         self._submits = 0
         self._stalls = 0
+        self.cells_are_silent = False
+        self.processors = Processors(self, exist=embedded)
         self.operator = Operator(self)
 
     def begin(self) -> None:
         """Submit the job, with a standby or two, and start all processes."""
         self.submit()
-        for _ in range(self.chance.choice((0, 1, 1, 2))):
-            self._coordinate(None, take_over=False)
+        if not self.processors.exist:
+            for _ in range(self.chance.choice((0, 1, 1, 2))):
+                self._coordinate(None, take_over=False)
         nemesis = Nemesis(self)
-        scripts = (produce(self), audit(self), self.operator.script(), nemesis.script(), nemesis.shares())
+        scripts = [produce(self), audit(self), self.operator.script(), nemesis.script(), nemesis.shares()]
+        if self.processors.exist:
+            scripts.append(nemesis.members())
         for script in scripts:
             self.process("somebody").spawn(script)
 
@@ -103,6 +112,7 @@ class World:
         self.is_busy = False
         self.faults.calm()
         self.kills_reach = True
+        self.cells_are_silent = False
         for process in self.processes:
             process.resume()
 
@@ -110,6 +120,7 @@ class World:
         """Run the job if it does not run, as an operator would who wants it to, and what of it he had stopped."""
         if self.watch.ended is not None and self.ledger.missing():
             self.submit()
+        self.processors.go_on()
         for id_ in sorted(self.held()):
             self.operator.start(id_)
 
@@ -140,7 +151,9 @@ class World:
     def alive(self) -> list[str]:
         """The containers and shares that run, or are paused."""
         programs: list[ContainerProgram | ShareProgram] = [*self.containers.values(), *self.shares]
-        return sorted(program.process.name for program in programs if program.process.is_alive)
+        processes = [program.process for program in programs]
+        processes += [processor.process for processor in self.processors.living()]
+        return sorted(process.name for process in processes if process.is_alive)
 
     def wall_ms(self) -> int:
         """The time of a clock that is right."""
@@ -154,17 +167,19 @@ class World:
 
     # --- processes ---
 
-    def process(self, name: str) -> Process:
-        """A new process with clocks of its own."""
-        skewed = self.faults.strikes("skewed-clocks")
-        rate = self.chance.uniform(0.85, 1.15) if skewed else 1.0
-        offset_ms = round(self.chance.uniform(-_SKEW_MS, _SKEW_MS)) if skewed else 0
-        clock = ProcessClock(self.scheduler, rate=rate, wall_offset_ms=offset_ms)
-        process = Process(self.scheduler, name, clock, self._network.deliver)
+    def process(self, name: str, clock: ProcessClock | None = None) -> Process:
+        """A new process with clocks of its own, unless it is a thread of another one."""
+        process = Process(self.scheduler, name, clock or self._clock(), self._network.deliver)
         process.on_end.append(lambda: self.note(f"{name} ends: {process.exit_code} {process.reason}"))
         self.processes.append(process)
         self.note(f"{name} begins")
         return process
+
+    def _clock(self) -> ProcessClock:
+        skewed = self.faults.strikes("skewed-clocks")
+        rate = self.chance.uniform(0.85, 1.15) if skewed else 1.0
+        offset_ms = round(self.chance.uniform(-_SKEW_MS, _SKEW_MS)) if skewed else 0
+        return ProcessClock(self.scheduler, rate=rate, wall_offset_ms=offset_ms)
 
     def server(self, url: str) -> Server | None:
         """The server there, if its process lives."""
@@ -173,8 +188,10 @@ class World:
 
     def pause(self, process: Process) -> None:
         """Stop a process, and let it go on some time later as if nothing had happened."""
-        process.pause()
-        self.scheduler.after(self.chance.choice((3.0, 12.0, 30.0)), process.resume)
+        seconds_s = self.chance.choice((3.0, 12.0, 30.0))
+        for one in process.together:
+            one.pause()
+            self.scheduler.after(seconds_s, one.resume)
 
     def pause_a_container(self) -> None:
         """Stop one of those that run."""
@@ -205,7 +222,10 @@ class World:
         """An operator runs `grete run` with a configuration."""
         self._submits += 1
         submitted = (f"run-{self._submits}", config(self))
-        self._coordinate(submitted, take_over=take_over)
+        if self.processors.exist:
+            self.processors.gather(submitted)
+        else:
+            self._coordinate(submitted, take_over=take_over)
 
     def submit_when_stopped(self) -> None:
         """Run the job again once it has stopped; a wait for nothing is given up."""
@@ -220,25 +240,38 @@ class World:
                 return
 
     def _coordinate(self, submitted: tuple[str, dict[str, str]] | None, *, take_over: bool) -> None:
-        number = len(self.coordinators)
-        program = CoordinatorProgram(self, self.chance.choice(self.hosts), number, submitted, take_over)
+        program = self.coordinate(submitted, take_over=take_over)
+        program.process.on_end.append(lambda: self._supervise(program))
+
+    def coordinate(
+        self,
+        submitted: tuple[str, dict[str, str]] | None,
+        *,
+        take_over: bool = False,
+        processor: ProcessorProgram | None = None,
+    ) -> CoordinatorProgram:
+        """A new coordinator, a process or the thread of one."""
+        number, host = len(self.coordinators), self.chance.choice(self.hosts)
+        program = CoordinatorProgram(self, host, number, submitted, take_over, processor)
         if take_over:
             self.conduct.excuse_leaders()
         self.coordinators.append(program)
-        program.process.on_end.append(lambda: self._supervise(program))
+        return program
 
     def _supervise(self, ended: CoordinatorProgram) -> None:
         """Start another one in place of one that ended before the job did."""
         self.scheduler.after(self.chance.uniform(0.5, 6.0), lambda: self._succeed(ended))
 
     def _succeed(self, ended: CoordinatorProgram) -> None:
-        submitted = ended.submitted
-        if submitted is not None and (
-            submitted[0] != f"run-{self._submits}" or self.watch.run_id == submitted[0]
-        ):
-            submitted = None  # it was written, or another one was submitted since
+        submitted = self.unwritten(ended.submitted)
         if self.watch.ended is None or submitted is not None:
             self._coordinate(submitted, take_over=False)
+
+    def unwritten(self, submitted: tuple[str, dict[str, str]] | None) -> tuple[str, dict[str, str]] | None:
+        """What was submitted, unless it was written, or another one was submitted since."""
+        if submitted is None or submitted[0] != f"run-{self._submits}" or self.watch.run_id == submitted[0]:
+            return None
+        return submitted
 
     def is_fenced(self, program: ContainerProgram) -> bool:
         """Whether the stores refuse what this incarnation writes."""
