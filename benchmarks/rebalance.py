@@ -42,7 +42,7 @@ from grete.systems.records import pack
 from grete.testing.failover.services import BACK_ENDS, SHORTEST_TTL_S, settings_of
 
 DEBOUNCE_S = 1.0
-_RECORDS_A_SECOND = 2_000
+_RECORDS_A_SECOND = 1_000
 _FEED_S = 0.1
 _POLL_S = 0.02
 _GIVE_UP_S = 180.0
@@ -232,7 +232,9 @@ def event(job: Shared, happens: Callable[[], float]) -> Event:
     job.until(job.is_divided, "the tasks are divided")
     rest_s = time.time() + 3 * job.feed_s
     job.until(lambda: min(one.at_s for one in job.last.values()) > rest_s, "all tasks go on")
-    return _of(job.said[number:], begins, before, job, at_s)
+    found = _of(job.said[number:], begins, before, job, at_s)
+    print(f"    {found.document()}", file=sys.stderr, flush=True)
+    return found
 
 
 def _of(
@@ -354,9 +356,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     f"{one['stayed_gap_s']:.2f} s where tasks stay; {one['moved']:g} moved, {one['least']:g} must",
                     flush=True,
                 )
-    results["load_after"] = round(os.getloadavg()[0], 1)
-    if options.json is not None:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+            results["load_after"] = round(os.getloadavg()[0], 1)
+            if options.json is not None:  # after each, so that a run that is broken off leaves what it has
+                options.json.write_text(json.dumps(results, indent=2) + "\n")
     return 0
 
 
