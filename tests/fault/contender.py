@@ -29,6 +29,7 @@ from grete.model.fence import Fence
 SCOPE = "job/contended-1"
 LOG = "effects"
 REFUSED = "refused:"
+STANDING_BY = "stands by"
 
 
 class WrongClock(SystemClock):
@@ -56,7 +57,7 @@ class Contender:
         self._clock = WrongClock(float(asked["ahead_s"]))
         self._log = log
         self._read, self._floor = -1, 0
-        self._stops = False
+        self._stops = self._has_stood_by = False
         signal.signal(signal.SIGUSR1, lambda *_: self._stop_soon())
 
     def _stop_soon(self) -> None:
@@ -82,7 +83,13 @@ class Contender:
             try:
                 return coordination.campaign(SCOPE, epoch_floor=self._seen())
             except HeldByOther:
+                self._say_standing_by()
                 time.sleep(self._ttl_s / 20)
+
+    def _say_standing_by(self) -> None:
+        if not self._has_stood_by:
+            self._has_stood_by = True
+            print(STANDING_BY, file=sys.stderr, flush=True)
 
     def _seen(self) -> int:
         for record in self._log.read(self._read):
