@@ -142,6 +142,10 @@ def spark() -> Iterator[SparkSession]:
         "spark.master": "local[2,3]",  # tasks are tried again, as on a cluster
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "2",
+        # After two minutes without a core Spark takes its local executor for lost, and ends with code 56 after 60
+        # heartbeats that nobody answers.
+        "spark.executor.heartbeat.maxFailures": "100000",
+        "spark.network.timeout": "3600s",
         "outputs.table.format": "delta",  # outputs that bring jars along
         "outputs.rows.format": "jdbc",
         "outputs.rows.url": "jdbc:postgresql:",
