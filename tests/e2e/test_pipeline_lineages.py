@@ -140,3 +140,15 @@ def test_a_source_of_sparks_own_is_read_beside_and_is_no_reason_to_lose_or_doubl
     job.replay("local.in")
     with pytest.raises(JobError, match=r"a source that is not grete's, whose offsets are Spark's.*discard"):
         job.run()
+
+
+def test_spark_renames_files_of_a_lineage_without_starting_a_program(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Through Hadoop's newer interface it starts `readlink` eight times a batch, half of the time of a small one."""
+    jvm: Any = spark.sparkContext._jvm
+    files = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+    path = jvm.org.apache.hadoop.fs.Path(str(tmp_path))
+    java_session: Any = spark._jsparkSession
+    chosen = files.create(path, java_session.sessionState().newHadoopConf()).getClass().getSimpleName()
+    assert chosen == "FileSystemBasedCheckpointFileManager"

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.errors import GreteError
-from grete.spark.java import quick_starts
+from grete.spark.java import quick_starts, rename_without_programs
 from grete.spark.kafka_connector import connector_settings, could_not_start
 from grete.spark.kafka_options import REDACTED_OPTIONS
 from grete.spark.libraries import output_settings
@@ -72,6 +72,7 @@ def build_session(
     except PySparkRuntimeError as error:
         raise could_not_start(settings, error) from error
     session.sparkContext.setLogLevel(_log_level(config))
+    rename_without_programs(session)
     return session
 
 
