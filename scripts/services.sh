@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/grete
 azurite_directory=${GRETE_AZURITE:-$cache/azurite-3.35.0}
 kafka_jars_directory=${GRETE_KAFKA_JARS:-$cache/kafka-4.3.1}
+yarn_jars_directory=${GRETE_YARN_JARS:-$cache/yarn-3.5.0}
 zookeeper_jars_directory=${GRETE_ZOOKEEPER_JARS:-$cache/zookeeper-3.9.5}
 samza_jars_directory=${GRETE_SAMZA_JARS:-$cache/samza-1.8.0}
 spark_kafka_jars_directory=${GRETE_SPARK_KAFKA_JARS:-$cache/spark-kafka-4.2.0}
@@ -70,6 +71,8 @@ azurite_modules() { # all or nothing, as the jars
 spark_kafka_jars() { fetch_jars scripts/spark-kafka/pom.xml "$spark_kafka_jars_directory"; }
 
 kafka_jars() { fetch_jars scripts/kafka/pom.xml "$kafka_jars_directory"; }
+
+yarn_jars() { fetch_jars scripts/yarn/pom.xml "$yarn_jars_directory"; }
 
 zookeeper_jars() { fetch_jars scripts/zookeeper/pom.xml "$zookeeper_jars_directory"; }
 
@@ -139,6 +142,6 @@ kube_apiserver() { # Kubernetes' own, built from its Go modules: 5 minutes of a 
   mv "$directory.new" "$directory"
 }
 
-for service in ${SERVICES:-strace_present postgresql_present azurite_modules kafka_jars kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars samza_jars samza_runner spark_archive}; do
+for service in ${SERVICES:-strace_present postgresql_present azurite_modules kafka_jars kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars yarn_jars samza_jars samza_runner spark_archive}; do
   "$service"
 done

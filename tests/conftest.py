@@ -48,6 +48,7 @@ from grete.testing.azurite import Azurite
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import patient, reaches
+from grete.testing.yarn import YarnCluster
 from grete.testing.zookeeper_server import ZooKeeperCluster
 
 __all__ = [  # pytest's hooks, which it finds here
@@ -242,6 +243,13 @@ def three(harmed_nodes: KafkaCluster) -> Iterator[KafkaCluster]:
     """Three nodes, all of which are there again after whatever a test does to them."""
     yield harmed_nodes
     harmed_nodes.ensure_running()
+
+
+@pytest.fixture(scope="session")
+def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]:
+    """A ResourceManager and a NodeManager for the whole run, started by the first test that needs them."""
+    with shared("yarn", YarnCluster, lambda: tmp_path_factory.mktemp("yarn")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

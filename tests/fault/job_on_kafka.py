@@ -36,7 +36,7 @@ from grete.operations import open_job
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import eventually, patient, reaches
+from grete.testing.waiting import Context, eventually, patient, reaches
 
 COUNTING = """
 import grete
@@ -278,13 +278,13 @@ class Job:
                 for key, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
             ]
 
-    def await_counted(self) -> None:
+    def await_counted(self, context: Context | None = None) -> None:
         """Until the job has written as many records as were sent."""
-        self.await_all_but(0)
+        self.await_all_but(0, context)
 
-    def await_all_but(self, lost: int) -> None:
+    def await_all_but(self, lost: int, context: Context | None = None) -> None:
         """Until it has written all but some that were sent."""
-        reaches(self.count, self._sent - lost, "records counted", context=self.log_ends)
+        reaches(self.count, self._sent - lost, "records counted", context=context or self.log_ends)
 
     def seconds_until_more(self) -> float:
         """How long it takes, after brokers came back, until the job writes a record that was not there then."""

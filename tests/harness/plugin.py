@@ -33,6 +33,7 @@ _ALONE_WITH = {
     "harmed_broker": "one broker that is harmed",
     "harmed_nodes": "three nodes that are harmed",
     "kubernetes": "one API server",
+    "yarn": "one YARN",
     "harmed_zookeepers": "three ZooKeeper servers that are harmed",
     "secure_kafka": "one broker that asks who comes",
     "proxy": "one way to a broker that is cut",

@@ -46,13 +46,13 @@ def test_what_a_change_touches_is_the_changes_own_matter_and_not_its_keys(job: P
     """A default that is written out and a key that grete only knows of change nothing that runs."""
     written_out = f"job.systemstreampartition.grouper.factory={GROUPER}"
     assert (
-        main(["config", "set", written_out, "cluster-manager.container.memory.mb=2048", "task.window.ms=7"])
+        main(["config", "set", written_out, "cluster-manager.allocator.sleep.ms=2048", "task.window.ms=7"])
         == 0
     )
     touches = {line.split(":")[0]: line.rsplit("(")[-1] for line in _changed(capsys)}
     assert touches == {
         "job.systemstreampartition.grouper.factory": "live)",
-        "cluster-manager.container.memory.mb": "live)",
+        "cluster-manager.allocator.sleep.ms": "live)",
         "task.window.ms": "restart-query)",
     }
 

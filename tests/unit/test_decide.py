@@ -363,5 +363,7 @@ def test_history_has_what_ended_a_container_without_a_request(code: int, meaning
 def test_a_coordinator_steps_down_while_the_job_runs_and_not_while_it_stops() -> None:
     state = started()
     assert decide(state, StepDownRequested("upgrade"), 1) == (state, (StepDown("upgrade"),))
+    leaving = StepDownRequested("SIGTERM", ends_process=True)
+    assert decide(state, leaving, 1) == (state, (StepDown("SIGTERM", ends_process=True),))
     stopping, _ = decide(state, StopRequested(5.0), 1)
     assert decide(stopping, StepDownRequested("upgrade"), 2) == (stopping, ())

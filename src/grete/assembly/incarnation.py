@@ -50,6 +50,7 @@ from grete.server.serve import HttpServer, TokenFiles, bind, bind_beside, write_
 
 _log = logging.getLogger("grete.coordinator")
 _POLL_S = 0.1
+_DONE = (Phase.FINISHED.value, Phase.STOPPED.value)
 _ERRORS: dict[str, type[GreteError]] = {
     str(error.exit_code): error for error in (ConfigError, ProcessingError)
 }
@@ -233,12 +234,15 @@ class Incarnation:
     def _has_ended(self) -> JobState | None:
         """The end of the incarnation before, if it ended the job and could not return it (fault 52).
 
-        Of one that has stood by: the end of the coordinator that it has waited for.
+        Of one that has stood by: the end of the coordinator that it has waited for. Of a further attempt of a
+        deployment: that the job was stopped, or has finished; a manager starts the process again nevertheless.
 
         Raises:
             LeadershipLost: another coordinator has led the job since: what became of it is not ours to change.
         """
         state = read_state(self._stream)
+        if state is not None and state.state in _DONE and self._submission.is_further_attempt:
+            return state
         before = self._epoch_before()
         if before is None or state is None or state.epoch < before:
             return None

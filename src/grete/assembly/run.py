@@ -23,7 +23,11 @@ _PAUSE_S = (0.5, 5.0)
 """Between attempts to come back. The store's own timeouts come on top, and a broker that is back answers at once."""
 
 
-def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) -> int:
+def run_job(
+    options: RunOptions,
+    on_view: Callable[[View], None] | None = None,
+    signals: Requests | None = None,
+) -> int:
     """Run a job until it ends; returns 0 when it finished or was stopped.
 
     An incarnation that cannot reach its stores any more ends, since it cannot know whether it still leads; its
@@ -34,6 +38,8 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
     A process that stands by (`RunOptions.stands_by`) waits while another one leads, and again when it was succeeded
     or has stepped down. It ends with the job.
 
+    `signals` are those of the process: SIGTERM and SIGINT stop the job, unless others are given.
+
     Raises:
         ConfigError: the configuration is wrong; nothing was written.
         HeldByOther: the job runs already; nothing was written.
@@ -41,7 +47,7 @@ def run_job(options: RunOptions, on_view: Callable[[View], None] | None = None) 
         LogUnreachable: the stores did not answer when the job was to be started.
     """
     _take_descriptors()
-    return coordinate(options, StopSignals(), on_view)
+    return coordinate(options, StopSignals() if signals is None else signals, on_view)
 
 
 def coordinate(options: RunOptions, signals: Requests, on_view: Callable[[View], None] | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from grete.config.rules.validate import validate
 from grete.config.settings import Settings
 from grete.coordination.base import Coordination, Leadership, campaign_patiently, forgotten_epoch
 from grete.coordination.factory import open_coordination
+from grete.coordinator.attempt import is_further_attempt
 from grete.coordinator.coordinator import Asked
 from grete.errors import ConfigError, Fenced, HeldByOther, JobError, LogNotFound
 from grete.failpoints import failpoint
@@ -66,6 +68,12 @@ class RunOptions:
     container_command: Sequence[str] = (sys.executable, "-P", "-m", _SPARK_CONTAINER)
     open_launcher: OpenLauncher | None = None
     """Where containers run that `job.launcher` does not start."""
+    place: Mapping[str, str] | None = None
+    """Of an attempt of a deployment, which its environment names: settings that follow from where this process is.
+
+    The first attempt submits the configuration. Later ones go on with the stream's and these, and a job that was
+    stopped or has finished is not begun again.
+    """
 
     @property
     def is_submit(self) -> bool:
@@ -90,7 +98,7 @@ def submitted_config(options: RunOptions, home: Path, clock: Clock) -> dict[str,
         with closing(open_system(Settings.of(config), system, home, clock)) as opened:
             return opened.streams()
 
-    loaded = load(options.config_paths, {**options.config, **options.overrides})
+    loaded = load(options.config_paths, {**options.config, **options.overrides, **(options.place or {})})
     if options.dev:
         loaded |= dev_overrides(loaded)
     config = apply_rewriters(loaded, list_streams=list_streams)
@@ -283,8 +291,16 @@ class Submission:
 
     def goes_on(self) -> None:
         """What was submitted long ago does not take the place of what the stream holds by now."""
-        if self.waited_for is not None and self.stream.config():
+        known = self.stream.config()
+        if self.waited_for is not None and known:
             self._submitted = None
+        elif self.is_further_attempt and known:
+            self._submitted = {**known, **(self._options.place or {})}
+
+    @property
+    def is_further_attempt(self) -> bool:
+        """Whether another process has begun this deployment before."""
+        return self._options.place is not None and is_further_attempt(self.stream, os.environ)
 
     def _epoch_floor(self) -> int:
         """The highest epoch of the stream and the containers' fences: the election's file may be an older copy."""

@@ -21,6 +21,7 @@ Run = Callable[[argparse.Namespace], int]
 
 COMMANDS = {
     "run": "submit a job and run it in the foreground",
+    "deploy": "let a cluster manager run a job: plan, apply, status, kill",
     "status": "what runs, where, how far",
     "stop": "stop a running job at a batch boundary",
     "drain": "let a running job consume what is there, and end",

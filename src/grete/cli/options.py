@@ -52,18 +52,24 @@ class _ConfigFile(argparse.Action):
 def add_job_options(parser: argparse.ArgumentParser) -> None:
     """`--config` or `--job`, and what every command takes."""
     which = parser.add_mutually_exclusive_group()
-    which.add_argument(
+    add_config_option(which)
+    which.add_argument("--job", metavar="NAME[:ID]", help="a job that ran before; its id is 1 by default")
+    add_common_options(parser)
+
+
+def add_config_option(parser: argparse._ActionsContainer, *, required: bool = False) -> None:
+    """`--config`."""
+    parser.add_argument(
         "--config",
         "--config-path",
         dest="config",
         action=_ConfigFile,
         default=[],
         metavar="FILE",
+        required=required,
         help="the job's configuration, a path or file:// URL; later ones win. As Samza's tools since 1.5 also "
         "job.config.loader.properties.path=FILE",
     )
-    which.add_argument("--job", metavar="NAME[:ID]", help="a job that ran before; its id is 1 by default")
-    add_common_options(parser)
 
 
 def given_config(options: argparse.Namespace) -> dict[str, str]:

@@ -14,6 +14,7 @@ from grete.config.key import Type as Type
 from grete.config.key_tables import (
     azure,
     coordinator,
+    deploy,
     eventhubs,
     job,
     kubernetes,
@@ -29,6 +30,7 @@ SUBJECTS: tuple[tuple[str, tuple[Key[object], ...]], ...] = (
     ("The job", job.TABLE),
     ("The coordinator", coordinator.TABLE),
     ("The coordinator's election on ZooKeeper", zookeeper.TABLE),
+    ("Deployments", deploy.TABLE),
     ("Tasks", task.TABLE),
     ("Systems, streams and stores", streams.TABLE),
     ("Serdes", serdes.TABLE),

@@ -17,6 +17,7 @@ from grete.metadata.change_authors import changed_since_the_last_start, describe
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History, unchanged_attempts
 from grete.metadata.job_state import JobState, write_state
+from grete.wire.job_coordinator_metadata import epoch_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,18 @@ class Surroundings:
     watch: Callable[[Monitors], None]
 
 
+def cluster_type(environment: Mapping[str, str]) -> str:
+    """The key of a process's metadata in the stream."""
+    return "YARN" if "CONTAINER_ID" in environment else "NON_YARN"
+
+
+def is_further_attempt(stream: CoordinatorStream, environment: Mapping[str, str]) -> bool:
+    """Whether the last attempt that the stream knows was one of the same deployment, which `environment` names."""
+    kind = cluster_type(environment)
+    before = JobCoordinatorMetadataManager(stream, kind).read()
+    return before is not None and before.epoch_id == epoch_id(kind, environment)
+
+
 class Attempt:
     """Writes what becomes of one incarnation of a coordinator. `environment` names the deployment (S0-31)."""
 
@@ -53,8 +66,7 @@ class Attempt:
         self.epoch = epoch
         # outside YARN the run id, unless it is set otherwise
         self._environment = {"SAMZA_EPOCH_ID": run_id, **environment}
-        cluster_type = "YARN" if "CONTAINER_ID" in environment else "NON_YARN"
-        self._manager = JobCoordinatorMetadataManager(stream, cluster_type)
+        self._manager = JobCoordinatorMetadataManager(stream, cluster_type(environment))
         self.address = Address("", Path(), Path())
 
     @property

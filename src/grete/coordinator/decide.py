@@ -245,7 +245,8 @@ def _requested(state: State, event: ContainerRequested, now_s: float) -> Decisio
 
 def _step_down(state: State, event: StepDownRequested) -> Decision:
     """Not while the job stops: it ends anyhow, and the next coordinator would not know that it was to."""
-    return state, (StepDown(event.reason),) if state.phase is Phase.RUNNING else ()
+    down = StepDown(event.reason, event.ends_process)
+    return state, (down,) if state.phase is Phase.RUNNING else ()
 
 
 def _stop(state: State, event: StopRequested, now_s: float) -> Decision:

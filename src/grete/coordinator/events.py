@@ -110,9 +110,13 @@ class StopRequested:
 
 @dataclass(frozen=True, slots=True)
 class StepDownRequested:
-    """A request to let another coordinator lead, while containers go on."""
+    """A request to let another coordinator lead, while containers go on.
+
+    `ends_process`: the process is about to end, and with it containers that do not outlive it.
+    """
 
     reason: str = ""
+    ends_process: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +213,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """End this coordinator and let another one lead, if containers outlive it."""
+    """End this coordinator and let another one lead, if containers outlive it or its process ends anyhow."""
 
     reason: str
+    ends_process: bool = False
 
 
 Action = Grant | Launch | Pause | Run | RequestStop | FenceOff | RaiseFence | Kill | Record | StepDown

@@ -108,7 +108,7 @@ class CoordinatorLoop:
         """Look at exits and at the stream, then handle what has come.
 
         Raises:
-            SteppedDown: an operator asked for it.
+            SteppedDown: an operator asked for it, or the process is about to end.
             LeadershipLost, Fenced: another coordinator has taken over, and with it the containers.
         """
         self._renewal.beat()
@@ -197,11 +197,11 @@ class CoordinatorLoop:
                 self._launcher.kill(container)
             case Record(event, details):
                 self._record(event, dict(details))
-            case StepDown(reason):
-                self._step_down(reason)
+            case StepDown(reason, ends_process):
+                self._step_down(reason, ends_process=ends_process)
 
-    def _step_down(self, reason: str) -> None:
-        if not self._launcher.outlives_coordinator:
+    def _step_down(self, reason: str, *, ends_process: bool) -> None:
+        if not (self._launcher.outlives_coordinator or ends_process):
             why = "the containers are threads of this coordinator, and would end with it"
             self._record("step-down-refused", {"reason": reason, "why": why})
             return

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from grete.config import aliases
 from grete.config.key_tables.task import STATE_RETAIN
 from grete.config.settings import Settings
+from grete.config.settings.deploy import REQUESTS
 from grete.config.settings.job import JobSettings
 from grete.errors import ConfigError
 from grete.migration.note import Note, Notes, Outcome, Section
@@ -15,21 +16,10 @@ from grete.registry import known_plugins
 _BLOB = "BlobStore"
 _KAFKA_STATE = "org.apache.samza.storage.KafkaChangelogStateBackendFactory"
 _KAFKA_CHECKPOINTS = "org.apache.samza.checkpoint.kafka.KafkaCheckpointManagerFactory"
-_SPARKS = {
-    "cluster-manager.container.memory.mb": "spark.executor.memory={}m",
-    "yarn.container.memory.mb": "spark.executor.memory={}m",
-    "cluster-manager.container.cpu.cores": "spark.executor.cores={}",
-    "yarn.container.cpu.cores": "spark.executor.cores={}",
-    "yarn.am.container.memory.mb": "spark.driver.memory={}m",
-    "yarn.am.container.cpu.cores": "spark.driver.cores={}",
-    "yarn.queue": "spark.yarn.queue={}",
-    "yarn.container.label": "spark.yarn.executor.nodeLabelExpression={}",
-    "yarn.am.container.label": "spark.yarn.am.nodeLabelExpression={}",
-    "yarn.kerberos.principal": "spark.kerberos.principal={}",
-    "yarn.kerberos.keytab": "spark.kerberos.keytab={}",
-    "yarn.package.path": "spark.archives, or job.application.path: there is no package to download",
+_OTHERWISE = {
+    "yarn.package.path": "an archive with the application's Python modules at its top; or leave it out, and "
+    "`grete deploy` packs the folder of job.application.path",
     "task.opts": "spark.executor.extraJavaOptions (memory is spark.executor.memory)",
-    "yarn.am.opts": "spark.driver.extraJavaOptions (memory is spark.driver.memory)",
     "job.container.thread.pool.size": "spark.executor.cores, and spark.executor.instances",
 }
 
@@ -289,12 +279,11 @@ def _own_classes(config: Mapping[str, str]) -> Notes:
 
 def cluster(config: Mapping[str, str]) -> Notes:
     """Requests to YARN for resources, as Spark's settings."""
-    for key, words in _SPARKS.items():
+    for key, words in _OTHERWISE.items():
         if key in config:
-            yield Note(
-                Section.CLUSTER,
-                key,
-                Outcome.NO_EFFECT,
-                "Spark asks the cluster manager",
-                words.format(config[key]),
-            )
+            yield Note(Section.CLUSTER, key, Outcome.NO_EFFECT, "Spark asks the cluster manager", words)
+    for asked, words in REQUESTS.items():
+        for name in (asked.name, *asked.renamed_from):
+            if name in config:
+                says = f"asked of the cluster manager as {words.format(config[name])}, unless that is set"
+                yield Note(Section.CLUSTER, name, Outcome.AS_IS, says)

@@ -134,6 +134,24 @@ def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
     return context
 
 
+def start_context(config: Mapping[str, str]) -> None:
+    """Start the context that containers of this process take over, ahead of them; it has the job's name.
+
+    Raises:
+        ConfigError, JobError: as `build_session`.
+    """
+    settings = Settings.of(config)
+    name = f"grete {settings.job.id.shown}"
+    if not settings.job.is_pipeline:
+        build_context(name, config)
+        return
+    given = session_settings(name, config)
+    try:
+        SparkContext.getOrCreate(SparkConf().setAll(list(given.items())))
+    except PySparkRuntimeError as error:
+        raise could_not_start(given, error) from error
+
+
 def context_settings(app_name: str, config: Mapping[str, str]) -> dict[str, str]:
     """The settings with which the context of StreamTasks starts; see `_settings`.
 

@@ -217,21 +217,21 @@ FAIL_JOB = Key(
 MEMORY = Key(
     f"{_CM}.memory.mb",
     COUNT,
-    "1024",
+    None,
     _CONTAINER,
-    "Memory.",
+    "Memory of an executor where the master is a cluster, unless `spark.executor.memory` is set.",
     unit="MB",
     renamed_from=("yarn.container.memory.mb",),
-    no_effect=_CLUSTER,
+    default_doc="Spark's own, 1 GB",
 )
 CORES = Key(
     f"{_CM}.cpu.cores",
     COUNT,
-    "1",
+    None,
     _CONTAINER,
-    "Cores.",
+    "Cores of an executor where the master is a cluster, unless `spark.executor.cores` is set.",
     renamed_from=("yarn.container.cpu.cores",),
-    no_effect=_CLUSTER,
+    default_doc="Spark's own",
 )
 REQUEST_TIMEOUT = Key(
     f"{_CM}.request.timeout.ms",
@@ -321,6 +321,61 @@ YARN_RESOURCES = Key(
     "Resources of the environments (isolation).",
     is_open=True,
     no_effect="framework and application share an environment in this version",
+)
+YARN_PACKAGE = Key(
+    "yarn.package.path",
+    TEXT,
+    None,
+    _CONTAINER,
+    "An archive with the application's modules at its top, which YARN unpacks as `__package`; a path or a URL of "
+    "Hadoop. `grete deploy` packs the folder of `job.application.path` unless it is set.",
+)
+YARN_AM_MEMORY = Key(
+    "yarn.am.container.memory.mb",
+    COUNT,
+    None,
+    _CONTAINER,
+    "Memory of the driver's JVM where the master is a cluster, unless `spark.driver.memory` is set.",
+    unit="MB",
+)
+YARN_AM_CORES = Key(
+    "yarn.am.container.cpu.cores",
+    COUNT,
+    None,
+    _CONTAINER,
+    "Cores of the container with driver and coordinator, unless `spark.driver.cores` is set.",
+)
+YARN_AM_OPTIONS = Key(
+    "yarn.am.opts",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Options of the driver's JVM, unless `spark.driver.extraJavaOptions` is set.",
+)
+YARN_QUEUE = Key("yarn.queue", TEXT, None, _CONTAINER, "YARN's queue, unless `spark.yarn.queue` is set.")
+YARN_LABEL = Key(
+    "yarn.container.label",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Label of the executors' nodes, unless `spark.yarn.executor.nodeLabelExpression` is set.",
+)
+YARN_AM_LABEL = Key(
+    "yarn.am.container.label",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Label of the driver's node, unless `spark.yarn.am.nodeLabelExpression` is set.",
+)
+YARN_PRINCIPAL = Key(
+    "yarn.kerberos.principal", TEXT, None, _CONTAINER, "Unless `spark.kerberos.principal` is set."
+)
+YARN_KEYTAB = Key("yarn.kerberos.keytab", TEXT, None, _CONTAINER, "Unless `spark.kerberos.keytab` is set.")
+YARN_VIEWERS = Key(
+    "yarn.job.view.acl", TEXT, None, _CONTAINER, "Who may see it, unless `spark.ui.view.acls` is set."
+)
+YARN_MODIFIERS = Key(
+    "yarn.job.modify.acl", TEXT, None, _CONTAINER, "Who may kill it, unless `spark.modify.acls` is set."
 )
 YARN_OTHER = Key(
     "yarn.%s",

@@ -13,6 +13,7 @@ from functools import cached_property
 from grete.config.key_tables.task import DEAD_LETTERS, DIAGNOSTICS_STREAM, METRICS_STREAM, OUTPUTS
 from grete.config.settings.azure import AzureSettings
 from grete.config.settings.coordinator import CoordinatorSettings
+from grete.config.settings.deploy import DeploySettings
 from grete.config.settings.job import JobSettings
 from grete.config.settings.kubernetes import KubernetesSettings
 from grete.config.settings.metrics import SnapshotReporter, reporter_names, snapshot_reporters
@@ -61,6 +62,11 @@ class Settings:
     def kubernetes(self) -> KubernetesSettings:
         """Where leaders are elected on Kubernetes."""
         return KubernetesSettings(self.raw)
+
+    @cached_property
+    def deploy(self) -> DeploySettings:
+        """Where and with what it is deployed."""
+        return DeploySettings(self.raw)
 
     @cached_property
     def azure(self) -> AzureSettings:

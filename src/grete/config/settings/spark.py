@@ -7,6 +7,7 @@ import re
 from functools import cached_property
 
 from grete.config.key_tables import streams as keys
+from grete.config.settings.deploy import requested_resources
 from grete.config.settings.section import Section, Setting
 
 
@@ -17,8 +18,9 @@ class SparkSettings(Section):
 
     @cached_property
     def options(self) -> dict[str, str]:
-        """Every `spark.*` key and its value, as they are written."""
-        return {key: value for key, value in self.raw.items() if key.startswith("spark.")}
+        """Every `spark.*` key and its value, as they are written; on a cluster after what else asks for resources."""
+        written = {key: value for key, value in self.raw.items() if key.startswith("spark.")}
+        return written if local_cores(self.master) is not None else requested_resources(self.raw) | written
 
     @cached_property
     def cores(self) -> int | None:

@@ -1,4 +1,4 @@
-"""The calls of a Kubernetes API server that coordination needs, over HTTP.
+"""The calls of a Kubernetes API server that coordination and deployments need, over HTTP.
 
 Nothing here repeats a request: whether it may be is known to the caller alone
 (docs/decisions/0021-a-lease-over-plain-http.md).
@@ -23,6 +23,7 @@ _OK, _NOT_FOUND, _CONFLICT = (200, 201), 404, 409
 _REFUSED = (401, 403)
 _LATER = 429
 _LONGEST_TEXT = 500
+_LEASES = "bind it to a Role with get, create and update on leases of coordination.k8s.io (docs/backends.md)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,10 @@ class Selection:
 class ApiServer:
     """One API server as one user. Safe to use from several threads."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, *, rights: str = _LEASES) -> None:
+        """`rights` is the way out when a request is forbidden."""
         self._access = access
+        self._rights = rights
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
 
@@ -180,10 +183,7 @@ class ApiServer:
         said = str(document.get("message", "") if isinstance(document, dict) else document)[:_LONGEST_TEXT]
         what = f"{answer.request.method} {self._access.server}{path}: {answer.status_code} {said}"
         if answer.status_code in _REFUSED:
-            raise CoordinationError(
-                f"{what}. {self._access.origin} may not do this: bind it to a Role with get, create and update on "
-                f"leases of the group coordination.k8s.io (docs/backends.md)"
-            )
+            raise CoordinationError(f"{what}. {self._access.origin} may not do this: {self._rights}")
         if answer.status_code == _NOT_FOUND:
             raise CoordinationError(f"{what}. Create the namespace, or name another one")
         if answer.status_code == _LATER or answer.status_code >= 500:

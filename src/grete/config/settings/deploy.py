@@ -1,0 +1,75 @@
+"""Settings of deployments on a cluster manager, and Samza's requests for resources in Spark's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+
+from grete.config.key_tables import coordinator, deploy
+from grete.config.key_tables.streams import SPARK_MASTER
+from grete.config.settings.section import OptionalSetting, Section, Setting
+from grete.config.values import value_of
+
+
+class Manager(StrEnum):
+    """The cluster manager that runs a job's coordinator with its container."""
+
+    YARN = "yarn"
+    KUBERNETES = "kubernetes"
+    STANDALONE = "standalone"
+    """Or none: coordinator and container run where `grete` is called."""
+
+
+REQUESTS = {
+    coordinator.MEMORY: "spark.executor.memory={}m",
+    coordinator.CORES: "spark.executor.cores={}",
+    coordinator.YARN_AM_MEMORY: "spark.driver.memory={}m",
+    coordinator.YARN_AM_CORES: "spark.driver.cores={}",
+    coordinator.YARN_AM_OPTIONS: "spark.driver.extraJavaOptions={}",
+    coordinator.YARN_QUEUE: "spark.yarn.queue={}",
+    coordinator.YARN_LABEL: "spark.yarn.executor.nodeLabelExpression={}",
+    coordinator.YARN_AM_LABEL: "spark.yarn.am.nodeLabelExpression={}",
+    coordinator.YARN_PRINCIPAL: "spark.kerberos.principal={}",
+    coordinator.YARN_KEYTAB: "spark.kerberos.keytab={}",
+    coordinator.YARN_VIEWERS: "spark.ui.view.acls={}",
+    coordinator.YARN_MODIFIERS: "spark.modify.acls={}",
+}
+"""Keys by which Samza's jobs ask a cluster manager for something, and the setting of Spark's that does so."""
+
+
+def requested_resources(raw: Mapping[str, str]) -> dict[str, str]:
+    """What `cluster-manager.*` and `yarn.*` ask a cluster manager for, as `spark.*` settings.
+
+    Raises:
+        ConfigError: a value is of another type than its key's.
+    """
+    found: dict[str, str] = {}
+    for key, words in REQUESTS.items():
+        if key.name in raw:
+            name, _, form = words.partition("=")
+            found[name] = form.format(value_of(raw, key))
+    return found
+
+
+class DeploySettings(Section):
+    """`job.deploy.*`, and the package of Samza's `yarn.package.path`."""
+
+    _master = Setting(SPARK_MASTER)
+    environment = OptionalSetting(deploy.ENVIRONMENT)
+    hadoop_folder = OptionalSetting(deploy.YARN_CONF)
+    _address = OptionalSetting(deploy.YARN_ADDRESS)
+    package = OptionalSetting(coordinator.YARN_PACKAGE)
+    """An archive that is unpacked as `__package`."""
+
+    @cached_property
+    def manager(self) -> Manager:
+        """The manager that `spark.master` is of."""
+        if self._master == "yarn":
+            return Manager.YARN
+        return Manager.KUBERNETES if self._master.startswith("k8s://") else Manager.STANDALONE
+
+    @cached_property
+    def addresses(self) -> tuple[str, ...]:
+        """The ResourceManagers that are named; empty where Hadoop's configuration says."""
+        return tuple(one.strip().rstrip("/") for one in (self._address or "").split(",") if one.strip())

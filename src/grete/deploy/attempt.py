@@ -1,0 +1,146 @@
+"""One attempt of a deployment: coordinator and container in this process, which a cluster manager started.
+
+    python -m grete.deploy.attempt --manager yarn|kubernetes --config FILE [--secrets FILE] [--until-drained]
+
+The first attempt submits the configuration, later ones go on with the coordinator stream's: the environment says
+which deployment it is (YARN's CONTAINER_ID, SAMZA_EPOCH_ID elsewhere). The manager's SIGTERM ends this process and
+not the job: another attempt may follow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from grete.assembly.run import run_job
+from grete.assembly.stop_signals import StopSignals
+from grete.assembly.submission import RunOptions
+from grete.config.key_tables.job import APPLICATION_PATH
+from grete.config.load import load
+from grete.config.settings.deploy import Manager
+from grete.coordinator.events import Event, StepDownRequested
+from grete.deploy.places import PACKAGE, POD_IP
+from grete.environment import HOME
+from grete.errors import ConfigError, GreteError
+from grete.text_logs import log_to_stderr, printable
+
+_log = logging.getLogger("grete.coordinator")
+_TERMINATED = 128 + signal.SIGTERM
+_REST_S = 3600.0
+
+
+class ManagersSignals:
+    """Implements `assembly.stop_signals.Requests`: signals of a cluster manager end this process, not the job."""
+
+    def __init__(self) -> None:
+        self._signals = StopSignals()
+
+    @property
+    def have_come(self) -> bool:
+        """Whether there was any."""
+        return self._signals.have_come
+
+    def listen(self) -> None:
+        """See Requests."""
+        self._signals.listen()
+
+    def requests(self, deadline_s: float) -> Iterator[Event]:
+        """See Requests."""
+        for stop in self._signals.requests(deadline_s):
+            yield StepDownRequested(f"{stop.reason} of the cluster manager", ends_process=True)
+
+    def wait(self, timeout_s: float) -> bool:
+        """See Requests."""
+        return self._signals.wait(timeout_s)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the attempt; returns the exit code, 143 when it was asked to end before the job did."""
+    given = _parse(arguments)
+    log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    os.environ.setdefault(HOME, str(Path.cwd() / "home"))
+    signals = ManagersSignals()
+    try:
+        if given.secrets is not None:
+            os.environ.update(_secrets(given.secrets))
+        place = place_of(given.manager, os.environ, Path.cwd())
+        options = RunOptions(
+            [str(given.config)], until_drained=given.until_drained, reason=given.reason, place=place
+        )
+        if given.manager is Manager.YARN:
+            _start_spark(load(options.config_paths, place))
+        code = run_job(options, signals=signals)
+    except GreteError as error:
+        print(f"grete: {printable(str(error))}", file=sys.stderr, flush=True)
+        code = error.exit_code
+    if signals.have_come:
+        return _TERMINATED
+    if code == 0 and given.manager is Manager.KUBERNETES:
+        _rest(signals)
+    return code
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m grete.deploy.attempt")
+    parser.add_argument("--manager", type=Manager, required=True)
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--secrets", type=Path)
+    parser.add_argument("--until-drained", action="store_true")
+    parser.add_argument("--reason", default="")
+    return parser.parse_args(arguments)
+
+
+def _secrets(path: Path) -> dict[str, str]:
+    try:
+        found: dict[str, str] = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read {path}, the secrets of this deployment: {error}") from error
+    return found
+
+
+def place_of(manager: Manager, environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The settings that follow from where an attempt runs: its application's folder, and the driver's address."""
+    found: dict[str, str] = {}
+    host = environment.get("NM_HOST" if manager is Manager.YARN else POD_IP)
+    if host:
+        found |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
+    if (folder / PACKAGE).is_dir():
+        found[APPLICATION_PATH.name] = str((folder / PACKAGE).resolve())
+    return found
+
+
+def _start_spark(config: Mapping[str, str]) -> None:
+    """Start the context while the coordinator begins; the container takes it over.
+
+    YARN's ApplicationMaster waits for it for `spark.yarn.am.waitTime`, and reading a long coordinator stream and
+    waiting for the lease of a dead attempt come before the container.
+    """
+    from grete.spark.session import start_context
+
+    def start() -> None:
+        try:
+            start_context(config)
+        except GreteError as error:
+            _log.error("Spark did not start, the container will try again: %s", error)
+
+    threading.Thread(target=start, name="grete-spark", daemon=True).start()
+
+
+def _rest(signals: ManagersSignals) -> None:
+    """Wait for the end of the pod: Kubernetes starts a process again that has ended, however it was."""
+    signals.listen()
+    _log.warning("the job has ended, and this pod rests until its deployment is replaced or killed")
+    while not signals.wait(_REST_S):
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

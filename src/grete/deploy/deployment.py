@@ -1,0 +1,125 @@
+"""A deployment: a job's configuration with what a cluster manager needs besides, checked before anything is sent."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grete.assembly.submission import RunOptions, submitted_config
+from grete.clock import SystemClock
+from grete.config.derived import canonical_keys
+from grete.config.key_tables.job import CONTAINER_COUNT, LAUNCHER
+from grete.config.key_tables.streams import SPARK_MASTER
+from grete.config.load import load
+from grete.config.settings import Settings
+from grete.config.settings.deploy import Manager
+from grete.errors import ConfigError
+from grete.model.ids import JobId
+
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
+_LONGEST = 30
+_DIGEST = 10
+_VARIABLE = re.compile(r"\$\{env:(?P<name>[^{}]+)\}")
+
+
+def deployed_name(job: JobId) -> str:
+    """The job's name for cluster managers: a legal tag and DNS label that can be read, and that no other job has."""
+    plain = _NOT_IN_NAMES.sub("-", job.shown.lower())[:_LONGEST].strip("-")
+    digest = hashlib.sha256(job.shown.encode()).hexdigest()[:_DIGEST]
+    return "-".join(part for part in ("grete", plain, digest) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One deployment of a job. `id` is new with each; attempts of one share it.
+
+    `config` is what the first attempt submits. `secrets` are the environment variables that it refers to; their
+    values are not in it. `folder` holds the files that are sent, on the machine that deploys.
+    """
+
+    job: JobId
+    id: str
+    config: Mapping[str, str] = field(repr=False)
+    secrets: tuple[str, ...]
+    folder: Path
+    options: RunOptions = field(repr=False)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of `config`."""
+        return Settings.of(self.config)
+
+    @property
+    def name(self) -> str:
+        """See `deployed_name`."""
+        return deployed_name(self.job)
+
+    @property
+    def words(self) -> list[str]:
+        """The words behind the name of the program that an attempt is (`grete.deploy.attempt`)."""
+        reason = ["--reason", self.options.reason] if self.options.reason else []
+        return [*(["--until-drained"] if self.options.until_drained else []), *reason]
+
+    def secret_values(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The variables that the configuration refers to, with their values here.
+
+        Raises:
+            ConfigError: some are not set; names all of them.
+        """
+        missing = [name for name in self.secrets if name not in environment]
+        if missing:
+            raise ConfigError(
+                f"the configuration refers to the environment variables {', '.join(missing)}, which are not set "
+                "here: set them for grete deploy, which hands their values over by a private file"
+            )
+        return {name: environment[name] for name in self.secrets}
+
+
+def prepare(options: RunOptions, home: Path) -> Deployment:
+    """The deployment that the options describe. Nothing is written or sent.
+
+    Raises:
+        ConfigError: the configuration is wrong, or the job cannot be deployed with it; every problem at once.
+    """
+    submitted = submitted_config(options, home, SystemClock())
+    settings = Settings.of(submitted)
+    problems = list(_problems(settings)) if settings.deploy.manager is not Manager.STANDALONE else []
+    if problems:
+        raise ConfigError(*problems)
+    # rewriters are applied by the first attempt, which may see other streams
+    config = canonical_keys(load(options.config_paths, {**options.config, **options.overrides}))
+    named = {match["name"] for value in config.values() for match in _VARIABLE.finditer(value)}
+    job = settings.job.id
+    return Deployment(
+        job,
+        uuid.uuid4().hex[:_DIGEST],
+        {**config, LAUNCHER.name: "thread"},
+        tuple(sorted(named)),
+        home / "deployments" / f"{job.name}-{job.id}",
+        options,
+    )
+
+
+def _problems(settings: Settings) -> list[str]:
+    manager = f"{SPARK_MASTER.name}={settings.spark.master}"
+    coordinator = settings.coordinator.system
+    found = [
+        f"{manager}: system {name!r} is files of one machine; a deployment needs inputs, outputs and the coordinator "
+        f"stream on Kafka or Event Hubs"
+        for name in sorted({coordinator, *settings.system_names})
+        if settings.system(name).is_embedded
+    ]
+    if settings.job.is_of_processors:
+        found.append(
+            f"{manager}: a job of stream processors is run by the processes that join it, not deployed"
+        )
+    if settings.job.container_count > 1:
+        found.append(
+            f"{CONTAINER_COUNT.name}={settings.job.container_count}: a deployment has one container, which scales by "
+            f"executors; set {CONTAINER_COUNT.name}=1 and spark.executor.instances={settings.job.container_count}"
+        )
+    return found

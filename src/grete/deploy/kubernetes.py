@@ -1,0 +1,204 @@
+"""Deployments on Kubernetes, over its HTTP interface; kubectl is not needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+import yaml
+
+from grete.clock import Deadline, SystemClock
+from grete.config.redact import MASK, redact
+from grete.coordination.kubernetes.access import find_access
+from grete.coordination.kubernetes.api_server import ApiServer
+from grete.deploy.base import AttemptRow, ClusterManager, Deployed, Plan
+from grete.deploy.deployment import Deployment
+from grete.deploy.manifests import (
+    DEPLOYMENT_LABEL,
+    JOB_LABEL,
+    Manifest,
+    manifests,
+    secret_name,
+    shipped_config,
+)
+from grete.errors import JobError
+
+_CALL_S = 15.0
+_END_S = 120.0
+_POLLS_S = (0.2, 1.0)
+_STRICT = "fieldValidation=Strict"
+_DRY = f"dryRun=All&{_STRICT}"
+_RIGHTS = (
+    "bind it to a Role with get, list, create, update and delete on serviceaccounts, secrets, pods, and on "
+    "statefulsets, roles and rolebindings of their groups (docs/production.md)"
+)
+_COLLECTIONS = {
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "Secret": "/api/v1/namespaces/{}/secrets",
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Namespace:
+    """One namespace of a server."""
+
+    server: ApiServer
+    name: str
+
+    def collection(self, kind: str) -> str:
+        return _COLLECTIONS[kind].format(self.name)
+
+    def path(self, kind: str, name: str) -> str:
+        return f"{self.collection(kind)}/{name}"
+
+    def create(self, made: Manifest, query: str = _STRICT) -> bool:
+        """Whether it was made; False where there is one of this name."""
+        return self.server.create(f"{self.collection(made['kind'])}?{query}", made, _CALL_S) is not None
+
+    def ensure(self, made: Manifest) -> None:
+        """Make it, or make what is there equal to it."""
+        path = self.path(made["kind"], made["metadata"]["name"])
+        while not self.create(made):
+            there = self.server.read(path, _CALL_S)
+            if there is None:
+                continue
+            version = {"resourceVersion": there["metadata"]["resourceVersion"]}
+            document = {**made, "metadata": {**made["metadata"], **version}}
+            if self.server.replace(f"{path}?{_STRICT}", document, _CALL_S) is not None:
+                return
+
+    def remove(self, kind: str, name: str) -> bool:
+        """Whether it was there."""
+        path = self.path(kind, name)
+        while (there := self.server.read(path, _CALL_S)) is not None:
+            if self.server.remove(path, {"uid": there["metadata"]["uid"]}, _CALL_S):
+                return True
+        return False
+
+    def pods(self, deployment: Deployment) -> Sequence[Manifest]:
+        """The pods of coordinators of the job."""
+        selector = f"{JOB_LABEL}={deployment.name}"
+        return self.server.select(self.collection("Pod"), selector, _CALL_S).documents
+
+
+class Kubernetes(ClusterManager):
+    """See ClusterManager. A job has one StatefulSet, whose name nobody else's has."""
+
+    def plan(self, deployment: Deployment) -> Plan:
+        """See ClusterManager."""
+        with _opened(deployment) as namespace:
+            made = manifests(deployment, namespace.name, dict.fromkeys(deployment.secrets, MASK))
+            config = redact(shipped_config(deployment, namespace.name))
+        shown = [_masked(each) for each in made]
+        lines = [f"# {key}={value}" for key, value in sorted(config.items())]
+        text = "\n".join(["# job.properties:", *lines, yaml.safe_dump_all(shown, sort_keys=False).rstrip()])
+        return Plan(text, {"manager": "kubernetes", "manifests": shown, "config": config})
+
+    def check(self, deployment: Deployment) -> None:
+        """Let the API server look at what `apply` would send, strictly; nothing is made.
+
+        Raises:
+            CoordinationError: it refuses an object; the message says why.
+        """
+        with _opened(deployment) as namespace:
+            for made in manifests(deployment, namespace.name, dict.fromkeys(deployment.secrets, "")):
+                namespace.create(made, _DRY)
+
+    def apply(self, deployment: Deployment, *, replace: bool) -> Deployed:
+        """See ClusterManager."""
+        secrets = deployment.secret_values(os.environ)
+        with _opened(deployment) as namespace:
+            made = manifests(deployment, namespace.name, secrets)
+            before = namespace.server.read(namespace.path("StatefulSet", deployment.name), _CALL_S)
+            if before is not None and not replace:
+                raise _deployed_already(deployment, before)
+            if before is not None:
+                _end(namespace, deployment)
+            for each in made[:-1]:
+                namespace.ensure(each)
+            if not namespace.create(made[-1]):  # two deployments at once: the first goes on
+                namespace.remove("Secret", secret_name(deployment))
+                there = namespace.server.read(namespace.path("StatefulSet", deployment.name), _CALL_S)
+                raise _deployed_already(deployment, there or made[-1])
+        return Deployed(deployment.name, f"deployment {deployment.id}", True, SystemClock().wall_ms())
+
+    def status(self, deployment: Deployment) -> list[Deployed]:
+        """See ClusterManager."""
+        with _opened(deployment) as namespace:
+            found = namespace.server.read(namespace.path("StatefulSet", deployment.name), _CALL_S)
+            pods = namespace.pods(deployment)
+        if found is None:
+            return []
+        rows = [row for pod in pods for row in _attempts(pod, namespace.name)]
+        state = f"deployment {found['metadata']['annotations'].get(DEPLOYMENT_LABEL, '')}"
+        return [Deployed(deployment.name, state, True, _when(found["metadata"]["creationTimestamp"]), rows)]
+
+    def kill(self, deployment: Deployment) -> list[str]:
+        """See ClusterManager."""
+        with _opened(deployment) as namespace:
+            if namespace.server.read(namespace.path("StatefulSet", deployment.name), _CALL_S) is None:
+                return []
+            _end(namespace, deployment)
+        return [deployment.name]
+
+
+@contextmanager
+def _opened(deployment: Deployment) -> Iterator[_Namespace]:
+    settings = deployment.settings
+    access = find_access(settings.kubernetes)
+    named = settings.spark.options.get("spark.kubernetes.namespace") or settings.kubernetes.namespace
+    with closing(ApiServer(access, rights=_RIGHTS)) as server:
+        yield _Namespace(server, named or access.namespace or "default")
+
+
+def _masked(made: Manifest) -> Manifest:
+    return {**made, "data": dict.fromkeys(made["data"], MASK)} if made["kind"] == "Secret" else made
+
+
+def _deployed_already(deployment: Deployment, there: Manifest) -> JobError:
+    id_ = (there["metadata"].get("annotations") or {}).get(DEPLOYMENT_LABEL, "")
+    return JobError(
+        f"job {deployment.job.shown} is deployed as StatefulSet {deployment.name} (deployment {id_}); end it with "
+        "grete stop and grete deploy kill, or let this deployment take its place with --replace"
+    )
+
+
+def _end(namespace: _Namespace, deployment: Deployment) -> None:
+    """Remove the StatefulSet, wait until its pods are gone, and remove what only it needed."""
+    namespace.remove("StatefulSet", deployment.name)
+    for pod in namespace.pods(deployment):
+        namespace.remove("Pod", pod["metadata"]["name"])
+    deadline = Deadline(SystemClock(), _END_S, pauses_s=_POLLS_S)
+    while namespace.pods(deployment):
+        if not deadline.pause():
+            raise JobError(
+                f"pods of {deployment.name} have not ended within {_END_S:g} s; its Secrets are left"
+            )
+    selector = f"{JOB_LABEL}={deployment.name},{DEPLOYMENT_LABEL}"
+    for secret in namespace.server.select(namespace.collection("Secret"), selector, _CALL_S).documents:
+        namespace.remove("Secret", secret["metadata"]["name"])
+
+
+def _attempts(pod: Manifest, namespace: str) -> Iterator[AttemptRow]:
+    """The attempts of a pod that are known: the present one, and how often it was begun again."""
+    status = pod.get("status") or {}
+    name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "no node yet")
+    for container in status.get("containerStatuses") or [{}]:
+        [(state, details)] = list((container.get("state") or {"waiting": {}}).items())[:1]
+        began = details.get("startedAt") or pod["metadata"]["creationTimestamp"]
+        words = " ".join(filter(None, (state, details.get("reason", ""))))
+        number = int(container.get("restartCount", 0)) + 1
+        yield AttemptRow(
+            number, f"{name} on {node}", _when(began), words, f"kubectl logs -n {namespace} {name}"
+        )
+
+
+def _when(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000)

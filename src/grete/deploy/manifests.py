@@ -1,0 +1,175 @@
+"""The objects of a deployment on Kubernetes, as the API server takes them.
+
+One pod, kept by a StatefulSet of one, is coordinator, container and Spark's driver; executors are pods that it
+starts. Its service account may do what Spark's driver and the election need, and no more. Configuration and secrets
+are in a Secret of each deployment, which is never changed.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from grete.config.key_tables.coordinator import FACTORY
+from grete.config.key_tables.kubernetes import CONTEXT, KUBECONFIG
+from grete.config.properties import format_properties
+from grete.config.settings import Settings
+from grete.deploy.deployment import Deployment
+from grete.deploy.places import CONFIG_FILE, EPOCH_ID, POD_IP
+from grete.environment import HOME
+from grete.errors import ConfigError
+
+Manifest = dict[str, Any]
+JOB_LABEL, DEPLOYMENT_LABEL = "grete/job", "grete/deployment"
+IMAGE = "spark.kubernetes.container.image"
+_CONFIG_FOLDER, _HOME_FOLDER = "/etc/grete", "/var/lib/grete"
+_SIZE = re.compile(r"(\d+)([kmgt]?)b?")
+_UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_PYTHON_BYTES = 768 * 2**20
+"""Of the coordinator and the container beside Spark's JVM, with a job model of some thousand tasks."""
+_GRACE_S = 30
+RULES: tuple[Manifest, ...] = (
+    {
+        "apiGroups": [""],
+        "resources": ["pods"],
+        "verbs": ["create", "get", "list", "watch", "delete", "deletecollection"],
+    },
+    {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "verbs": ["create", "delete", "deletecollection", "list"],
+    },
+    {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["list", "deletecollection"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
+)
+"""Executors, their configuration and their claims are Spark's; the Lease is the coordinator's."""
+
+
+def pod_name(deployment: Deployment) -> str:
+    """The pod of its StatefulSet."""
+    return f"{deployment.name}-0"
+
+
+def shipped_config(deployment: Deployment, namespace: str) -> dict[str, str]:
+    """The configuration as the pod submits it: leaders are elected by a Lease unless it says otherwise.
+
+    What says how the operator reaches the API server stays behind: the pod has a service account.
+    """
+    of_operator = (KUBECONFIG.name, CONTEXT.name)
+    config = {key: value for key, value in deployment.config.items() if key not in of_operator}
+    return {
+        FACTORY.name: "kubernetes",
+        **config,
+        "spark.kubernetes.namespace": namespace,
+        "spark.kubernetes.driver.pod.name": pod_name(deployment),
+    }
+
+
+def manifests(deployment: Deployment, namespace: str, secrets: Mapping[str, str]) -> list[Manifest]:
+    """Everything of the deployment, in the order in which it is made.
+
+    Raises:
+        ConfigError: no image, or a size that cannot be read.
+    """
+    account = {"kind": "ServiceAccount", "name": deployment.name, "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": deployment.name}
+    rbac = "rbac.authorization.k8s.io/v1"
+    return [
+        _object("v1", "ServiceAccount", deployment, namespace),
+        {**_object(rbac, "Role", deployment, namespace), "rules": [dict(rule) for rule in RULES]},
+        {**_object(rbac, "RoleBinding", deployment, namespace), "subjects": [account], "roleRef": role},
+        _secret(deployment, namespace, secrets),
+        _stateful_set(deployment, namespace),
+    ]
+
+
+def secret_name(deployment: Deployment) -> str:
+    """The Secret of this deployment."""
+    return f"{deployment.name}-{deployment.id}"
+
+
+def _object(version: str, kind: str, deployment: Deployment, namespace: str, name: str = "") -> Manifest:
+    metadata = {"name": name or deployment.name, "namespace": namespace, "labels": _labels(deployment)}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata}
+
+
+def _labels(deployment: Deployment) -> dict[str, str]:
+    return {"app.kubernetes.io/name": "grete", JOB_LABEL: deployment.name}
+
+
+def _secret(deployment: Deployment, namespace: str, secrets: Mapping[str, str]) -> Manifest:
+    made = _object("v1", "Secret", deployment, namespace, secret_name(deployment))
+    made["metadata"]["labels"][DEPLOYMENT_LABEL] = deployment.id
+    texts = {CONFIG_FILE: format_properties(shipped_config(deployment, namespace)), **secrets}
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in sorted(texts.items())}
+    return {**made, "immutable": True, "type": "Opaque", "data": data}
+
+
+def _stateful_set(deployment: Deployment, namespace: str) -> Manifest:
+    labels = _labels(deployment)
+    template = {
+        "metadata": {"labels": {**labels, DEPLOYMENT_LABEL: deployment.id}},
+        "spec": {
+            "serviceAccountName": deployment.name,
+            "restartPolicy": "Always",
+            "terminationGracePeriodSeconds": math.ceil(deployment.settings.coordinator.shutdown_s) + _GRACE_S,
+            "containers": [_container(deployment)],
+            "volumes": [
+                {"name": "config", "secret": {"secretName": secret_name(deployment)}},
+                {"name": "home", "emptyDir": {}},
+            ],
+        },
+    }
+    made = _object("apps/v1", "StatefulSet", deployment, namespace)
+    made["metadata"]["annotations"] = {DEPLOYMENT_LABEL: deployment.id}
+    spec = {"serviceName": "", "replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    return {**made, "spec": spec}
+
+
+def _container(deployment: Deployment) -> Manifest:
+    settings = deployment.settings
+    options = settings.spark.options
+    image = options.get(IMAGE)
+    if not image:
+        raise ConfigError(f"{IMAGE} is not set: name an image with grete, PySpark and the application")
+    program = ["python3", "-m", "grete.deploy.attempt", "--manager", "kubernetes"]
+    of_secret = [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret_name(deployment), "key": name}}}
+        for name in deployment.secrets
+    ]
+    return {
+        "name": "grete",
+        "image": image,
+        "imagePullPolicy": options.get(f"{IMAGE}.pullPolicy", "IfNotPresent"),
+        "command": [*program, "--config", f"{_CONFIG_FOLDER}/{CONFIG_FILE}", *deployment.words],
+        "env": [
+            {"name": HOME, "value": _HOME_FOLDER},
+            {"name": EPOCH_ID, "value": deployment.id},
+            {"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            *of_secret,
+        ],
+        "resources": {
+            "requests": {
+                "memory": f"{_memory_mb(settings)}Mi",
+                "cpu": options.get("spark.driver.cores", "1"),
+            },
+            "limits": {"memory": f"{_memory_mb(settings)}Mi"},
+        },
+        "volumeMounts": [
+            {"name": "config", "mountPath": _CONFIG_FOLDER, "readOnly": True},
+            {"name": "home", "mountPath": _HOME_FOLDER},
+        ],
+    }
+
+
+def _memory_mb(settings: Settings) -> int:
+    """The JVM's heap, what Spark adds to it, and the coordinator's and container's own."""
+    text = settings.spark.options.get("spark.driver.memory", "1g").strip().lower()
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"spark.driver.memory={text!r} is no size; write it as 1g or 1024m")
+    heap = int(found[1]) * _UNITS[found[2]]
+    return math.ceil((heap + max(heap // 10, 384 * 2**20) + _PYTHON_BYTES) / 2**20)

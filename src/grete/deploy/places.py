@@ -1,0 +1,13 @@
+"""Names that a deployment and its attempts agree on: files and folders in the place where an attempt runs."""
+
+from __future__ import annotations
+
+PACKAGE = "__package"
+"""The application, unpacked in the working folder (Samza's name)."""
+ENVIRONMENT = "environment"
+"""The unpacked environment."""
+CONFIG_FILE = "job.properties"
+SECRETS_FILE = "grete-secrets.json"
+POD_IP = "GRETE_POD_IP"
+"""The variable with the pod's address."""
+EPOCH_ID = "SAMZA_EPOCH_ID"

@@ -1,0 +1,266 @@
+"""Deployments on YARN: `spark-submit` in cluster mode, so that the ApplicationMaster is coordinator and container."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grete.clock import Deadline, SystemClock
+from grete.config.properties import format_properties
+from grete.config.redact import redact
+from grete.config.settings import Settings
+from grete.deploy.base import AttemptRow, ClusterManager, Deployed, Plan
+from grete.deploy.deployment import Deployment
+from grete.deploy.packing import pack
+from grete.deploy.places import CONFIG_FILE, ENVIRONMENT, PACKAGE, SECRETS_FILE
+from grete.deploy.resource_manager import (
+    ResourceManager,
+    YarnApplication,
+    YarnAttempt,
+    find_resource_manager,
+    hadoop_folder,
+)
+from grete.errors import JobError, MissingExtra
+from grete.private_files import private_directory, private_opener
+from grete.spark.kafka_connector import connector_settings
+from grete.spark.libraries import output_settings
+
+_SUBMIT_S = 300.0
+_END_S = 60.0
+_POLLS_S = (0.2, 1.0)
+_MAIN = Path(__file__).with_name("application_master.py")
+_SPARK_FILE = "spark.properties"
+_TAGS = "spark.yarn.tags"
+_DEFAULTS = {
+    "spark.yarn.submit.waitAppCompletion": "false",
+    "spark.yarn.am.attemptFailuresValidityInterval": "1h",
+}
+"""A job that runs for months would use up its attempts otherwise."""
+_NOT_PASSED_ON = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+
+
+@dataclass(frozen=True, slots=True)
+class YarnPlan:
+    """What `apply` does: the files that it writes, and its command. Secrets are in the private files alone."""
+
+    command: tuple[str, ...]
+    properties: Mapping[str, str]
+    config: Mapping[str, str]
+    archives: Mapping[str, str]
+    secrets: tuple[str, ...]
+    hadoop_folder: Path
+
+
+def yarn_plan(deployment: Deployment) -> YarnPlan:
+    """The plan of a deployment. Nothing is written.
+
+    Raises:
+        ConfigError: no configuration of Hadoop.
+        MissingExtra: no Spark on this machine.
+    """
+    settings = deployment.settings
+    archives = _archives(settings, deployment.folder)
+    files = [
+        deployment.folder / CONFIG_FILE,
+        *([deployment.folder / SECRETS_FILE] if deployment.secrets else []),
+    ]
+    words = ["--manager", "yarn", "--config", CONFIG_FILE]
+    words += ["--secrets", SECRETS_FILE] if deployment.secrets else []
+    named = ",".join(f"{path}#{name}" for name, path in archives.items())
+    command = [
+        str(_spark_home() / "bin" / "spark-submit"),
+        *("--master", "yarn", "--deploy-mode", "cluster", "--name", f"grete {deployment.job.shown}"),
+        *("--properties-file", str(deployment.folder / _SPARK_FILE)),
+        *("--files", ",".join(map(str, files))),
+        *(["--archives", named] if archives else []),
+        str(_MAIN),
+        *words,
+        *deployment.words,
+    ]
+    return YarnPlan(
+        tuple(command),
+        _properties(deployment),
+        deployment.config,
+        archives,
+        deployment.secrets,
+        hadoop_folder(settings.deploy),
+    )
+
+
+def _archives(settings: Settings, folder: Path) -> dict[str, str]:
+    """What is unpacked in each working folder, by its name there."""
+    found = {}
+    if settings.deploy.package:
+        found[PACKAGE] = settings.deploy.package
+    elif settings.job.application_path:
+        found[PACKAGE] = str(folder / "application-SHA256.tgz")
+    if settings.deploy.environment:
+        environment = settings.deploy.environment
+        found[ENVIRONMENT] = environment if "://" in environment else str(Path(environment).absolute())
+    return found
+
+
+def _properties(deployment: Deployment) -> dict[str, str]:
+    """What Spark is submitted with: the job's settings for it, tags, and jars that its plan needs."""
+    settings = deployment.settings
+    python = f"./{ENVIRONMENT}/bin/python" if settings.deploy.environment else sys.executable
+    options = {**_DEFAULTS, "spark.pyspark.python": python, **settings.spark.options}
+    tags = [deployment.name, _own_tag(deployment), *filter(None, options.get(_TAGS, "").split(","))]
+    options[_TAGS] = ",".join(tags)
+    jars = _spark_home() / "jars"
+    if settings.job.is_pipeline:
+        names = (name for name in settings.system_names if settings.system(name).capabilities.spark_connector)
+        if (kafka := next(names, None)) is not None:
+            fetched = settings.system(kafka).connector_jars
+            version = importlib.metadata.version("pyspark")
+            options |= connector_settings(options, fetched, spark_version=version, spark_jars=jars)
+    return options | output_settings(settings, options, jars)
+
+
+def _own_tag(deployment: Deployment) -> str:
+    return f"deployment-{deployment.id}"
+
+
+def _spark_home() -> Path:
+    if named := os.environ.get("SPARK_HOME"):
+        return Path(named)
+    found = importlib.util.find_spec("pyspark")
+    if found is None or not found.submodule_search_locations:
+        raise MissingExtra("pyspark", "spark")
+    return Path(found.submodule_search_locations[0])
+
+
+class Yarn(ClusterManager):
+    """See ClusterManager. Applications are found by a tag with the job's name."""
+
+    def plan(self, deployment: Deployment) -> Plan:
+        """See ClusterManager."""
+        plan = yarn_plan(deployment)
+        spark, config = redact(plan.properties), redact(plan.config)
+        shown = [
+            f"HADOOP_CONF_DIR={shlex.quote(str(plan.hadoop_folder))} {shlex.join(plan.command)}",
+            *_listing(_SPARK_FILE, spark),
+            *_listing(CONFIG_FILE, config),
+            *(f"\n# {SECRETS_FILE}, private: {', '.join(plan.secrets)}" for _ in plan.secrets[:1]),
+        ]
+        document = {
+            "manager": "yarn",
+            "hadoop": str(plan.hadoop_folder),
+            "command": list(plan.command),
+            "spark": spark,
+            "config": config,
+            "archives": dict(plan.archives),
+            "secrets": list(plan.secrets),
+        }
+        return Plan("\n".join(shown), document)
+
+    def apply(self, deployment: Deployment, *, replace: bool) -> Deployed:
+        """See ClusterManager."""
+        plan = yarn_plan(deployment)
+        secrets = deployment.secret_values(os.environ)
+        manager = find_resource_manager(deployment.settings.deploy)
+        live = [one for one in manager.find(deployment.name) if one.is_live]
+        if live and not replace:
+            raise _deployed_already(deployment, live[0])
+        for one in live:
+            _end(manager, deployment, one)
+        _submit(deployment, plan, secrets)
+        found = manager.find(deployment.name)
+        own = next((one for one in found if _own_tag(deployment) in one.tags), None)
+        if own is None:
+            raise JobError(f"spark-submit has ended, and YARN knows no application of {_own_tag(deployment)}")
+        before = next((one for one in found if one.is_live and one.order < own.order), None)
+        if before is not None:  # two deployments at once: the first goes on
+            manager.kill(own.id)
+            raise _deployed_already(deployment, before)
+        return _deployed(own, ())
+
+    def status(self, deployment: Deployment) -> list[Deployed]:
+        """See ClusterManager."""
+        manager = find_resource_manager(deployment.settings.deploy)
+        return [_deployed(one, manager.attempts(one.id)) for one in reversed(manager.find(deployment.name))]
+
+    def kill(self, deployment: Deployment) -> list[str]:
+        """See ClusterManager."""
+        manager = find_resource_manager(deployment.settings.deploy)
+        live = [one for one in manager.find(deployment.name) if one.is_live]
+        for one in live:
+            _end(manager, deployment, one)
+        return [one.id for one in live]
+
+
+def _listing(name: str, values: Mapping[str, str]) -> list[str]:
+    return [f"\n# {name}", *(f"{key}={value}" for key, value in sorted(values.items()))]
+
+
+def _deployed(one: YarnApplication, attempts: Sequence[YarnAttempt]) -> Deployed:
+    state = one.state if one.final_status in ("", "UNDEFINED") else f"{one.state} {one.final_status}"
+    rows = [
+        AttemptRow(each.number, f"{each.container} on {each.node}", each.started_ms, logs=each.logs)
+        for each in attempts
+    ]
+    return Deployed(one.id, state, one.is_live, one.started_ms, rows, one.diagnostics)
+
+
+def _deployed_already(deployment: Deployment, running: YarnApplication) -> JobError:
+    return JobError(
+        f"job {deployment.job.shown} is deployed as {running.id} ({running.state}, by {running.user}); stop it with "
+        "grete stop, or let this deployment take its place with --replace"
+    )
+
+
+def _submit(deployment: Deployment, plan: YarnPlan, secrets: Mapping[str, str]) -> None:
+    folder = deployment.folder
+    private_directory(folder)
+    command = list(plan.command)
+    settings = deployment.settings
+    if not settings.deploy.package and settings.job.application_path:
+        packed = pack(Path(settings.job.application_path), folder)
+        command = [word.replace(plan.archives[PACKAGE], str(packed)) for word in command]
+    _write(folder / CONFIG_FILE, format_properties(plan.config))
+    _write(folder / _SPARK_FILE, format_properties(plan.properties))
+    if secrets:
+        _write(folder / SECRETS_FILE, json.dumps(secrets))
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
+    environment |= {"HADOOP_CONF_DIR": str(plan.hadoop_folder), "SPARK_HOME": str(_spark_home())}
+    log = folder / "submit.log"
+    try:
+        with open(log, "wb", opener=private_opener) as output:
+            done = subprocess.run(  # noqa: S603 - our own words, no shell
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=_SUBMIT_S,
+                check=False,
+            )
+    except subprocess.TimeoutExpired as error:
+        raise JobError(f"YARN has not accepted the application within {_SUBMIT_S:g} s; see {log}") from error
+    if done.returncode != 0:
+        end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise JobError(f"spark-submit ended with code {done.returncode}; {log} ends with\n{end}")
+
+
+def _write(path: Path, text: str) -> None:
+    with open(path, "w", opener=private_opener) as file:
+        file.write(text)
+
+
+def _end(manager: ResourceManager, deployment: Deployment, application: YarnApplication) -> None:
+    """Kill an application and wait until it has ended."""
+    manager.kill(application.id)
+    deadline = Deadline(SystemClock(), _END_S, pauses_s=_POLLS_S)
+    while any(one.is_live for one in manager.find(deployment.name) if one.id == application.id):
+        if not deadline.pause():
+            raise JobError(
+                f"YARN was asked to kill {application.id}, which has not ended within {_END_S:g} s"
+            )

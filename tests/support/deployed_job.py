@@ -1,0 +1,123 @@
+"""A counting job on Kafka that a cluster manager runs, deployed by the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from tests.fault.job_on_kafka import Job
+
+from grete.config.load import load
+from grete.metadata.history import HistoryRow
+from grete.metadata.job_state import JobState
+from grete.operations import open_job
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.waiting import patient
+from grete.testing.yarn import YarnCluster
+
+SPARK_HOME = Path(pyspark.__file__).parent
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+
+
+class DeployedJob(Job):
+    """Its coordinator, container and executors are the manager's processes; commands have its configuration alone."""
+
+    def __init__(
+        self, directory: Path, cluster: KafkaCluster, settings: Mapping[str, str], **more: Any
+    ) -> None:
+        super().__init__(directory, cluster, settings=settings, **more)
+        self.config = directory / "job.properties"
+        self.config.write_text("\n".join(f"{key}={value}" for key, value in self._settings.items()))
+
+    def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """A grete command with the job's configuration, in a home where nothing else is known of it."""
+        command = [sys.executable, "-m", "grete.cli.main", *words, "--config", str(self.config), "-o", "json"]
+        home = str(self._directory / "operator")
+        return subprocess.run(
+            command,
+            env={**os.environ, "GRETE_HOME": home, **environment},
+            capture_output=True,
+            text=True,
+            timeout=patient(240),
+        )
+
+    def answer(self, *words: str) -> Any:
+        """The document that a command prints, which must not fail."""
+        done = self.run(*words)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return json.loads(done.stdout)
+
+    def state(self) -> JobState | None:
+        """The job's state in its stream."""
+        with open_job(self.id, load([str(self.config)], {})) as handle:
+            return handle.state()
+
+    def history(self) -> list[HistoryRow]:
+        """The job's history."""
+        with open_job(self.id, load([str(self.config)], {})) as handle:
+            return handle.history()
+
+    def starts(self) -> list[tuple[str, str]]:
+        """Each start of a coordinator: what it was, and of which deployment."""
+        rows = [row for row in self.history() if row.event in ("deployment", "attempt", "change")]
+        return [(row.event, row.details["epoch_id"]) for row in rows]
+
+
+@contextlib.contextmanager
+def job_on_yarn(
+    yarn: YarnCluster,
+    kafka: KafkaCluster,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[DeployedJob]:
+    """A job that is to be deployed on YARN, of which nothing runs afterwards."""
+    monkeypatch.setenv("GRETE_HOME", str(directory / "home"))
+    of_yarn = {
+        "spark.master": "yarn",
+        "job.deploy.yarn.conf.dir": yarn.bootstrap,
+        "spark.yarn.jars": f"local:{SPARK_HOME}/jars/*",
+        "spark.yarn.stagingDir": yarn.staging,
+        "spark.yarn.scheduler.heartbeat.interval-ms": "500",
+        "spark.executor.instances": "1",
+        "spark.executor.cores": "2",
+        "spark.executor.memory": "512m",
+        "spark.driver.memory": "512m",
+        "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
+        "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
+        "spark.driver.extraJavaOptions": _QUICK,
+        "spark.executor.extraJavaOptions": _QUICK,
+    }
+    job = DeployedJob(directory, kafka, {**of_yarn, **(settings or {})})
+    try:
+        yield job
+    finally:
+        job.run("deploy", "kill")
+        job.seen.close()
+
+
+def processes_of(container: str, command: str) -> list[int]:
+    """The processes of a YARN container that run a command."""
+    wanted = f"CONTAINER_ID={container}".encode()
+    found = []
+    for one in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_command = (one / "comm").read_text().strip() == command
+            if is_command and wanted in (one / "environ").read_bytes().split(b"\0"):
+                found.append(int(one.name))
+    return found
+
+
+def kill_application_master(container: str) -> None:
+    """SIGKILL to the JVM of an ApplicationMaster."""
+    [jvm] = processes_of(container, "java")
+    os.kill(jvm, signal.SIGKILL)

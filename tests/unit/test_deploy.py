@@ -1,0 +1,200 @@
+"""Deployments: their names, refusals, archives and secrets, and what is asked of cluster managers."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grete.assembly.submission import RunOptions
+from grete.cli.main import main
+from grete.config.settings import Settings
+from grete.config.settings.deploy import Manager
+from grete.deploy.attempt import place_of
+from grete.deploy.deployment import Deployment, deployed_name, prepare
+from grete.deploy.packing import pack
+from grete.deploy.resource_manager import find_resource_manager
+from grete.deploy.yarn import Yarn, yarn_plan
+from grete.errors import ConfigError, JobError
+from grete.model.ids import JobId
+
+Make = Callable[..., Deployment]
+SITE = """<configuration>
+<property><name>yarn.resourcemanager.ha.rm-ids</name><value>rm1,rm2</value></property>
+<property><name>yarn.resourcemanager.hostname.rm1</name><value>one</value></property>
+<property><name>yarn.resourcemanager.webapp.address.rm2</name><value>two:9088</value></property>
+</configuration>
+"""
+
+
+@pytest.fixture
+def hadoop(tmp_path: Path) -> Path:
+    folder = tmp_path / "hadoop"
+    folder.mkdir()
+    (folder / "yarn-site.xml").write_text(SITE)
+    return folder
+
+
+@pytest.fixture
+def make(hadoop: Path, tmp_path: Path) -> Make:
+    (tmp_path / "application").mkdir()
+
+    def prepared(settings: Mapping[str, str] | None = None, **options: Any) -> Deployment:
+        config = {
+            "job.name": "counting",
+            "job.application.path": str(tmp_path / "application"),
+            "task.class": "counting:Counting",
+            "task.inputs": "kafka.in",
+            "systems.kafka.samza.factory": "kafka",
+            "systems.kafka.producer.bootstrap.servers": "kafka:9092",
+            "spark.master": "yarn",
+            "job.deploy.yarn.conf.dir": str(hadoop),
+            **(settings or {}),
+        }
+        return prepare(RunOptions(config=config, **options), tmp_path)
+
+    return prepared
+
+
+def test_a_jobs_name_for_managers_is_legal_and_no_other_jobs() -> None:
+    names = [deployed_name(JobId(name)) for name in ("a.b", "a-b", "A.b", "x" * 300, "Ünïcode")]
+    assert len(set(names)) == len(names)
+    assert all(len(name) <= 52 and name.strip("-") == name and name.isascii() for name in names)
+
+
+def test_what_a_deployment_cannot_run_is_refused_at_once_with_the_way_out(make: Make) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make(
+            {
+                "systems.files.samza.factory": "local",
+                "job.coordinator.system": "kafka",
+                "job.container.count": "3",
+            }
+        )
+    assert "system 'files' is files of one machine" in str(refused.value)
+    assert "spark.executor.instances=3" in str(refused.value)
+
+
+def test_resources_that_samza_asks_for_are_sparks_unless_spark_has_its_own(make: Make) -> None:
+    plan = yarn_plan(
+        make(
+            {
+                "yarn.container.memory.mb": "3072",
+                "cluster-manager.container.cpu.cores": "4",
+                "yarn.am.container.memory.mb": "2048",
+                "yarn.am.container.cpu.cores": "2",
+                "yarn.queue": "flights",
+                "yarn.container.label": "fast",
+                "yarn.am.container.label": "safe",
+                "yarn.am.opts": "-XX:+UseSerialGC",
+                "yarn.kerberos.principal": "ann@EXAMPLE",
+                "yarn.kerberos.keytab": "/keys/ann",
+                "yarn.job.view.acl": "ann,bob",
+                "yarn.job.modify.acl": "ann",
+                "spark.driver.memory": "4g",
+            }
+        )
+    )
+    expected = {
+        "spark.executor.memory": "3072m",
+        "spark.executor.cores": "4",
+        "spark.driver.memory": "4g",
+        "spark.driver.cores": "2",
+        "spark.yarn.queue": "flights",
+        "spark.yarn.executor.nodeLabelExpression": "fast",
+        "spark.yarn.am.nodeLabelExpression": "safe",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+        "spark.kerberos.principal": "ann@EXAMPLE",
+        "spark.kerberos.keytab": "/keys/ann",
+        "spark.ui.view.acls": "ann,bob",
+        "spark.modify.acls": "ann",
+    }
+    assert {key: plan.properties[key] for key in expected} == expected
+
+
+def test_requests_for_resources_are_not_made_of_a_local_master() -> None:
+    assert Settings.of({"cluster-manager.container.memory.mb": "3072"}).spark.options == {}
+
+
+def test_the_command_names_files_archives_and_tags_and_no_secret(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASSWORD", "wonderland-4f1c")
+    settings = {
+        "systems.kafka.consumer.sasl.password": "${env:PASSWORD}",
+        "job.deploy.environment.path": "hdfs:///environments/flights.tgz",
+        "spark.yarn.tags": "flights",
+    }
+    deployment = make(settings, until_drained=True)
+    plan = yarn_plan(deployment)
+    assert deployment.secrets == ("PASSWORD",)
+    assert "hdfs:///environments/flights.tgz#environment" in " ".join(plan.command)
+    assert "#__package" in " ".join(plan.command)
+    assert plan.command[-1] == "--until-drained"
+    assert plan.properties["spark.yarn.tags"] == f"{deployment.name},deployment-{deployment.id},flights"
+    assert plan.properties["spark.pyspark.python"] == "./environment/bin/python"
+    assert plan.config["job.launcher"] == "thread"
+    assert "wonderland" not in Yarn().plan(deployment).text
+    monkeypatch.delenv("PASSWORD")
+    with pytest.raises(ConfigError, match="PASSWORD"):
+        deployment.secret_values(os.environ)
+
+
+def test_an_application_is_packed_by_its_content_without_what_spark_refuses(tmp_path: Path) -> None:
+    folder, into = tmp_path / "application", tmp_path / "into"
+    into.mkdir()
+    (folder / "deep" / "__pycache__").mkdir(parents=True)
+    (folder / "deep" / "module.py").write_text("one")
+    (folder / "deep" / "__pycache__" / "module.pyc").write_text("no")
+    packed = pack(folder, into)
+    with tarfile.open(packed) as archive:
+        assert archive.getnames() == ["deep", "deep/module.py"]
+    os.utime(folder / "deep" / "module.py", (1, 1))
+    assert pack(folder, into) == packed
+    (folder / "deep" / "module.py").write_text("two")
+    assert pack(folder, into) != packed
+    with pytest.raises(ConfigError, match="no such folder"):
+        pack(tmp_path / "missing", into)
+
+
+def test_the_resource_managers_are_those_of_hadoops_configuration_and_each_is_asked(
+    make: Make, hadoop: Path
+) -> None:
+    settings = Settings.of({"job.deploy.yarn.conf.dir": str(hadoop)}).deploy
+    assert find_resource_manager(settings)._addresses == ["http://one:8088", "http://two:9088"]
+    named = Settings.of({"job.deploy.yarn.address": "http://127.0.0.1:9, http://127.0.0.1:10"}).deploy
+    with pytest.raises(JobError, match=r"127.0.0.1:9/.*127.0.0.1:10/.*nothing was changed"):
+        find_resource_manager(named).find("tag")
+
+
+def test_an_attempt_takes_its_place_from_where_it_runs(tmp_path: Path) -> None:
+    (tmp_path / "__package").mkdir()
+    assert place_of(Manager.YARN, {"NM_HOST": "node-7"}, tmp_path) == {
+        "job.application.path": str(tmp_path / "__package"),
+        "spark.driver.bindAddress": "node-7",
+        "spark.driver.host": "node-7",
+    }
+    assert place_of(Manager.KUBERNETES, {"GRETE_POD_IP": "10.0.0.7"}, tmp_path / "empty") == {
+        "spark.driver.bindAddress": "10.0.0.7",
+        "spark.driver.host": "10.0.0.7",
+    }
+
+
+def test_a_standalone_master_runs_the_coordinator_here_and_the_plan_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRETE_HOME", str(tmp_path))
+    config = tmp_path / "job.properties"
+    config.write_text(
+        "job.name=counting\ntask.class=a:B\ntask.inputs=local.in\nspark.master=spark://host:7077\n"
+    )
+    assert main(["deploy", "plan", "--config", str(config)]) == 0
+    said = capsys.readouterr().out
+    assert "client mode: coordinator and container run here" in said
+    assert f"grete run --config {config}" in said
+    assert main(["deploy", "status", "--config", str(config)]) == 2
+    assert "use grete status" in capsys.readouterr().err
