@@ -47,6 +47,7 @@ from grete.systems.local.system import LocalSystem, Message
 from grete.testing.azurite import Azurite
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kube_apiserver import KubeApiServer
+from grete.testing.spark_cluster import Hidden, SparkCluster
 from grete.testing.waiting import patient, reaches
 from grete.testing.yarn import YarnCluster
 from grete.testing.zookeeper_server import ZooKeeperCluster
@@ -165,6 +166,22 @@ def spark() -> Iterator[SparkSession]:
 
 def _test_at_work() -> str:
     return os.environ.get("PYTEST_CURRENT_TEST", "no test")
+
+
+@pytest.fixture(scope="session")
+def isolated_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """Spark's standalone cluster for the whole run: two workers, to which the folders of all tests are empty.
+
+    They share one folder with everybody, `shared` in the cluster's. A test that harms the cluster mends it.
+    """
+    own = tmp_path_factory.getbasetemp()
+    tests = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def make(directory: Path, **how: bool) -> SparkCluster:
+        return SparkCluster(directory, hidden=Hidden((tests,), (directory / "shared",)), **how)
+
+    with shared("isolated_cluster", make, lambda: tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 from tests.fault.test_spark_shares import COUNTER, Running
-from tests.support.spark_cluster import SparkCluster
 from tests.unit.test_local_commits import LocalJob
 
 from grete.container.control import Ended
 from grete.spark.session import build_context
 from grete.spark.stream_task import SparkEngine
+from grete.testing.spark_cluster import SparkCluster
 from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(400)]
@@ -90,21 +91,32 @@ def work(master: str, home: Path, test: Connection) -> None:
     test.send("done")
 
 
+@contextmanager
+def started(cluster: SparkCluster) -> Iterator[SparkCluster]:
+    """A cluster of this test's own, since it loses a machine."""
+    cluster.start()
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
 def test_a_machine_that_is_decommissioned_or_lost_costs_no_record_and_no_standstill(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
-    with SparkCluster(tmp_path) as cluster:
-        kept, lost = cluster.add_worker(), cluster.add_worker()
+    with started(SparkCluster(tmp_path / "cluster")) as cluster:
+        kept, lost = cluster.workers
         here, there = multiprocessing.Pipe()
         spawn = multiprocessing.get_context("spawn")
-        container = spawn.Process(target=work, args=(cluster.master, tmp_path / "home", there))
+        container = spawn.Process(target=work, args=(cluster.bootstrap, tmp_path / "home", there))
         container.start()
         there.close()
         try:
             assert here.recv() == "two shares run"
+            eventually(lambda: cluster.executors(kept), "an executor")
             cluster.decommission_executors(kept)
             here.send("go on")
             assert here.recv() == "they went on"
-            cluster.kill_worker(lost)
+            cluster.kill_machine(lost)
             here.send("go on")
             assert here.recv() == "one share runs"
             here.send("go on")

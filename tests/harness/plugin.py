@@ -39,6 +39,7 @@ _ALONE_WITH = {
     "proxy": "one way to a broker that is cut",
     "azurite": "one account of Azure Storage whose clock is moved",
     "spark": "one Spark session",
+    "isolated_cluster": "one cluster of Spark whose workers are lost",
 }
 """Tests with these fixtures come one after the other, in one worker: they harm what they use, or are the only
 ones that use it, so that it ends with the last of them."""

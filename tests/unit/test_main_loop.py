@@ -249,3 +249,24 @@ def test_no_word_in_the_stream_sends_a_file_elsewhere_or_keeps_the_container_fro
     container = life(coordinator, tmp_path, work)
     assert container.run() == ExitCode.OK
     assert found == [None]
+
+
+def test_a_container_on_another_machine_than_its_coordinator_is_refused_with_the_way_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    environment = {
+        "SAMZA_CONTAINER_ID": "0",
+        "GRETE_CONTAINER_EPOCH": "1",
+        "COORDINATOR_URL": "http://192.0.2.7:8000",
+        "GRETE_COORDINATOR_TOKEN_FILE": str(tmp_path / "token"),
+        "SAMZA_COORDINATOR_SYSTEM_CONFIG": "{}",
+        "GRETE_HOME": str(tmp_path),
+    }
+    (tmp_path / "token").write_text("token")
+
+    def work(*_: object) -> Ended:
+        raise AssertionError("it does not begin")
+
+    end = ContainerMainLoop(environment, threading.Event(), work).run()
+    assert end == ExitCode.CONFIG
+    assert "the coordinator at http://192.0.2.7:8000 is on another machine" in caplog.text

@@ -45,3 +45,38 @@ def test_the_jvm_of_a_pipeline_starts_from_the_archive_of_its_classes_where_ther
     assert archived in options()
     assert archived not in options(spark_driver_extraJavaOptions="-XX:+UseSerialGC")
     assert archived not in context_settings("job", {})["spark.driver.extraJavaOptions"]
+
+
+def test_the_loopback_address_is_the_drivers_on_a_local_master_only() -> None:
+    assert context_settings("job", {})["spark.driver.host"] == "127.0.0.1"
+    assert context_settings("job", {})["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.host" not in context_settings("job", {"spark.master": "yarn"})
+    unknown = context_settings("job", {"spark.master": "spark://no-such-host.invalid:7077"})
+    assert "spark.driver.host" not in unknown
+
+
+@pytest.mark.parametrize(
+    "master", ["spark://127.0.0.1:7077", "spark://127.0.0.1:7077,other:7077", "k8s://https://127.0.0.1:6443"]
+)
+def test_the_driver_is_where_it_reaches_the_master_from_unless_it_is_said(master: str) -> None:
+    found = context_settings("job", {"spark.master": master})
+    assert found["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.bindAddress" not in found, "Spark's own default is the host"
+    said = context_settings("job", {"spark.master": master, "spark.driver.host": "driver.example"})
+    assert said["spark.driver.host"] == "driver.example"
+
+
+@pytest.mark.parametrize(
+    ("config", "partitions"),
+    [
+        ({"spark.master": "local[3]"}, "3"),
+        ({"spark.master": "spark://127.0.0.1:7077", "spark.cores.max": "12"}, "12"),
+        ({"spark.master": "yarn", "spark.executor.cores": "4", "spark.executor.instances": "3"}, "12"),
+        ({"spark.master": "yarn"}, None),
+        ({"spark.master": "local[3]", "spark.sql.shuffle.partitions": "7"}, "7"),
+    ],
+)
+def test_a_shuffle_has_as_many_partitions_as_the_container_has_cores(
+    config: dict[str, str], partitions: str | None
+) -> None:
+    assert session_settings("job", config).get("spark.sql.shuffle.partitions") == partitions

@@ -19,7 +19,7 @@ from typing import Any
 
 from grete.assembly.submission import RunOptions, submitted_config
 from grete.clock import SystemClock
-from grete.config.key_tables.job import STATE_DIR
+from grete.config.key_tables.job import LINEAGE_DIR, STATE_DIR
 from grete.config.settings import Settings
 from grete.coordinator.job_model import Remembered, calculate
 from grete.environment import HOME, grete_home
@@ -160,5 +160,5 @@ def _assignment(settings: Settings, container: ContainerModel, folder: Path) -> 
         Task(task.name, tuple(map(Partition.of, task.ssps)), task.changelog_partition)
         for task in container.tasks.values()
     )
-    config = {**settings.raw, STATE_DIR.name: str(folder)}
+    config = {**settings.raw, STATE_DIR.name: str(folder), LINEAGE_DIR.name: str(folder)}
     return Assignment(job=settings.job.id, container_id=container.id, epoch=1, config=config, tasks=tasks)

@@ -1,7 +1,8 @@
 """References to secrets: `${env:NAME}` and `${file:/path}`.
 
 They stay references in files, in the coordinator stream, over HTTP and in logs, and are resolved only by the process
-that needs the value, at the moment it needs it (RELIABILITY rule 18).
+that needs the value, at the moment it needs it (RELIABILITY rule 18). Workers on executors of a cluster get it from
+their container, where environment and files are (`secret_channel`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from grete.config.secret_channel import VARIABLE, FetchedSecrets
 from grete.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{(?P<kind>env|file):(?P<name>[^{}]*)\}")
 _MAX_BYTES = 64 * 1024
+_fetched = FetchedSecrets()
 
 
 def has_reference(value: str) -> bool:
@@ -34,10 +37,15 @@ def resolve_secrets(value: str, environment: Mapping[str, str] | None = None) ->
 
     Raises:
         ConfigError: a variable is not set, a file cannot be read or is larger than 64 KiB. Never holds a secret.
+        JobError: on an executor, whose container cannot be asked.
     """
     variables = os.environ if environment is None else environment
+    asks = environment is None and VARIABLE in variables and has_reference(value)
+    known = _fetched.at(variables[VARIABLE]) if asks else {}
 
     def resolved(match: re.Match[str]) -> str:
+        if match[0] in known:
+            return known[match[0]]
         if match["kind"] == "file":
             return _read(match["name"])
         if match["name"] not in variables:

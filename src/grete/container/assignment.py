@@ -66,8 +66,13 @@ class Assignment:
         return container_fence(self.job, self.container_id, epoch)
 
     def state_directory(self, home: Path) -> Path:
-        """Where the container keeps lineages and store files."""
+        """Where the container keeps its files."""
         return Settings.of(self.config).job.state_directory(self.job, home) / f"container-{self.container_id}"
+
+    def lineage_directory(self, home: Path) -> Path:
+        """Where the container of a pipeline keeps lineages."""
+        folder = Settings.of(self.config).job.lineage_directory(self.job, home)
+        return folder / f"container-{self.container_id}" / "lineages"
 
     def store_directory(self, home: Path) -> Path:
         """Store files are kept by task, not by container: a task that moves on one host finds its files."""

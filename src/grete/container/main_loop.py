@@ -68,6 +68,7 @@ class ContainerMainLoop:
         given = ContainerEnvironment.of(environment)
         self._id, self._epoch, self._home = given.container_id, given.epoch, given.home
         self._launched_in = working_folder()  # the coordinator's folder, which the container leaves (`enter`)
+        self._coordinator_url = given.coordinator_url
         self._coordinator_config = absolute_paths(given.coordinator_system(), self._launched_in)
         self._stop = stop
         self._control = Control(stop)
@@ -106,8 +107,9 @@ class ContainerMainLoop:
 
     def run(self) -> ContainerEnd:
         """See `grete.spark.container.run_container`."""
-        self._sender.start()
         try:
+            _refuse_elsewhere(self._coordinator_url)
+            self._sender.start()
             ended = self._take_steps()
             return ContainerEnd(ExitCode.STOPPED if ended is Ended.INTERRUPTED else ExitCode.OK)
         except GreteError as error:
@@ -216,6 +218,20 @@ class ContainerMainLoop:
         if token_file.resolve().parent != self._folder:
             raise WireError(f"its token is not in {self._folder}")
         return JobCoordinatorClient(url, token_file)
+
+
+def _refuse_elsewhere(coordinator_url: str) -> None:
+    """A container has its coordinator's token from a file, and speaks to it by HTTP without TLS.
+
+    Raises:
+        ConfigError: the coordinator is on another machine.
+    """
+    host = urlsplit(coordinator_url).hostname or ""
+    if not is_loopback(host):
+        raise ConfigError(
+            f"the coordinator at {coordinator_url} is on another machine: a container runs on its coordinator's, and "
+            f"executors on those of the cluster. Start the coordinator where the container shall run"
+        )
 
 
 def enter(assignment: Assignment, home: Path) -> None:

@@ -121,7 +121,11 @@ def delete_job(handle: JobHandle) -> None:
     with handle.stopped("stop it first: grete stop") as leadership:
         _refuse_orphans(handle)
         found, config = belongings(handle), handle.config()
-        for folder in (found.folder, Settings.of(config).job.standby_directory(handle.job, handle.home)):
+        job = Settings.of(config).job
+        standby, lineages = (
+            of(handle.job, handle.home) for of in (job.standby_directory, job.lineage_directory)
+        )
+        for folder in (found.folder, standby, lineages):
             shutil.rmtree(folder, ignore_errors=True)
         with _checkpoint_store(handle) as store:
             if store is not None:

@@ -15,7 +15,9 @@ from grete.container.kept import Kept
 from grete.container.opened import opened
 from grete.failpoints import failpoint
 from grete.spark.pipeline_run import PipelineRun
+from grete.spark.preflight import check_executors
 from grete.spark.session import app_name, build_context, build_session, kafka_system_of
+from grete.spark.shipping import ship
 from grete.spark.stream_task import SparkEngine
 from grete.wire.metric_values import Metrics
 
@@ -41,20 +43,24 @@ def run_job(
     """
     clock = SystemClock() if clock is None else clock
     settings = Settings.of(assignment.config)
+    archives = assignment.state_directory(home).parent / "shipped"
     with opened(assignment, home, clock, kept) as (started, publisher):
         if settings.job.is_pipeline:
             kafka_system = kafka_system_of(assignment)
             spark = build_session(app_name(assignment), assignment.config, kafka_system=kafka_system)
+            ship(spark.sparkContext, settings, archives)
+            check_executors(spark.sparkContext, settings, stores=None)
             failpoint("container.session-started")
             with closing(PipelineRun(spark, started, stop, publisher)) as run:
                 run.on_progress = on_progress
                 ended = run.execute(on_batch, on_at_work)
         else:
             context = build_context(app_name(assignment), assignment.config)
+            shipped = ship(context, settings, archives)
+            check_executors(context, settings, stores=assignment.store_directory(home))
             failpoint("container.session-started")
             on_at_work()
-            ended = run_epoch(
-                started, SparkEngine(context, kept=kept), stop, clock, on_batch, publisher, kept
-            )
+            engine = SparkEngine(context, kept=kept, shipped=shipped)
+            ended = run_epoch(started, engine, stop, clock, on_batch, publisher, kept)
         failpoint("container.drained")
         return ended

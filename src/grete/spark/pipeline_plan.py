@@ -85,15 +85,28 @@ def check_containers(built: DataFrame, containers: int) -> None:
     )
 
 
+_STATELESS = frozenset({"Repartition", "RepartitionByExpression", "RebalancePartitions"})
+"""Operators that look at several rows, and keep none for the next batch."""
+
+
+def keeps_state(built: DataFrame) -> str | None:
+    """The first operator that keeps something of a batch for the next one; None without one."""
+    return _first_operator(built, _ROW_BY_ROW | _STATELESS)
+
+
 def gathers(built: DataFrame) -> str | None:
     """The first operator, from the output on, that looks at several rows of a stream at once; None without one.
 
     A join of a stream with a table is none: every container has the whole table.
     """
+    return _first_operator(built, _ROW_BY_ROW)
+
+
+def _first_operator(built: DataFrame, harmless: frozenset[str]) -> str | None:
     for plan in _operators(built):
         operator = name(plan)
         is_narrow = operator == "Repartition" and not plan.shuffle()
-        if operator not in _ROW_BY_ROW and not is_join_with_a_table(plan) and not is_narrow:
+        if operator not in harmless and not is_join_with_a_table(plan) and not is_narrow:
             text = " ".join(str(plan.simpleString(25)).removeprefix("~").split())
             text = text if text.startswith(operator) else f"{operator}: {text}"
             return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
+import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +20,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from grete.config.settings import Settings
+from grete.config.settings.spark import SparkSettings
 from grete.container.assignment import Assignment
 from grete.errors import GreteError
 from grete.spark.java import quick_starts, rename_without_programs
@@ -38,8 +42,6 @@ _SCHEDULING_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _DEFAULTS = {
     "spark.master": "local[*]",
     "spark.driver.memory": "1g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.killEnabled": "false",
     "spark.master.rest.enabled": "false",
@@ -53,6 +55,21 @@ _DEFAULTS = {
     "spark.sql.redaction.options.regex": REDACTED_OPTIONS,
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|sensitive|sas|jaas|credential",
 }
+
+
+_ON_THIS_MACHINE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",  # with a secret that Spark draws and keeps to itself
+}
+"""Further defaults on a local master."""
+_ON_A_CLUSTER = {
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "30s",
+}
+"""Further defaults elsewhere: shares, shuffles and the look at executors begin with all that were asked for."""
+_EXECUTORS_S, _QUIET_S, _LOOK_S = 30.0, 1.0, 0.1
+_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def build_session(
@@ -73,6 +90,9 @@ def build_session(
         raise could_not_start(settings, error) from error
     session.sparkContext.setLogLevel(_log_level(config))
     rename_without_programs(session)
+    _await_executors(session.sparkContext, Settings.of(config).spark)
+    if _PARTITIONS not in settings:
+        session.conf.set(_PARTITIONS, str(session.sparkContext.defaultParallelism))
     return session
 
 
@@ -131,6 +151,7 @@ def build_context(app_name: str, config: Mapping[str, str]) -> SparkContext:
     except PySparkRuntimeError as error:
         raise could_not_start(settings, error) from error
     context.setLogLevel(_log_level(config))
+    _await_executors(context, Settings.of(config).spark)
     return context
 
 
@@ -150,6 +171,22 @@ def start_context(config: Mapping[str, str]) -> None:
         SparkContext.getOrCreate(SparkConf().setAll(list(given.items())))
     except PySparkRuntimeError as error:
         raise could_not_start(given, error) from error
+
+def _await_executors(context: SparkContext, spark: SparkSettings) -> None:
+    """Where it is not said how many there shall be, wait until no more come: a cluster gives all that it has."""
+    if spark.is_local or spark.cores is not None:
+        return
+    until_s, quiet_s, before = time.monotonic() + _EXECUTORS_S, time.monotonic() + _QUIET_S, 0
+    while time.monotonic() < min(until_s, quiet_s):
+        there = executors(context)
+        if there != before or not there:
+            before, quiet_s = there, time.monotonic() + _QUIET_S
+        time.sleep(_LOOK_S)
+
+
+def executors(context: SparkContext) -> int:
+    """The executors that have begun, without the driver."""
+    return len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1
 
 
 def context_settings(app_name: str, config: Mapping[str, str]) -> dict[str, str]:
@@ -198,22 +235,21 @@ def _settings(
     Spark's ports ask who comes: on a local master by itself, elsewhere as the cluster's own configuration says, since
     all its processes share the secret, and one given here would stand in a command line.
 
-    A shuffle on a local master gets as many partitions as there are cores: Spark's default of 200 costs a streaming
-    aggregation over ten keys more in task starts than in work.
+    A shuffle gets as many partitions as there are cores: Spark's default of 200 costs a streaming aggregation over
+    ten keys more in task starts than in work. Where the cluster decides how many cores there are, `build_session`
+    asks it.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SCHEDULING_JVM)  # it makes a command line, and ends
     given = Settings.of(config)
-    settings = _DEFAULTS | given.spark.options | {"spark.app.name": app_name}
-    if settings["spark.master"].startswith("local"):
+    settings = _DEFAULTS | _where(given.spark) | given.spark.options | {"spark.app.name": app_name}
+    if given.spark.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings.setdefault(
-            "spark.authenticate", "true"
-        )  # with a secret that Spark draws and keeps to itself
-        settings.setdefault("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
         if kafka_system is not None:
             settings.setdefault(STAGE_ATTEMPTS, "1")
+    if given.spark.cores is not None:
+        settings.setdefault(_PARTITIONS, str(given.spark.cores))
     if kafka_system is not None:
         settings |= connector_settings(
             settings,
@@ -229,6 +265,31 @@ def _settings(
     java = quick_starts(settings.get("spark.driver.extraJavaOptions", java), os.environ, _spark_jars().parent)
     settings["spark.driver.extraJavaOptions"] = f"{java} -XX:+ExitOnOutOfMemoryError".strip()
     return settings
+
+
+def _where(spark: SparkSettings) -> dict[str, str]:
+    """Defaults that depend on where executors are."""
+    if spark.is_local:
+        return _ON_THIS_MACHINE
+    host = _address_towards(spark.master)
+    return _ON_A_CLUSTER if host is None else {**_ON_A_CLUSTER, "spark.driver.host": host}
+
+
+def _address_towards(master: str) -> str | None:
+    """The address of this machine on the way to the master, by which executors beside it reach us; None if unknown.
+
+    What the machine's own name resolves to, which Spark would take, is often a loopback address, or none at all.
+    """
+    found = re.search(r"://\[?([^/,\]]+?)\]?:(\d+)", master.removeprefix("k8s://"))
+    if found is None:
+        return None
+    with suppress(OSError):
+        kind, _, _, _, address = socket.getaddrinfo(found[1], int(found[2]), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(kind, socket.SOCK_DGRAM) as towards:
+            towards.connect(address)  # sends nothing
+            own: str = towards.getsockname()[0]
+            return own
+    return None
 
 
 def _spark_jars() -> Path:

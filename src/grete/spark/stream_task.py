@@ -26,6 +26,7 @@ from grete.container.kept import Kept
 from grete.container.share_server import Began, Changed, EndedWell, Lost, ShareServer
 from grete.errors import GreteError, JobError
 from grete.spark.failures import job_failed
+from grete.spark.shipping import NOTHING, Shipped, driver_addresses
 from grete.spark.stage_figures import StageFigures
 from grete.tasks.share_task import ShareTask
 from grete.tasks.shares import Committed
@@ -42,7 +43,14 @@ _ROOM: dict[str, tuple[int, int]] = {}
 class SparkEngine:
     """Runs shares as the tasks of one Spark job. See `container.epochs.Engine`. Used by one thread."""
 
-    def __init__(self, context: SparkContext, *, begin_s: float = _BEGIN_S, kept: Kept | None = None) -> None:
+    def __init__(
+        self,
+        context: SparkContext,
+        *,
+        begin_s: float = _BEGIN_S,
+        kept: Kept | None = None,
+        shipped: Shipped = NOTHING,
+    ) -> None:
         """Every share has to run within `begin_s`, also again; executors may have to be started first.
 
         With `kept` an epoch that is over for a change leaves Spark's job to it, in which tasks are still closed: the
@@ -50,6 +58,7 @@ class SparkEngine:
         """
         self._context = context
         self._begin_s = begin_s
+        self._shipped = shipped
         self._kept = Kept() if kept is None else kept
         self._may_leave = kept is not None
         cores = context.defaultParallelism
@@ -63,11 +72,12 @@ class SparkEngine:
             GreteError: a share failed, as its worker said.
             JobError: Spark failed, its JVM is gone, or it has no room for all shares at once.
         """
-        host, bind = _addresses(self._context)
+        host, bind = driver_addresses(self._context)
         self._kept.finish()
         with ExitStack() as held:
             server = held.enter_context(ShareServer(epoch.start_of, host, bind, slots=epoch.slots))
-            job = _Job(self._context, ShareTask(epoch.spec, server.address, server.key), epoch, server)
+            work = ShareTask(epoch.spec, server.address, server.key)
+            job = _Job(self._context, work, self._shipped, epoch, server)
             figures = StageFigures(self._context, epoch.lineage)
             run = _Run(epoch, server, job, control, figures, self._begin_s, may_leave=self._may_leave)
             try:
@@ -90,14 +100,6 @@ def _places(context: SparkContext, shares: int) -> RDD[int]:
     return context.parallelize(range(shares), shares)
 
 
-@cache
-def _addresses(context: SparkContext) -> tuple[str, str]:
-    """What executors call the driver's machine, and where it listens. To read it takes 15 ms."""
-    conf = context.getConf()
-    host = conf.get("spark.driver.host") or ""
-    return host, conf.get("spark.driver.bindAddress") or host
-
-
 class NoRoom(JobError):
     """Some shares do not run while others do: Spark has fewer cores for them than it said, or has lost some."""
 
@@ -113,9 +115,12 @@ class NoRoom(JobError):
 class _Job:
     """The Spark job of an epoch, in a thread of its own."""
 
-    def __init__(self, context: SparkContext, work: ShareTask, epoch: Epoch, server: ShareServer) -> None:
+    def __init__(
+        self, context: SparkContext, work: ShareTask, shipped: Shipped, epoch: Epoch, server: ShareServer
+    ) -> None:
         self._context = context
         self._work = work
+        self._shipped = shipped
         self._epoch = epoch
         self._server = server
         self.has_ended = False
@@ -133,10 +138,11 @@ class _Job:
             self._thread.join(_END_S)
 
     def _run(self) -> None:
-        work, slots = self._work, self._epoch.slots
+        work, shipped, slots = self._work, self._shipped, self._epoch.slots
 
         def run_share(_: int, given: Iterable[int]) -> Iterator[Any]:
-            return ((slot, work(slot)) for slot in given)
+            here = work.with_application(shipped.enter())
+            return ((slot, here(slot)) for slot in given)
 
         try:
             name = f"{self._epoch.name}, epoch {self._epoch.lineage[:8]}"

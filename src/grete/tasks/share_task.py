@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -49,6 +49,10 @@ class ShareTask:
     key: bytes = field(repr=False)
     had: ClassVar[int | None] = None
     """The slot of this process's last share."""
+
+    def with_application(self, folder: str | None) -> ShareTask:
+        """The same with the application's modules in this folder, as an executor has them; None leaves it."""
+        return self if folder is None else replace(self, spec=replace(self.spec, application_path=folder))
 
     def __call__(self, slot: int) -> bool:
         """Work until asked to end, or drained; returns whether it was drained.

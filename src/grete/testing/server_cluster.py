@@ -187,10 +187,15 @@ class ServerCluster(ABC, Generic[Node]):
         for node in self.nodes:
             node.directory.mkdir(parents=True, exist_ok=True)
             self._prepare(node)
-        for node in self.nodes:
-            self._launch(node)
-        for node in self.nodes:
-            self._await(node)
+        for nodes in self._in_order():
+            for node in nodes:
+                self._launch(node)
+            for node in nodes:
+                self._await(node)
+
+    def _in_order(self) -> Sequence[Sequence[Node]]:
+        """The nodes in groups, each of which is started when the one before takes requests."""
+        return [self.nodes]
 
     def ensure_running(self) -> None:
         """Start again what a test has killed, and let what it has paused go on.

@@ -130,6 +130,15 @@ LINEAGE_STATE = Key(
     _QUERY,
     "Whether a DataFrame pipeline's Spark state may be given up when its lineage cannot go on.",
 )
+LINEAGE_DIR = Key(
+    "job.lineage.dir",
+    PATH,
+    None,
+    _CONTAINER,
+    "Folder for the lineages of a DataFrame pipeline: Spark's checkpoints, with the state that it keeps. A pipeline "
+    "that keeps state needs one that all machines of the cluster share; that is checked before the first batch.",
+    default_doc="`job.state.dir`",
+)
 HTTP_HOST = Key("job.http.host", TEXT, "127.0.0.1", _CONTAINER, "Address of the HTTP server; loopback only.")
 HTTP_PORT = Key(
     "job.http.port",

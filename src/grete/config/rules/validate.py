@@ -22,6 +22,7 @@ from grete.config.rules.azure import azure_problems
 from grete.config.rules.consumer_group import consumer_group_problems
 from grete.config.rules.diagnostics import diagnostics_problems
 from grete.config.rules.eventhubs import eventhubs_problems
+from grete.config.rules.executors import executor_problems
 from grete.config.rules.one_system import one_system_problems
 from grete.config.rules.outputs import output_problems
 from grete.config.rules.unsupported import unsupported
@@ -306,6 +307,7 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     _serdes,
     _regexes,
     diagnostics_problems,
+    executor_problems,
     one_system_problems,
     azure_problems,
     eventhubs_problems,

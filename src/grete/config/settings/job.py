@@ -113,6 +113,15 @@ class JobSettings(Section):
         """The folder of a job's lineages, store files, logs and tokens."""
         return self.state_folder(home) / job.key
 
+    def lineage_folder(self, home: Path) -> Path:
+        """As `state_folder`, of the lineages of pipelines."""
+        named = self.raw.get(keys.LINEAGE_DIR.name)
+        return Path(named).absolute() if named else self.state_folder(home)
+
+    def lineage_directory(self, job: JobId, home: Path) -> Path:
+        """The folder of a job's lineages, one in it for each container."""
+        return self.lineage_folder(home) / job.key
+
     def standby_folder(self, home: Path) -> Path:
         """As `state_folder`, of standby containers."""
         named = self.raw.get(keys.STANDBY_DIR.name)

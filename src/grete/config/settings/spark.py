@@ -16,6 +16,11 @@ class SparkSettings(Section):
 
     master = Setting(keys.SPARK_MASTER)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether executors are on this machine, and see its files, environment and packages."""
+        return self.master.startswith("local")
+
     @cached_property
     def options(self) -> dict[str, str]:
         """Every `spark.*` key and its value, as they are written; on a cluster after what else asks for resources."""

@@ -1,0 +1,106 @@
+"""The container's end of `config.secret_channel`: it gives workers on executors what the job's references stand for."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import logging
+import os
+import secrets
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+
+import orjson
+
+from grete.config.secret_channel import (
+    CONNECT_S,
+    LENGTH,
+    PROOF_BYTES,
+    SecretsAddress,
+    encrypting,
+    exactly,
+    mark_of,
+    proof,
+)
+from grete.config.secrets import references, resolve_secrets
+from grete.errors import ConfigError
+
+_log = logging.getLogger("grete.container")
+_NOT_THE_EXECUTORS = ("job.", "azure.", "spark.", "cluster-manager.")
+"""Keys that only coordinator and container read: how they elect, where they keep copies of checkpoints."""
+_AT_ONCE = 32
+
+
+class SecretServer:
+    """Listens for as long as its process lives. Values are read when they are asked for, so a rotated file is seen."""
+
+    def __init__(self, config: Mapping[str, str], host: str, bind: str) -> None:
+        """`host` is what executors call this machine, `bind` where it listens.
+
+        Raises:
+            OSError: it cannot listen there.
+        """
+        self.config = config
+        """The configuration whose references are resolved. May be replaced."""
+        self._room = threading.Semaphore(_AT_ONCE)
+        self._tls = encrypting(is_server=True)
+        self._listener = socket.create_server((bind, 0))
+        self.address = SecretsAddress(host, self._listener.getsockname()[1], secrets.token_bytes(32))
+        threading.Thread(target=self._accept, name="grete-secrets", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError as error:
+                _log.debug("no worker can ask for secrets any more: %s", error)
+                return
+            if not self._room.acquire(blocking=False):
+                connection.close()  # who has the key asks again
+                continue
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, plain: socket.socket) -> None:
+        try:
+            plain.settimeout(CONNECT_S)
+            with plain, self._tls.wrap_socket(plain, server_side=True) as connection:
+                self._answer(connection)
+        except (OSError, ValueError) as error:
+            _log.debug("a worker that asked for secrets has got none: %s", error)
+        finally:
+            self._room.release()
+
+    def _answer(self, connection: ssl.SSLSocket) -> None:
+        mark = mark_of(connection)
+        if not hmac.compare_digest(exactly(connection, PROOF_BYTES), proof(self.address.key, "worker", mark)):
+            _log.warning("a connection that asked for the job's secrets without its key was refused")
+            return
+        values = orjson.dumps(resolved_references(self.config))
+        connection.sendall(proof(self.address.key, "container", mark) + LENGTH.pack(len(values)) + values)
+
+    def close(self) -> None:
+        """Stop listening."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+def for_executors(config: Mapping[str, str]) -> dict[str, str]:
+    """The keys with references that executors may ask for."""
+    return {
+        key: value
+        for key, value in config.items()
+        if references(value) and not key.startswith(_NOT_THE_EXECUTORS)
+    }
+
+
+def resolved_references(config: Mapping[str, str]) -> dict[str, str]:
+    """What each reference that executors may ask for stands for; those that this process cannot resolve are missing."""
+    found = {}
+    for value in for_executors(config).values():
+        for reference in references(value):
+            with contextlib.suppress(ConfigError):  # a worker that needs it says so, with the key
+                found[reference] = resolve_secrets(reference, os.environ)
+    return found

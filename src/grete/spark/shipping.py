@@ -1,0 +1,105 @@
+"""The application and what else executors on other machines need of this one: archives, and the way to secrets.
+
+On a local master nothing is shipped: executors see this machine. Elsewhere the folder of `job.application.path`
+travels as an archive named by its content (`container.archive`), which Spark hands to each executor once and unpacks
+in its working folder. Python workers have that folder on their path, so that modules of StreamTasks, serdes and
+functions of pipelines are found as on the driver; shares also work in it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pyspark import SparkContext, SparkFiles
+
+from grete.config.secret_channel import VARIABLE
+from grete.config.settings import Settings
+from grete.container.archive import Archive, pack
+from grete.container.secret_server import SecretServer, for_executors
+
+_PATH = "PYTHONPATH"
+_secrets: dict[str, SecretServer] = {}
+"""By Spark's application, of which a process has one at a time: shares that are left behind may still ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """The application's folder as executors have it: `name` in the folder of Spark's files; None without a folder."""
+
+    name: str | None = None
+
+    def enter(self) -> str | None:
+        """In a worker: the application's folder there, in which it works from now on."""
+        if self.name is None:
+            return None
+        folder = _unpacked(self.name)
+        if Path.cwd() != Path(folder):
+            sys.path[:] = [os.path.abspath(place) if place else place for place in sys.path]
+            os.chdir(folder)
+        return folder
+
+
+NOTHING = Shipped()
+
+
+@cache
+def _unpacked(name: str) -> str:
+    """Kept, for Spark names its folder relative to one that the worker leaves."""
+    return str(SparkFiles.get(name))
+
+
+def ship(context: SparkContext, settings: Settings, folder: Path) -> Shipped:
+    """Give executors the application and the way to secrets, where they do not share this machine. `folder` is for
+    archives.
+
+    May be called again for a configuration that changed while the application of Spark goes on.
+
+    Raises:
+        ConfigError: the application cannot be packed.
+    """
+    if settings.spark.is_local:
+        return NOTHING
+    _offer_secrets(context, settings)
+    path = settings.job.application_path
+    if path is None:
+        return NOTHING
+    if Path(path).is_file():
+        context.addPyFile(path)  # an archive of modules, which Python imports from as it is
+        return NOTHING
+    archive = pack(Path(path), folder)
+    add_archive(context, archive)
+    places = [archive.name, *context.environment.get(_PATH, "").split(os.pathsep)]
+    context.environment[_PATH] = os.pathsep.join(dict.fromkeys(filter(None, places)))
+    return Shipped(archive.name)
+
+
+def add_archive(context: SparkContext, archive: Archive) -> None:
+    """Let each executor unpack the archive under its name, once, before its next task. Adding it again does nothing."""
+    if not any(archive.name in known for known in context.listArchives):
+        context.addArchive(f"{archive.path}#{archive.name}")
+
+
+def _offer_secrets(context: SparkContext, settings: Settings) -> None:
+    """Serve what the references that executors may meet stand for, if there are any."""
+    if not for_executors(settings.raw):
+        return
+    own = str(context.applicationId)
+    if own not in _secrets:
+        for earlier in list(_secrets):
+            _secrets.pop(earlier).close()
+        host, bind = driver_addresses(context)
+        _secrets[own] = SecretServer(settings.raw, host, bind)
+        context.environment[VARIABLE] = str(_secrets[own].address)
+    _secrets[own].config = settings.raw
+
+
+@cache
+def driver_addresses(context: SparkContext) -> tuple[str, str]:
+    """What executors call the driver's machine, and where it listens. To read it takes 15 ms."""
+    conf = context.getConf()
+    host = conf.get("spark.driver.host") or ""
+    return host, conf.get("spark.driver.bindAddress") or host

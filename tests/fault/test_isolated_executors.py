@@ -1,0 +1,172 @@
+"""Executors that see nothing of the driver's machine: what they need is brought, or the job is refused by name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.cluster_job import ClusterJob
+
+from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.spark_cluster import SparkCluster
+from grete.testing.waiting import eventually, patient
+
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(240)]
+SECRET = "wonderland-4f1c"  # noqa: S105 - of this test alone
+COUNTER = """
+import hashlib
+import time
+from pathlib import Path
+
+import beside
+import grete
+
+class Counter(grete.StreamTask):
+    def init(self, context):
+        self.counts = context.store("counts")
+        self.out = context.config["test.out"]
+        self.word = hashlib.sha256(context.config["words.secret"].encode()).hexdigest()[:8]
+        self.factor = int(Path("factor.txt").read_text())
+
+    def process(self, envelope, collector, coordinator):
+        count = (self.counts.get(envelope.key) or 0) + 1
+        self.counts.put(envelope.key, count)
+        time.sleep(0.001)
+        said = {"count": count, "word": self.word, "factor": beside.doubled(self.factor)}
+        collector.send(self.out, said, key=envelope.key)
+"""
+BESIDE = """
+def doubled(number):
+    return 2 * number
+"""
+
+
+@pytest.fixture
+def job(kafka: KafkaCluster, isolated_cluster: SparkCluster, tmp_path: Path) -> Iterator[ClusterJob]:
+    made = ClusterJob(kafka.bootstrap, isolated_cluster, tmp_path)
+    made.write("beside.py", BESIDE)
+    made.write("factor.txt", "21")
+    yield made
+    isolated_cluster.ensure_running()
+
+
+def counting(job: ClusterJob) -> None:
+    job.write("counting.py", COUNTER)
+    (job.home / "secret").write_text(SECRET)
+    job.config |= {
+        "task.class": "counting:Counter",
+        "test.out": f"kafka.{job.output}",
+        "words.secret": f"${{file:{job.home}/secret}}",
+        "stores.counts.factory": "grete.store.sqlite",
+        "stores.counts.key.serde": "string",
+        "stores.counts.msg.serde": "json",
+        "stores.counts.changelog.replication.factor": "1",
+    }
+
+
+def test_a_job_whose_executors_have_nothing_of_its_machine_is_exact_though_one_is_lost_with_its_disk(
+    job: ClusterJob, isolated_cluster: SparkCluster
+) -> None:
+    counting(job)
+    events = job.home / "events"
+    events.mkdir()
+    job.config |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
+    job.log_level = "DEBUG"
+    job.fill(6_000)
+    process = job.start()
+    try:
+        eventually(lambda: sum(map(len, job.outputs().values())) > 300, "outputs", within_s=120)
+        lines = command_lines()
+        isolated_cluster.kill_machine(isolated_cluster.workers[0])
+        isolated_cluster.ensure_running()
+        said, _ = process.communicate(timeout=patient(150))
+    finally:
+        process.kill()
+    assert process.returncode == 0, said + job.log()
+    found = job.outputs()
+    counts = {key: [one["count"] for one in records] for key, records in found.items()}
+    assert counts == {f"key{key}": list(range(1, 601)) for key in range(10)}
+    said_else = {(one["word"], one["factor"]) for records in found.values() for one in records}
+    assert said_else == {(hashlib.sha256(SECRET.encode()).hexdigest()[:8], 42)}
+    written = [path.read_bytes() for path in files(job.home, isolated_cluster) if path.name != "secret"]
+    assert any(b"SparkListenerApplicationStart" in text for text in written)
+    assert not any(SECRET.encode() in text for text in (*written, *lines))
+
+
+PIPELINE = """
+import beside
+import grete
+from pyspark.sql import functions as F
+
+class Counting(grete.DataFramePipeline):
+    output = "OUTPUT"
+    output_mode = "update"
+
+    def build(self, inputs):
+        [frame] = inputs.values()
+        config = self.context.config
+        doubled = F.udf(lambda count: beside.doubled(count) if config["words.secret"] else -1, "long")
+        counts = frame.groupBy(frame["key"].cast("string").alias("key")).count()
+        return counts.select("key", "count", doubled("count").alias("doubled"))
+"""
+
+
+def counting_pipeline(job: ClusterJob) -> None:
+    job.write("counting.py", PIPELINE.replace("OUTPUT", f"kafka.{job.output}"))
+    (job.home / "secret").write_text(SECRET)
+    job.config |= {
+        "app.class": "counting:Counting",
+        "words.secret": f"${{file:{job.home}/secret}}",
+    }
+
+
+def test_a_pipeline_that_keeps_state_is_refused_where_executors_do_not_share_its_folder(
+    job: ClusterJob,
+) -> None:
+    counting_pipeline(job)
+    job.fill(100)
+    code, said = job.run()
+    assert code == 2, said
+    assert "job.lineage.dir: the pipeline keeps state (Aggregate" in said
+    assert "2 of 2 executors do not share that folder with the driver" in said
+    assert "it does not see what the driver writes there" in said
+    assert job.outputs() == {}
+
+
+def test_a_pipeline_that_keeps_state_in_a_shared_folder_goes_on_when_all_executors_were_lost(
+    job: ClusterJob, isolated_cluster: SparkCluster
+) -> None:
+    """Its functions find modules and secrets; its state has a partition for each core."""
+    counting_pipeline(job)
+    shared = isolated_cluster.shared
+    job.config["job.lineage.dir"] = str(shared)
+    job.fill(100)
+    code, said = job.run()
+    assert code == 0, said
+    for worker in isolated_cluster.workers:
+        isolated_cluster.kill_machine(worker)
+    isolated_cluster.ensure_running()
+    job.fill(100, first=100)
+    code, said = job.run()
+    assert code == 0, said
+    last = {key: records[-1] for key, records in job.outputs().items()}
+    assert last == {f"key{key}": {"count": 20, "doubled": 40} for key in range(10)}
+    states = {path.name for path in shared.glob(f"{job.name}-1/container-0/lineages/*/spark/state/0/[0-9]*")}
+    assert states == {"0", "1"}
+
+
+def files(home: Path, cluster: SparkCluster) -> list[Path]:
+    logs = [node.directory for node in cluster.nodes]
+    return [path for folder in (home, *logs) for path in folder.rglob("*") if path.is_file()]
+
+
+def command_lines() -> list[bytes]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_bytes())
+        except OSError:
+            continue
+    return found
