@@ -109,7 +109,11 @@ class ContainerMainLoop:
         """See `grete.spark.container.run_container`."""
         try:
             _refuse_elsewhere(self._coordinator_url)
-            self._sender.start()
+        except ConfigError as error:
+            _log.error("container %s: %s", self._id, error)
+            return ContainerEnd(exit_code(error), failure_of(error))
+        self._sender.start()
+        try:
             ended = self._take_steps()
             return ContainerEnd(ExitCode.STOPPED if ended is Ended.INTERRUPTED else ExitCode.OK)
         except GreteError as error:
