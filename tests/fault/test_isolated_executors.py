@@ -15,6 +15,7 @@ from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(240)]
 SECRET = "wonderland-4f1c"  # noqa: S105 - of this test alone
+EVENTS = {"enabled": "true", "compress": "false"}
 COUNTER = """
 import hashlib
 import time
@@ -72,7 +73,8 @@ def test_a_job_whose_executors_have_nothing_of_its_machine_is_exact_though_one_i
     counting(job)
     events = job.home / "events"
     events.mkdir()
-    job.config |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
+    job.config |= {f"spark.eventLog.{key}": value for key, value in EVENTS.items()}
+    job.config["spark.eventLog.dir"] = events.as_uri()
     job.log_level = "DEBUG"
     job.fill(6_000)
     process = job.start()

@@ -165,7 +165,8 @@ class SparkCluster(ServerCluster[SparkNode]):
     def _state(self) -> dict[str, Any] | None:
         """What the master says of itself; None while it does not answer."""
         url = f"http://127.0.0.1:{self.nodes[0].web_port}/json/"
-        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=_ANSWER_S) as said:
+        beginning = (OSError, ValueError)  # for a moment it has pages, and not this one
+        with contextlib.suppress(*beginning), urllib.request.urlopen(url, timeout=_ANSWER_S) as said:
             state: dict[str, Any] = json.loads(said.read())
             return state
         return None
