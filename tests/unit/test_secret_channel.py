@@ -83,7 +83,7 @@ def test_without_the_key_there_is_no_secret_and_a_false_container_is_not_believe
 
 
 def test_who_listens_or_stands_between_learns_nothing(server: SecretServer) -> None:
-    """Also one that knows the key: it sees every byte of a connection, and can pass on a worker's proof to no other."""
+    """It sees every byte of a connection, and can pass on a worker's proof to no other."""
     seen = bytearray()
     with socket.create_server(("127.0.0.1", 0)) as between:
 

@@ -1,4 +1,4 @@
-"""The container's end of `config.secret_channel`: it gives workers on executors what the job's references stand for."""
+"""The container's end of `config.secret_channel`: workers on executors get what the job's references stand for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _AT_ONCE = 32
 
 
 class SecretServer:
-    """Listens for as long as its process lives. Values are read when they are asked for, so a rotated file is seen."""
+    """Listens while its process lives. Values are read when they are asked for, so a rotated file is seen."""
 
     def __init__(self, config: Mapping[str, str], host: str, bind: str) -> None:
         """`host` is what executors call this machine, `bind` where it listens.
@@ -97,7 +97,7 @@ def for_executors(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def resolved_references(config: Mapping[str, str]) -> dict[str, str]:
-    """What each reference that executors may ask for stands for; those that this process cannot resolve are missing."""
+    """By reference what executors may ask for; what this process cannot resolve is missing."""
     found = {}
     for value in for_executors(config).values():
         for reference in references(value):

@@ -78,7 +78,7 @@ def ship(context: SparkContext, settings: Settings, folder: Path) -> Shipped:
 
 
 def add_archive(context: SparkContext, archive: Archive) -> None:
-    """Let each executor unpack the archive under its name, once, before its next task. Adding it again does nothing."""
+    """Let each executor unpack the archive under its name, before its next task, once however often it is added."""
     if not any(archive.name in known for known in context.listArchives):
         context.addArchive(f"{archive.path}#{archive.name}")
 
