@@ -190,7 +190,8 @@ def test_a_standalone_master_runs_the_coordinator_here_and_the_plan_says_so(
     monkeypatch.setenv("GRETE_HOME", str(tmp_path))
     config = tmp_path / "job.properties"
     config.write_text(
-        "job.name=counting\ntask.class=a:B\ntask.inputs=local.in\nspark.master=spark://host:7077\n"
+        "job.name=counting\ntask.class=a:B\ntask.inputs=kafka.in\nspark.master=spark://host:7077\n"
+        "systems.kafka.samza.factory=kafka\nsystems.kafka.producer.bootstrap.servers=broker:9092\n"
     )
     assert main(["deploy", "plan", "--config", str(config)]) == 0
     said = capsys.readouterr().out

@@ -55,8 +55,8 @@ def packages() -> dict[str, str]:
 def code_of(package: str) -> str:
     """A hash of a package's modules; empty where it cannot be imported."""
     spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        return ""
+    if spec is None or spec.origin is None or not spec.submodule_search_locations:
+        return ""  # a folder without modules looks like a package
     top, digest = Path(next(iter(spec.submodule_search_locations))), hashlib.sha256()
     for path in sorted(top.rglob("*.py")):
         digest.update(path.relative_to(top).as_posix().encode() + b"\0" + path.read_bytes())

@@ -172,6 +172,7 @@ def start_context(config: Mapping[str, str]) -> None:
     except PySparkRuntimeError as error:
         raise could_not_start(given, error) from error
 
+
 def _await_executors(context: SparkContext, spark: SparkSettings) -> None:
     """Where it is not said how many there shall be, wait until no more come: a cluster gives all that it has."""
     if spark.is_local or spark.cores is not None:

@@ -90,6 +90,10 @@ class SparkCluster(ServerCluster[SparkNode]):
         """A folder of the cluster's own, for what all machines see."""
         return self._directory / "shared"
 
+    def hide(self, worker: int, hidden: Hidden) -> None:
+        """Let a worker see something else when it starts again."""
+        self._hidden_of[worker] = hidden
+
     def executors(self, worker: int) -> list[int]:
         """The processes of the worker's executors."""
         return [
