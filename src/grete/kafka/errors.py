@@ -81,8 +81,9 @@ def is_final(reason: KafkaError) -> bool:
     return reason.code() in _FINAL
 
 
-STALE = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
-"""The admin client has an older leader than the broker, and does not refresh it by itself."""
+STALE = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError._NOENT)
+"""The admin client has an older leader than the broker or, as while brokers come back, none, and does not always
+refresh it by itself: a client had none for all its timeout of a topic that others read meanwhile."""
 NOT_THERE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 _TEMPORARY = frozenset(
     {
@@ -90,7 +91,6 @@ _TEMPORARY = frozenset(
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
-        KafkaError._NOENT,  # no partition leader known, as while brokers come back
         KafkaError.LEADER_NOT_AVAILABLE,
         *STALE,
         KafkaError.NOT_LEADER_FOR_PARTITION,  # also a leader that does not know yet that it is one
