@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from grete.metadata.history import HistoryRow
 from grete.metadata.job_state import JobState
 from grete.operations import open_job
 from grete.testing.kafka_broker import KafkaCluster
+from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import patient
 from grete.testing.yarn import YarnCluster
 
@@ -36,6 +38,7 @@ class DeployedJob(Job):
     ) -> None:
         super().__init__(directory, cluster, settings=settings, **more)
         self.config = directory / "job.properties"
+        self.pods, self.namespace = directory / "pods", ""
         self.config.write_text("\n".join(f"{key}={value}" for key, value in self._settings.items()))
 
     def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -65,6 +68,11 @@ class DeployedJob(Job):
         """The job's history."""
         with open_job(self.id, load([str(self.config)], {})) as handle:
             return handle.history()
+
+    def pod_logs(self) -> str:
+        """The ends of the logs of its pods, and of their node's."""
+        logs = [*self.pods.glob("*/log"), self._directory / "kubelet.log"]
+        return "\n".join(f"--- {log}\n{log.read_text(errors='replace')[-4_000:]}" for log in logs)
 
     def starts(self) -> list[tuple[str, str]]:
         """Each start of a coordinator: what it was, and of which deployment."""
@@ -121,3 +129,42 @@ def kill_application_master(container: str) -> None:
     """SIGKILL to the JVM of an ApplicationMaster."""
     [jvm] = processes_of(container, "java")
     os.kill(jvm, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def job_on_kubernetes(
+    server: KubeApiServer, kafka: KafkaCluster, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[DeployedJob]:
+    """A job that is to be deployed on Kubernetes, in a namespace with a node of its own."""
+    namespace = f"jobs-{uuid.uuid4().hex[:8]}"
+    server.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    monkeypatch.setenv("GRETE_HOME", str(directory / "home"))
+    settings = {
+        "spark.master": f"k8s://https://127.0.0.1:{server.nodes[0].port}",
+        "spark.kubernetes.namespace": namespace,
+        "spark.kubernetes.container.image": "grete:tests",
+        "job.coordinator.kubernetes.kubeconfig": str(server.admin),
+        "spark.executor.instances": "1",
+        "spark.executor.cores": "2",
+        "spark.executor.memory": "512m",
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": _QUICK,
+        "spark.executor.extraJavaOptions": _QUICK,
+    }
+    job = DeployedJob(directory, kafka, settings)
+    job.namespace = namespace
+    image = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "SPARK_HOME": str(SPARK_HOME),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    with (directory / "kubelet.log").open("w") as log:
+        words = [sys.executable, "-m", "grete.testing.kubelet", str(server.admin), str(job.pods), namespace]
+        kubelet = subprocess.Popen(words, env={**os.environ, **image}, stdout=log, stderr=log)
+    try:
+        yield job
+    finally:
+        job.run("deploy", "kill")
+        kubelet.terminate()
+        kubelet.wait()
+        job.seen.close()

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grete.config.key_tables.coordinator import FACTORY
-from grete.config.key_tables.kubernetes import CONTEXT, KUBECONFIG
+from grete.config.key_tables.kubernetes import CONTEXT, KUBECONFIG, NAMESPACE
 from grete.config.properties import format_properties
 from grete.config.settings import Settings
 from grete.deploy.deployment import Deployment
@@ -63,6 +63,7 @@ def shipped_config(deployment: Deployment, namespace: str) -> dict[str, str]:
     return {
         FACTORY.name: "kubernetes",
         **config,
+        NAMESPACE.name: namespace,
         "spark.kubernetes.namespace": namespace,
         "spark.kubernetes.driver.pod.name": pod_name(deployment),
     }

@@ -17,6 +17,7 @@ from grete.checkpoint.store import CheckpointStore, StoreContext, copies, resolv
 from grete.checkpoint.task_commit import TaskCommit, read_commits
 from grete.clock import SystemClock
 from grete.config.choices import LauncherChoice
+from grete.config.key_tables.kubernetes import CONTEXT, KUBECONFIG
 from grete.config.settings import Settings
 from grete.coordination.base import (
     Coordination,
@@ -124,7 +125,9 @@ class JobHandle:
     @cached_property
     def _coordination(self) -> Coordination:
         """Opened when it is first asked: on Kafka it takes a connection of its own."""
-        settings = Settings.of(self.config() or self._given)
+        known = self.config() or self._given
+        own = {key.name: self._given[key.name] for key in (KUBECONFIG, CONTEXT) if key.name in self._given}
+        settings = Settings.of({**known, **own})  # a pod reaches its API server otherwise than we do
         coordination = open_coordination(settings, self.home, self._clock, ttl_s=self.lease_s)
         self._stack.callback(coordination.close)
         return coordination
