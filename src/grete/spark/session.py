@@ -20,13 +20,14 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from grete.config.settings import Settings
-from grete.config.settings.spark import SparkSettings
+from grete.config.settings.spark import SparkSettings, local_cores
 from grete.container.assignment import Assignment
 from grete.errors import GreteError
 from grete.spark.java import quick_starts, rename_without_programs
 from grete.spark.kafka_connector import connector_settings, could_not_start
 from grete.spark.kafka_options import REDACTED_OPTIONS
 from grete.spark.libraries import output_settings
+from grete.spark.worker_python import worker_python
 
 _log = logging.getLogger("grete.container")
 EXIT_OUT_OF_MEMORY = 3
@@ -38,6 +39,7 @@ _NOT_FOR_SHARES = {
 }
 """Switched off, whatever is configured, and why."""
 STAGE_ATTEMPTS = "spark.stage.maxConsecutiveAttempts"
+_WORKER_DAEMON = "grete.spark.worker_daemon"
 _SCHEDULING_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _DEFAULTS = {
     "spark.master": "local[*]",
@@ -209,11 +211,15 @@ def session_settings(
     """The settings with which the session of a pipeline starts; see `_settings`.
 
     Unless `spark.driver.extraJavaOptions` is set, the driver's JVM starts from the archive of its classes, where it
-    was made (`grete.spark.class_archive`).
+    was made (`grete.spark.class_archive`). Unless `spark.python.daemon.module` is, its workers on this machine are
+    forked from `grete.spark.worker_daemon`.
     """
     archive = class_archive()
     java = shlex.quote(f"-XX:SharedArchiveFile={archive}") if archive.exists() else ""
-    return _settings(app_name, config, kafka_system, java=java)
+    settings = _settings(app_name, config, kafka_system, java=java)
+    if local_cores(settings["spark.master"]) is not None:
+        settings.setdefault("spark.python.daemon.module", _WORKER_DAEMON)
+    return settings
 
 
 def class_archive() -> Path:
@@ -240,11 +246,11 @@ def _settings(
     ten keys more in task starts than in work. Where the cluster decides how many cores there are, `build_session`
     asks it.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SCHEDULING_JVM)  # it makes a command line, and ends
     given = Settings.of(config)
     settings = _DEFAULTS | _where(given.spark) | given.spark.options | {"spark.app.name": app_name}
+    os.environ |= worker_python(settings["spark.master"], os.environ)
     if given.spark.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         if kafka_system is not None:

@@ -117,7 +117,7 @@ def _components(handle: JobHandle) -> dict[str, Component]:
     return {
         "container": Component("container", lambda: containers(handle), may_pause=True),
         "jvm": Component("jvm", lambda: below_containers(handle, "java")),
-        "worker": Component("worker", lambda: below_containers(handle, "pyspark.daemon")),
+        "worker": Component("worker", lambda: below_containers(handle, "pyspark.worker")),
     }
 
 

@@ -70,7 +70,7 @@ def containers(handle: JobHandle) -> list[int]:
 
 
 def below_containers(handle: JobHandle, word: str) -> list[int]:
-    """Processes below the containers whose command holds the word: `java`, or `pyspark.daemon` for the workers."""
+    """Processes below the containers whose command holds the word: `java`, or `pyspark.worker` for the workers."""
     return [pid for one in containers(handle) for pid in descendants(one) if word in command_of(pid)]
 
 

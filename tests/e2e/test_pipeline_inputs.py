@@ -1,0 +1,209 @@
+"""Inputs of a pipeline that come, grow and are rewound one by one, and sources of Spark's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.types import StructType
+
+import grete
+from grete import Batch
+from grete.clock import SystemClock
+from grete.errors import JobError
+from grete.systems.local.system import LocalSystem
+from grete.testing.pipeline import PipelineUnderTest
+from grete.testing.pipeline_fixtures import start_pipeline as start_pipeline
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+CONFIG = {
+    "task.inputs": "local.a,local.b",
+    "task.outputs": "local.out",
+    "systems.local.samza.offset.default": "oldest",
+    "systems.local.samza.key.serde": "string",
+    "systems.local.samza.msg.serde": "json",
+}
+Start = Callable[..., PipelineUnderTest]
+
+
+class All(grete.DataFramePipeline):
+    """Whatever inputs there are, as a job has whose inputs are chosen by a pattern."""
+
+    output = "local.out"
+
+    def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        return reduce(DataFrame.unionByName, (inputs[name].select("key") for name in sorted(inputs)))
+
+
+class CountOfAll(grete.DataFramePipeline):
+    output = "local.out"
+    output_mode = "update"
+
+    def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        rows = reduce(DataFrame.unionByName, (inputs[name].select("key") for name in sorted(inputs)))
+        return rows.groupBy("key").agg(F.count("*").alias("n"))
+
+
+class Numbers(DataSource):
+    """A source of somebody's own: ten numbers."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "numbers"
+
+    def schema(self) -> str:
+        return "n int"
+
+    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
+        return NumbersReader()
+
+
+class NumbersReader(SimpleDataSourceStreamReader):
+    def initialOffset(self) -> dict[str, int]:
+        return {"n": 0}
+
+    def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
+        return iter([(n,) for n in range(start["n"], 10)]), {"n": 10}
+
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:
+        return iter([(n,) for n in range(start["n"], end["n"])])
+
+
+class WithOthers(grete.DataFramePipeline):
+    """An input of the job, a Delta table and a Python data source."""
+
+    output = "local.out"
+
+    def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        self.context.spark.dataSource.register(Numbers)
+        table = self.context.read_stream("delta", path=self.context.config["app.table"])
+        numbers = self.context.read_stream("numbers")
+        return (
+            inputs["local.a"]
+            .select(F.col("key").cast("string"))
+            .union(table.select("key"))
+            .union(numbers.select(F.col("n").cast("string")))
+        )
+
+
+class Noted(grete.DataFramePipeline):
+    """Writes each batch's rows into a file that has the batch's name."""
+
+    def build(self, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+        return {"own": inputs["local.a"].select(F.col("key").cast("string"))}
+
+    def write_batch(self, name: str, frame: DataFrame, batch: Batch) -> None:
+        path = Path(self.context.config["app.folder"]) / batch.id
+        path.write_text(json.dumps([row.key for row in frame.collect()]))
+
+
+@pytest.fixture
+def start(start_pipeline: Start, spark: SparkSession) -> Start:
+    def started(application: Any, **more: str) -> PipelineUnderTest:
+        return start_pipeline(application, {**CONFIG, **more}, spark=spark)
+
+    return started
+
+
+def keys(job: PipelineUnderTest) -> list[str]:
+    return sorted(str(out.message["key"]) if out.key is None else out.key for out in job.outputs("local.out"))
+
+
+def send(job: PipelineUnderTest, **found: str) -> None:
+    for stream, names in found.items():
+        for key in names.split():
+            job.send(f"local.{stream}", {}, key=key)
+
+
+def test_one_of_two_inputs_grows_and_one_is_rewound_while_the_other_goes_on(start: Start) -> None:
+    job = start(All)
+    send(job, a="a0 a1", b="b0 b1")
+    job.run()
+    job.kill()
+    with closing(LocalSystem(job.directory / "local", SystemClock())) as local:
+        local.add_partitions("b", 3)
+    job.start()
+    send(job, a="a2", b="b2 b3 b4 b5 b6 b7")
+    assert job.run().records == 7
+    first = sorted(["a0", "a1", "a2", "b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"])
+    assert keys(job) == first
+    job.replay("local.a", offset=1)
+    send(job, b="b8")
+    assert job.run().records == 3
+    assert keys(job) == sorted([*first, "a1", "a2", "b8"])
+
+
+def test_an_input_that_comes_is_read_from_its_beginning_and_a_count_asks_before_it_starts_over(
+    start: Start,
+) -> None:
+    more = {"task.inputs": "local.a,local.b,local.c"}
+    job = start(All)
+    send(job, a="a0", b="b0")
+    job.run()
+    job.restart(config=more)
+    send(job, a="a1", c="c0")
+    job.run()
+    assert keys(job) == ["a0", "a1", "b0", "c0"]
+
+    counting = start(CountOfAll)
+    send(counting, a="x", b="x")
+    counting.run()
+    counting.restart(config=more)
+    send(counting, c="x")
+    with pytest.raises(
+        JobError, match=r"build reads local\.a, local\.b, local\.c, .*job\.lineage\.state=discard"
+    ):
+        counting.run()
+    counting.restart(config={**more, "job.lineage.state": "discard"})
+    counting.run()
+    assert [out.message["n"] for out in counting.outputs("local.out")] == [2, 1]
+
+
+def test_a_delta_table_and_a_python_data_source_are_read_beside_an_input(
+    start: Start, spark: SparkSession, tmp_path: Path
+) -> None:
+    def grow(*names: str) -> None:
+        rows: Sequence[tuple[str]] = [(name,) for name in names]
+        spark.createDataFrame(rows, "key string").write.format("delta").mode("append").save(f"{tmp_path}/t")
+
+    grow("t0", "t1")
+    job = start(WithOthers, **{"task.inputs": "local.a", "app.table": f"{tmp_path}/t"})
+    send(job, a="a0")
+    job.run()
+    numbers = [str(n) for n in range(10)]
+    assert keys(job) == sorted([*numbers, "a0", "t0", "t1"])
+    job.restart()
+    grow("t2")
+    send(job, a="a1")
+    job.run()
+    assert keys(job) == sorted([*numbers, "a0", "a1", "t0", "t1", "t2"])
+
+
+def test_a_repeated_batch_has_its_name_and_no_other_batch_ever_gets_it(start: Start, tmp_path: Path) -> None:
+    def batches() -> dict[str, list[str]]:
+        return {path.name: json.loads(path.read_text()) for path in tmp_path.joinpath("own").iterdir()}
+
+    tmp_path.joinpath("own").mkdir()
+    job = start(Noted, **{"task.inputs": "local.a", "task.outputs": "", "app.folder": f"{tmp_path}/own"})
+    send(job, a="k0 k1")
+    assert job.run_batch(commit=False) is not None
+    cut_short = batches()
+    job.restart()
+    job.run()
+    assert batches() == cut_short
+    assert [*cut_short.values()] == [["k0", "k1"]]
+    job.replay("local.a", discard_state=True)
+    job.run()
+    job.restart(lose_lineages=True, config={"job.lineage.state": "discard"})
+    send(job, a="k2")
+    job.run()
+    assert sorted(batches().values()) == [["k0", "k1"], ["k0", "k1"], ["k2"]]
