@@ -10,8 +10,8 @@ CODE := src tests examples benchmarks
 export GRETE_HOME ?= $(CURDIR)/.grete
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo demo-kafka test test-fast test-loaded test-repeated unit lint format docs durations check bench \
-	bench-kafka spark-versions interop fuzz-plans services nightly lock clean
+.PHONY: help setup demo demo-kafka demo-cluster test test-fast test-loaded test-repeated unit lint format docs durations \
+	check bench bench-kafka spark-versions interop fuzz-plans services nightly lock clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -27,6 +27,11 @@ $(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml scripts/nee
 
 demo: setup ## two jobs over 336,776 flights
 	$(BIN)/python examples/flights/demo.py
+
+MANAGER ?= standalone
+demo-cluster: setup ## the same with executors of a cluster that it starts, which see nothing of the home; MANAGER=standalone
+	SERVICES="kafka_jars spark_kafka_jars" bash scripts/services.sh
+	$(BIN)/python examples/flights/demo.py --cluster $(MANAGER)
 
 demo-kafka: setup ## the same on a Kafka broker that it starts
 	SERVICES="kafka_jars spark_kafka_jars" bash scripts/services.sh

@@ -1,6 +1,7 @@
 """`make demo`: loads the flights, runs both jobs until they are drained, shows what they found and where it is.
 
-`make demo-kafka` does it on a Kafka broker. Everything shown comes from the output streams, checkpoints and
+`make demo-kafka` does it on a Kafka broker, `make demo-cluster MANAGER=standalone` with executors of a cluster
+besides, which see nothing of this machine's home. Everything shown comes from the output streams, checkpoints and
 coordinator streams; nothing is remembered here. So running it again shows the same figures, and so does running it
 after a kill at any moment.
 """
@@ -14,16 +15,17 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from figures import figures  # noqa: E402 - the example's own modules stand beside this file
+from clusters import MANAGERS  # noqa: E402 - the example's own modules stand beside this file
+from figures import carriers, counted, figures  # noqa: E402
 from jobs import JOBS, DemoJob, run_all  # noqa: E402
 from load import FLIGHTS  # noqa: E402
-from places import Place, embedded, on_kafka  # noqa: E402
+from places import Place, embedded, on_cluster, on_kafka  # noqa: E402
 from show import show_figures, show_jobs, show_places  # noqa: E402
 
 from grete.cli.progress import Progress  # noqa: E402
@@ -36,17 +38,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--kafka", action="store_true", help="on a Kafka broker, in the folder `kafka` of the home"
     )
+    parser.add_argument(
+        "--cluster", choices=MANAGERS, help="on a Kafka broker, with executors of a cluster that it starts"
+    )
     parser.add_argument("--flights", type=int, default=FLIGHTS, help="only the first so many of the year")
     options = parser.parse_args(arguments)
-    if options.kafka:
+    if options.cluster:
+        os.environ["GRETE_HOME"] = str(grete_home() / f"cluster-{options.cluster}")
+    elif options.kafka:
         os.environ["GRETE_HOME"] = str(grete_home() / "kafka")
     home = grete_home()
     home.mkdir(parents=True, exist_ok=True)
-    with alone(home), (on_kafka if options.kafka else embedded)(home) as place:
+    with alone(home), place_of(options, home) as place:
         if options.figures:
             print(json.dumps(figures(place.system), indent=2))
             return 0
         return demo(home, place, options.flights)
+
+
+def place_of(options: argparse.Namespace, home: Path) -> AbstractContextManager[Place]:
+    """Where the demo runs."""
+    if options.cluster and not options.figures:
+        return on_cluster(home, options.cluster)
+    return (on_kafka if options.kafka or options.cluster else embedded)(home)
 
 
 @contextmanager
@@ -62,6 +76,7 @@ def alone(home: Path) -> Iterator[None]:
 
 def demo(home: Path, place: Place, flights: int) -> int:
     load_flights(home, place, flights)
+    check_count(f"the stream {place.name}.flights", counted(place.system, "flights"), flights)
     jobs = [DemoJob(name, place, flights) for name in JOBS]
     before = sum(job.covered() for job in jobs)
     print(f"\nRunning {' and '.join(JOBS)}, each with `grete run --until-drained`", flush=True)
@@ -73,6 +88,10 @@ def demo(home: Path, place: Place, flights: int) -> int:
         return code or 1
     processed = sum(job.covered() for job in jobs) - before
     show_figures(place)
+    check_count("the output of inherited-delays", counted(place.system, "inherited-delays"), flights)
+    check_count(
+        "the carriers' table", sum(one["flights"] for one in carriers(place.system).values()), flights
+    )
     show_jobs(JOBS, place)
     print()
     if processed:
@@ -82,6 +101,12 @@ def demo(home: Path, place: Place, flights: int) -> int:
         print("Nothing is new: every flight had been processed before, and the figures are the same.")
     show_places(home, place)
     return 0
+
+
+def check_count(what: str, found: int, flights: int) -> None:
+    """Every flight is there once, or the demo ends."""
+    if found != flights:
+        raise SystemExit(f"{what} has {found:,} flights, and should have {flights:,}")
 
 
 def load_flights(home: Path, place: Place, flights: int) -> None:

@@ -20,6 +20,12 @@ def records(system: System, stream: str) -> Iterator[tuple[str, dict[str, Any]]]
                 yield key.decode(), orjson.loads(value)
 
 
+def counted(system: System, stream: str) -> int:
+    """How many records a stream has, each read."""
+    partitions = range(system.partition_count(stream))
+    return sum(batch.num_rows for p in partitions for _, batch in system.read(stream, p, 0))
+
+
 def carriers(system: System) -> dict[str, dict[str, Any]]:
     """The last record of each carrier."""
     return dict(sorted(dict(records(system, "carriers")).items()))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from load import load
@@ -26,21 +26,25 @@ Load = Callable[[int, Callable[[int], None]], int]
 
 @dataclass(frozen=True)
 class Place:
-    """A system and what is special about it. `files` are the configuration of a job there."""
+    """A system and what is special about it. `files` are the configuration of a job there, which
+    `settings` change.
+    """
 
     name: str
     system: System
     load: Load
     files: Callable[[str], Sequence[Path]]
     shown: Sequence[str]
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def words(self, job: str) -> list[str]:
         """Arguments of `grete run` for a job."""
-        return [word for file in self.files(job) for word in ("--config", str(file))]
+        files = [word for file in self.files(job) for word in ("--config", str(file))]
+        return files + [word for pair in self.settings.items() for word in ("--set", "=".join(pair))]
 
     def config(self, job: str) -> dict[str, str]:
         """The job's configuration, for finding its coordinator stream."""
-        return load_config([str(file) for file in self.files(job)], {})
+        return load_config([str(file) for file in self.files(job)], self.settings)
 
 
 @contextmanager
@@ -94,3 +98,12 @@ def on_kafka(home: Path) -> Iterator[Place]:
             )
     finally:
         broker.stop()
+
+
+@contextmanager
+def on_cluster(home: Path, manager: str) -> Iterator[Place]:
+    """The same broker, and executors of a cluster, for as long as the demo runs."""
+    from clusters import MANAGERS
+
+    with on_kafka(home) as place, MANAGERS[manager](home) as settings:
+        yield replace(place, settings=settings)

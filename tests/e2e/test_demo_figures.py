@@ -230,6 +230,19 @@ def test_killed_while_loading_while_running_and_alone_the_demo_ends_with_the_rig
     assert figures(tmp_path) == expected
 
 
+@pytest.mark.nightly
+def test_on_a_cluster_whose_machines_have_nothing_of_ours_the_demo_has_the_same_figures(
+    tmp_path: Path,
+) -> None:
+    words = ("--cluster", "standalone", "--flights", str(FLIGHTS_ON_KAFKA))
+    assert "Nothing is new" not in finish(tmp_path, *words)
+    flights = sorted(rows(), key=scheduled)[:FLIGHTS_ON_KAFKA]
+    assert figures(tmp_path, "--cluster", "standalone") == {
+        "carriers": carrier_figures(flights),
+        "delays": delay_figures(flights),
+    }
+
+
 def test_on_kafka_the_demo_has_the_same_figures(tmp_path: Path) -> None:
     assert "Nothing is new" not in finish(tmp_path, "--kafka", "--flights", str(FLIGHTS_ON_KAFKA))
     flights = sorted(rows(), key=scheduled)[:FLIGHTS_ON_KAFKA]

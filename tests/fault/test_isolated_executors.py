@@ -103,7 +103,6 @@ import grete
 from pyspark.sql import functions as F
 
 class Counting(grete.DataFramePipeline):
-    output = "OUTPUT"
     output_mode = "update"
 
     def build(self, inputs):
@@ -111,12 +110,13 @@ class Counting(grete.DataFramePipeline):
         config = self.context.config
         doubled = F.udf(lambda count: beside.doubled(count) if config["words.secret"] else -1, "long")
         counts = frame.groupBy(frame["key"].cast("string").alias("key")).count()
-        return counts.select("key", "count", doubled("count").alias("doubled"))
+        return {"OUTPUT": counts.select("key", "count", doubled("count").alias("doubled")), **KEPT}
 """
 
 
-def counting_pipeline(job: ClusterJob) -> None:
-    job.write("counting.py", PIPELINE.replace("OUTPUT", f"kafka.{job.output}"))
+def counting_pipeline(job: ClusterJob, *, files: bool = False) -> None:
+    kept = "{'kept': frame.select('key')}" if files else "{}"
+    job.write("counting.py", PIPELINE.replace("OUTPUT", f"kafka.{job.output}").replace("KEPT", kept))
     (job.home / "secret").write_text(SECRET)
     job.config |= {
         "app.class": "counting:Counting",
@@ -127,12 +127,14 @@ def counting_pipeline(job: ClusterJob) -> None:
 def test_a_pipeline_that_keeps_state_is_refused_where_executors_do_not_share_its_folder(
     job: ClusterJob,
 ) -> None:
-    counting_pipeline(job)
+    counting_pipeline(job, files=True)
+    job.config |= {"outputs.kept.format": "parquet", "outputs.kept.path": str(job.home / "kept")}
     job.fill(100)
     code, said = job.run()
     assert code == 2, said
     assert "job.lineage.dir: the pipeline keeps state (Aggregate" in said
-    assert "2 of 2 executors do not share that folder with the driver" in said
+    assert "outputs.kept.path: output 'kept' is files, which executors write in" in said
+    assert said.count("2 of 2 executors do not share that folder with the driver") >= 2
     assert "it does not see what the driver writes there" in said
     assert job.outputs() == {}
 

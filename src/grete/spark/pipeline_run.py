@@ -16,7 +16,7 @@ from pyspark.sql.streaming import StreamingQuery
 from grete.api import DataFramePipeline
 from grete.config.application_config import ApplicationConfig
 from grete.config.choices import LineageState
-from grete.config.key_tables.job import APP_CLASS, LINEAGE_DIR
+from grete.config.key_tables.job import APP_CLASS
 from grete.config.settings import Settings
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import OnBatch
@@ -53,8 +53,8 @@ from grete.spark.pipeline_inputs import (
     used_in,
 )
 from grete.spark.pipeline_outputs import Shared
-from grete.spark.pipeline_plan import check_build, check_containers, gathers, keeps_state
-from grete.spark.preflight import check_shared
+from grete.spark.pipeline_places import check_places
+from grete.spark.pipeline_plan import check_build, check_containers, gathers
 from grete.spark.query import Query, QuerySettings, RunBatch
 from grete.spark.query_progress import ProgressReader
 from grete.spark.sinks.factory import Sinks, output_streams
@@ -125,7 +125,9 @@ class PipelineRun:
         """
         pipeline = self._load_pipeline()
         built, decision = self._planned(pipeline)
-        self._check_shared(built)
+        own = [name for name, stream in built.streams.items() if stream is None]
+        lineages = self._assignment.lineage_directory(self._started.home)
+        check_places(self._spark, self._settings, built.shared.frame, own, lineages)
         discard = self._settings.job.lineage_state is LineageState.DISCARD or self._rewind_discards()
         refuse_to_lose_state(
             decision,
@@ -188,19 +190,6 @@ class PipelineRun:
             except JobError as error:
                 explain_data_loss(error, batches.position, started.systems)
                 raise
-
-    def _check_shared(self, built: BuiltPlan) -> None:
-        """On a cluster, see that what executors keep is kept where the next ones find it.
-
-        Raises:
-            ConfigError: the folder of lineages, or of an output, is this machine's alone.
-        """
-        if self._settings.spark.is_local:
-            return
-        context = self._spark.sparkContext
-        if operator := keeps_state(built.shared.frame):
-            folder = self._assignment.lineage_directory(self._started.home)
-            check_shared(context, folder, LINEAGE_DIR.name, f"the pipeline keeps state ({operator})")
 
     def plan(self) -> BuiltPlan:
         """What would run, checked. Nothing is begun.

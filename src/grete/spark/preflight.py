@@ -142,11 +142,10 @@ def check_executors(context: SparkContext, settings: Settings, stores: Path | No
     _seen.add(key)
 
 
-def check_shared(context: SparkContext, folder: Path, key: str, what: str) -> None:
-    """See that every executor shares a folder with this process, by files that both write.
+def not_shared(context: SparkContext, folder: Path, key: str, what: str) -> str | None:
+    """See by files that both write whether every executor shares a folder with this process; None where all do.
 
-    Raises:
-        ConfigError: naming those that do not; `key` is what names the folder, and `what` is kept in it.
+    Else the problem, with one that does not; `key` is what names the folder, and `what` is kept in it.
     """
     mark = f".grete-shared-{uuid.uuid4().hex}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -159,13 +158,14 @@ def check_shared(context: SparkContext, folder: Path, key: str, what: str) -> No
         for path in folder.glob(f"{mark}*"):
             with suppress(FileNotFoundError):
                 path.unlink()
-    if apart:
-        reason = apart[0]["problem"] or "the driver does not see what it writes there"
-        raise ConfigError(
-            f"{key}: {what}, which executors write in {folder}, and {len(apart)} of {len(found)} executors do not "
-            f"share that folder with the driver: of executor {_named(apart[0])}, {reason}. Set {key} to a folder of "
-            f"a file system that all machines of the cluster mount at the same place"
-        )
+    if not apart:
+        return None
+    reason = apart[0]["problem"] or "the driver does not see what it writes there"
+    return (
+        f"{key}: {what}, which executors write in {folder}, and {len(apart)} of {len(found)} executors do not share "
+        f"that folder with the driver: of executor {_named(apart[0])}, {reason}. Set {key} to a folder of a file "
+        f"system that all machines of the cluster mount at the same place"
+    )
 
 
 def _on_every_executor(context: SparkContext, look: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,0 +1,50 @@
+"""Folders in which executors write for a pipeline: on a cluster those that its next executors, and its driver, see
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from grete.config.key_tables.job import LINEAGE_DIR
+from grete.config.key_tables.outputs import OUTPUT_PATH
+from grete.config.settings import Settings
+from grete.errors import ConfigError
+from grete.spark.pipeline_plan import keeps_state
+from grete.spark.preflight import not_shared
+
+
+def check_places(
+    spark: SparkSession, settings: Settings, query: DataFrame, outputs: Iterable[str], lineages: Path
+) -> None:
+    """See that state and outputs are not on each executor's own disk, whether the pipeline has begun or not.
+
+    `outputs` are those that are no streams. Nothing is looked at on a local master.
+
+    Raises:
+        ConfigError: the folder of lineages, or of an output, is not shared; all of them, with the way out.
+    """
+    if settings.spark.is_local:
+        return
+    written: dict[str, tuple[Path, str]] = {}
+    if operator := keeps_state(query):
+        written[LINEAGE_DIR.name] = lineages, f"the pipeline keeps state ({operator})"
+    for name in sorted(outputs):
+        own = settings.outputs.get(name)
+        if own is not None and own.path and (folder := _of_this_machine(spark, own.path)) is not None:
+            written[OUTPUT_PATH.named(name)] = folder, f"output {name!r} is files"
+    found = [not_shared(spark.sparkContext, folder, key, what) for key, (folder, what) in written.items()]
+    if problems := [problem for problem in found if problem is not None]:
+        raise ConfigError(*problems)
+
+
+def _of_this_machine(spark: SparkSession, path: str) -> Path | None:
+    """A path as Hadoop reads it, where that is a folder of this machine; None on any other file system."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None, "there is a session"
+    named = jvm.org.apache.hadoop.fs.Path(path)
+    files = named.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    return Path(files.makeQualified(named).toUri().getPath()) if files.getScheme() == "file" else None
