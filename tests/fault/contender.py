@@ -1,6 +1,6 @@
 """A process that leads when it can, and writes into a log as long as it may: `contender.py JSON`.
 
-It does what a coordinator does with its leadership: campaigns above what the log has seen, raises the log's fence,
+It does what a coordinator does with its leadership: campaigns above what the log has seen, claims its epoch there,
 renews every third of a TTL, writes under its epoch, and begins again when it has lost. Its wall clock may be wrong.
 After SIGUSR1 it stops (SIGSTOP) where that is worst: it has made sure that it may write, and has not written.
 """
@@ -21,6 +21,7 @@ from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.coordination.base import Coordination, Leadership
 from grete.coordination.factory import open_coordination
+from grete.coordination.lead import lead
 from grete.errors import Fenced, GreteError, HeldByOther
 from grete.keyed_log.base import Entry, KeyedLog
 from grete.keyed_log.coordinator_log import open_coordinator_log
@@ -29,7 +30,6 @@ from grete.model.fence import Fence
 SCOPE = "job/contended-1"
 LOG = "effects"
 REFUSED = "refused:"
-STANDING_BY = "stands by"
 
 
 class WrongClock(SystemClock):
@@ -57,7 +57,7 @@ class Contender:
         self._clock = WrongClock(float(asked["ahead_s"]))
         self._log = log
         self._read, self._floor = -1, 0
-        self._stops = self._has_stood_by = False
+        self._stops = False
         signal.signal(signal.SIGUSR1, lambda *_: self._stop_soon())
 
     def _stop_soon(self) -> None:
@@ -81,15 +81,11 @@ class Contender:
     def _won(self, coordination: Coordination) -> Leadership:
         while True:
             try:
-                return coordination.campaign(SCOPE, epoch_floor=self._seen())
+                return lead(
+                    coordination, self._log, SCOPE, self._clock, epoch_floor=self._seen(), patiently=False
+                )
             except HeldByOther:
-                self._say_standing_by()
                 time.sleep(self._ttl_s / 20)
-
-    def _say_standing_by(self) -> None:
-        if not self._has_stood_by:
-            self._has_stood_by = True
-            print(STANDING_BY, file=sys.stderr, flush=True)
 
     def _seen(self) -> int:
         for record in self._log.read(self._read):
@@ -99,7 +95,6 @@ class Contender:
 
     def _lead(self, coordination: Coordination, first: Leadership) -> None:
         fence = Fence(SCOPE, first.epoch)
-        self._log.raise_fence(fence)
         effect = json.dumps({"pid": os.getpid(), "incarnation": first.incarnation}).encode()
         leadership: Leadership | None = first
         self._stops = False  # an earlier term may have been over before it stopped

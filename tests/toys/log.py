@@ -11,7 +11,7 @@ from tests.toys.journal import Journal, Line, State, encoded
 
 from grete.clock import Clock, Deadline
 from grete.config.settings import Settings
-from grete.errors import IllegalStateError
+from grete.errors import Fenced, IllegalStateError
 from grete.keyed_log.base import TOMBSTONE_RETENTION_MS, Entry, Fence, KeyedLog, Record
 from grete.keyed_log.coordinator_log import LogContext
 
@@ -63,6 +63,15 @@ class JournalLog(KeyedLog):
 
     def raise_fence(self, fence: Fence) -> None:
         self._open.write(lambda state: {"epochs": state.fenced([fence])})
+
+    def claim(self, fence: Fence) -> None:
+        def claimed(state: State) -> Line:
+            seen = state.epochs.get(fence.scope, -1)
+            if seen >= fence.epoch:
+                raise Fenced(fence.scope, epoch=fence.epoch, seen=seen)
+            return {"epochs": state.fenced([fence])}
+
+        self._open.write(claimed)
 
     def read(self, after: int = -1) -> Iterator[Record]:
         records = list(self._open.look().logs.get(self._name, ()))

@@ -18,13 +18,13 @@ from grete.config.load import load
 from grete.config.rewriters import apply_rewriters
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
-from grete.coordination.base import Coordination, Leadership, campaign_patiently, forgotten_epoch
+from grete.coordination.base import Coordination, Leadership
 from grete.coordination.factory import open_coordination
+from grete.coordination.lead import lead
 from grete.coordinator.attempt import is_further_attempt
 from grete.coordinator.coordinator import Asked
-from grete.errors import ConfigError, Fenced, HeldByOther, JobError, LogNotFound
+from grete.errors import ConfigError, HeldByOther, JobError, LogNotFound
 from grete.failpoints import failpoint
-from grete.keyed_log.base import Fence
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.keyed_log.sqlite_coordinator_log import coordinator_file
 from grete.launch.base import Launcher
@@ -235,36 +235,20 @@ class Submission:
     def elected(self, *, patiently: bool) -> Leadership:
         """Lead under an epoch that the stream has not seen, also when the election has lost its memory (rule 1).
 
-        `patiently` waits until it is known whether a holder lives.
+        See `lead`.
 
         Raises:
             HeldByOther: another coordinator leads.
         """
-        scope = job_scope(self.job)
-        floor, is_first = self._epoch_floor(), True
-        is_new = not floor
-        while True:
-            floor = max(floor, forgotten_epoch(self.coordination) if is_new else 0)
-            take_over = self._options.take_over and is_first
-            if patiently:
-                leadership = campaign_patiently(
-                    self.coordination, scope, self._clock, take_over=take_over, epoch_floor=floor
-                )
-            else:
-                leadership = self.coordination.campaign(scope, take_over=take_over, epoch_floor=floor)
-            if is_new and forgotten_epoch(self.coordination) >= leadership.epoch:
-                self.coordination.release(leadership)  # a job of this name was deleted meanwhile
-                is_first = False
-                continue
-            try:
-                self.log.raise_fence(Fence(scope, leadership.epoch))
-            except Fenced as error:
-                self.coordination.release(leadership)
-                if error.seen <= floor:
-                    raise
-                floor, is_first = error.seen, False
-            else:
-                return leadership
+        return lead(
+            self.coordination,
+            self.log,
+            job_scope(self.job),
+            self._clock,
+            epoch_floor=self._epoch_floor(),
+            take_over=self._options.take_over,
+            patiently=patiently,
+        )
 
     def asked(self) -> Asked:
         """The configuration that the job is to run with: what is submitted, or the last valid one of the stream.

@@ -64,9 +64,15 @@ class Look:
 
 
 def campaign_patiently(
-    coordination: Coordination, scope: str, clock: Clock, *, take_over: bool = False, epoch_floor: int = 0
+    coordination: Coordination,
+    scope: str,
+    clock: Clock,
+    *,
+    take_over: bool = False,
+    epoch_floor: int = 0,
+    patiently: bool = True,
 ) -> Leadership:
-    """As `Coordination.campaign`, but wait as long as it is unknown whether the holder lives.
+    """As `Coordination.campaign`, but `patiently` wait as long as it is unknown whether the holder lives.
 
     Where a dead holder does not show by itself (Kafka), that is a TTL at most: a living one renews within a third of
     it. Else a job that died could not be started again: each start would look for the first time, and give up.
@@ -79,7 +85,7 @@ def campaign_patiently(
         try:
             return coordination.campaign(scope, take_over=take_over, epoch_floor=epoch_floor)
         except HeldByOther as error:
-            if not error.may_be_dead:
+            if not (patiently and error.may_be_dead):
                 raise
             if not logged:
                 _log.info("%s: waiting until it is known whether that one lives", error)
@@ -125,6 +131,10 @@ class Coordination(ABC):
         A holder that is known to be dead, or has not renewed for its whole TTL as observed here, is succeeded at
         once. `take_over` succeeds a living one too: its next write is fenced. The new epoch is above `epoch_floor`,
         the highest one that the caller's own log has seen: losing the store never lowers it.
+
+        A floor is as old as its reading. Where the leadership is deleted by hand after another process was elected,
+        a campaign that had begun earlier may win the deleted epoch once more. So an epoch gives no right to write
+        until it was claimed in the log that it protects, which no two processes can: see `grete.coordination.lead`.
 
         Raises:
             HeldByOther: another process leads; names the holder, and returns whether it may be dead.

@@ -28,11 +28,10 @@ from grete.coordination.factory import CoordinationContext
 from grete.coordination.locks import Life, LifeLocks
 from grete.coordination.patience import Patience
 from grete.coordination.sqlite_cells import SqliteCells
-from grete.errors import Fenced, HeldByOther, LeadershipLost, LogCorrupted
+from grete.errors import HeldByOther, LeadershipLost, LogCorrupted
 from grete.failpoints import failpoint
 from grete.keyed_log.sqlite_coordinator_log import coordinator_file
-from grete.model.fence import Fence
-from grete.sqlite_file import SqliteFile, check_fences, open_file, seen_epoch
+from grete.sqlite_file import SqliteFile, open_file, seen_epoch
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS leaderships (
@@ -126,11 +125,7 @@ class SqliteCoordination(Coordination):
     def release(self, leadership: Leadership) -> None:
         """See Coordination."""
         self._file.urgently(
-            lambda connection: connection.execute(
-                "UPDATE leaderships SET holder = NULL WHERE scope = ? AND epoch = ?",
-                (leadership.scope, leadership.epoch),
-            ).fetchall(),
-            busy_timeout_s=self._timeout_s,
+            lambda connection: _release(connection, leadership), busy_timeout_s=self._timeout_s
         )
         failpoint("leader.released")
         self._locks.drop(leadership.scope, leadership.incarnation)
@@ -193,7 +188,6 @@ def _elect(
     if now is not None and now.holder is not None and now != before and not take_over:
         raise HeldByOther(scope, now.holder.described())
     epoch = 1 + max(0 if now is None else now.epoch, seen_epoch(connection, scope) or 0, epoch_floor)
-    check_fences(connection, [Fence(scope, epoch)])
     connection.execute(
         "INSERT OR REPLACE INTO leaderships VALUES (?, ?, ?, 0)",
         (scope, epoch, orjson.dumps(asdict(me)).decode()),
@@ -207,6 +201,13 @@ def _is_held(connection: apsw.Connection, leadership: Leadership) -> bool:
     return row is not None and row.holder is not None and row.holder.incarnation == leadership.incarnation
 
 
+def _release(connection: apsw.Connection, leadership: Leadership) -> None:
+    if _is_held(connection, leadership):
+        connection.execute(
+            "UPDATE leaderships SET holder = NULL WHERE scope = ?", (leadership.scope,)
+        ).fetchall()
+
+
 def _forget(connection: apsw.Connection, leadership: Leadership) -> None:
     if not _is_held(connection, leadership):
         raise LeadershipLost(f"{leadership.scope} is led by another process: it is not forgotten")
@@ -217,9 +218,7 @@ def _renew(connection: apsw.Connection, leadership: Leadership) -> bool:
     """Count a renewal, unless the leadership is over."""
     if not _is_held(connection, leadership):
         return False
-    try:
-        check_fences(connection, [Fence(leadership.scope, leadership.epoch)])
-    except Fenced:
+    if (seen_epoch(connection, leadership.scope) or 0) > leadership.epoch:
         return False
     connection.execute(
         "UPDATE leaderships SET renewals = renewals + 1 WHERE scope = ?", (leadership.scope,)

@@ -96,6 +96,18 @@ class KeyedLog(ABC):
         """
 
     @abstractmethod
+    def claim(self, fence: Fence) -> None:
+        """As `raise_fence`, for an epoch that shall be one process's alone: that of a leader that was just elected.
+
+        Of two that claim one epoch the second is refused. So is one whose own first attempt was done without an
+        answer: an epoch is lost, and nothing else.
+
+        Raises:
+            Fenced: the scope is at this epoch or above it already.
+            InDoubt: the outcome is unknown; the epoch may not be used.
+        """
+
+    @abstractmethod
     def read(self, after: int = -1) -> Iterator[Record]:
         """Every record with an offset above `after`, in order, up to the end as it was when reading began.
 

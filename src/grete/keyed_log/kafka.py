@@ -60,7 +60,9 @@ def open_checkpoint_log(config: Mapping[str, str], system: str, name: str, clock
 
 @dataclass(slots=True)
 class _Attempt:
-    """One append. `is_repeatable`: the caller may have tried before; `is_in_doubt`: a commit had no answer."""
+    """One append. `is_repeatable`: the caller may have tried before; `is_in_doubt`: a commit had no answer;
+    `is_claim`: it raises the scope, or is refused.
+    """
 
     entries: Sequence[Entry]
     fence: Fence | None
@@ -68,6 +70,7 @@ class _Attempt:
     is_repeatable: bool
     deadline: Deadline
     is_in_doubt: bool = False
+    is_claim: bool = False
 
 
 class KafkaKeyedLog(KeyedLog):
@@ -116,11 +119,14 @@ class KafkaKeyedLog(KeyedLog):
             fence,
             append_id or f"{self._incarnation}-{next(self._numbers)}",
             is_repeatable=append_id is not None,
-            deadline=Deadline(self._clock, self._settings.timeout_s, pauses_s=_PAUSES_S),
+            deadline=self._deadline(),
         )
         writer = self._writer(None if fence is None else fence.scope)
         with writer.lock:
             return self._append(writer, attempt)
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._clock, self._settings.timeout_s, pauses_s=_PAUSES_S)
 
     def _append(self, writer: KafkaWriter, attempt: _Attempt) -> int:
         while True:
@@ -142,7 +148,7 @@ class KafkaKeyedLog(KeyedLog):
             if found is None:
                 attempt.is_in_doubt = False
                 if attempt.fence is not None:
-                    self._check_fence(writer, attempt.fence, is_question=not attempt.entries)
+                    self._check_fence(writer, attempt, attempt.fence)
                 found = self._ids.find(attempt.id) if attempt.is_repeatable else None
             return self._write(writer, attempt) if found is None else found
         except OutcomeUnknown as unknown:
@@ -170,7 +176,8 @@ class KafkaKeyedLog(KeyedLog):
                 else Origin(fence.epoch, attempt.id, fence.scope)
             )
             append = Append(attempt.entries, origin, self._clock.wall_ms(), raised_to)
-            last = writer.write(append, attempt.deadline.at_s, self._reader.check_not_back)
+            last = writer.write(append, attempt.deadline.at_s, self._reader.check_appended)
+            self._reader.note_appended(last)
         if not attempt.entries:
             return self.end()
         self._await_readable(writer, last, attempt.deadline.left_s)
@@ -199,7 +206,7 @@ class KafkaKeyedLog(KeyedLog):
     def _open(self, writer: KafkaWriter, attempt: _Attempt) -> None:
         """Take over the writer's id, unless it shows already that we are fenced: our successor is left in peace."""
         if attempt.fence is not None and not attempt.is_in_doubt:
-            self._refuse_older(attempt.fence, writer.stored_epoch())
+            self._check_epoch(attempt, attempt.fence, writer.stored_epoch())
         was_at = writer.known_epoch
         writer.open(attempt.deadline.at_s)
         writer.known_epoch = None
@@ -217,14 +224,14 @@ class KafkaKeyedLog(KeyedLog):
             )
         return self._reader.highest_epoch(fence.scope) if stored is None else stored
 
-    def _check_fence(self, writer: KafkaWriter, fence: Fence, *, is_question: bool) -> None:
+    def _check_fence(self, writer: KafkaWriter, attempt: _Attempt, fence: Fence) -> None:
         """An epoch read since the id was opened holds until a request is refused; a question rereads it."""
-        self._refuse_older(fence, writer.known_epoch)
-        if is_question:
-            self._refuse_older(fence, writer.stored_epoch())
+        self._check_epoch(attempt, fence, writer.known_epoch)
+        if not attempt.entries:
+            self._check_epoch(attempt, fence, writer.stored_epoch())
 
-    def _refuse_older(self, fence: Fence, seen: int | None) -> None:
-        if seen is not None and seen > fence.epoch:
+    def _check_epoch(self, attempt: _Attempt, fence: Fence, seen: int | None) -> None:
+        if seen is not None and (seen > fence.epoch or (attempt.is_claim and seen == fence.epoch)):
             raise Fenced(fence.scope, epoch=fence.epoch, seen=seen)
 
     def _check_same_topic(self) -> None:
@@ -239,6 +246,15 @@ class KafkaKeyedLog(KeyedLog):
     def raise_fence(self, fence: Fence) -> None:
         """See KeyedLog."""
         self.append([], fence=fence)
+
+    def claim(self, fence: Fence) -> None:
+        """See KeyedLog."""
+        self._check_open()
+        id_ = f"{self._incarnation}-{next(self._numbers)}"
+        attempt = _Attempt([], fence, id_, is_repeatable=False, deadline=self._deadline(), is_claim=True)
+        writer = self._writer(fence.scope)
+        with writer.lock:
+            self._append(writer, attempt)
 
     def _writer(self, scope: str | None) -> KafkaWriter:
         with self._lock:

@@ -59,6 +59,10 @@ class ExistingLog(KeyedLog):
         """Not to be called."""
         raise self._refuse()
 
+    def claim(self, fence: Fence) -> None:
+        """Not to be called."""
+        raise self._refuse()
+
     def compact(self) -> int:
         """Not to be called."""
         raise self._refuse()

@@ -98,6 +98,7 @@ class LogReader:
         self._lock = threading.Lock()
         self._topic = TopicReader(clients, clock)
         self._stable, self._last = 0, -1
+        self._appended = -1
         self._terms_at: tuple[int, Terms] = (-1, Terms())
 
     def messages(self, first: int, end: int) -> Iterator[list[Message]]:
@@ -133,6 +134,25 @@ class LogReader:
                 f"topic {self._clients.topic} ends at offset {end} and was read up to {known}: it was deleted and "
                 "recreated, or lost records. Start again to read it from its beginning, after finding out why"
             )
+
+    def check_appended(self, first: int) -> None:
+        """Raises LogCorrupted when a record was appended before what was read or appended here.
+
+        The topic was recreated then, also where only its emptiness was read before.
+        """
+        self.check_not_back(first)
+        with self._lock:
+            known = self._appended
+        if first <= known:
+            raise LogCorrupted(
+                f"topic {self._clients.topic} goes on at offset {first}, and {known} was written: it was deleted and "
+                "recreated, or lost records"
+            )
+
+    def note_appended(self, last: int) -> None:
+        """Remember an offset that was appended; readers may see it later."""
+        with self._lock:
+            self._appended = max(last, self._appended)
 
     def settled_end(self) -> int:
         """The end as it is now, once no transaction that began before it is open.

@@ -43,7 +43,6 @@ class KafkaTurns:
         self._name = name
         self._clock = clock
         self._writer = KafkaWriter(clients, clock, f"grete-{name}")
-        self._written = -1
 
     def change(
         self,
@@ -97,17 +96,9 @@ class KafkaTurns:
         if entry is None:
             return None
         append = Append([entry], origin, self._clock.wall_ms())
-        self._written = self._writer.write(append, deadline_s, self._check_not_back)
-        return self._written
-
-    def _check_not_back(self, first: int) -> None:
-        """Raises LogCorrupted when the topic was recreated, also where only its emptiness was read before."""
-        self.reader.check_not_back(first)
-        if first <= self._written:
-            raise LogCorrupted(
-                f"topic {self._name} goes on at offset {first}, and {self._written} was written: it was deleted and "
-                "recreated, or lost records"
-            )
+        last = self._writer.write(append, deadline_s, self.reader.check_appended)
+        self.reader.note_appended(last)
+        return last
 
     def delete(self) -> None:
         """Delete the topic, with the time that creating one is given.

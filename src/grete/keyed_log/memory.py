@@ -67,6 +67,15 @@ class MemoryKeyedLog(KeyedLog):
             self._check_open()
             self._check(fence)
 
+    def claim(self, fence: Fence) -> None:
+        """See KeyedLog."""
+        with self._lock:
+            self._check_open()
+            seen = self._epochs.get(fence.scope, -1)
+            if seen >= fence.epoch:
+                raise Fenced(fence.scope, epoch=fence.epoch, seen=seen)
+            self._epochs[fence.scope] = fence.epoch
+
     def read(self, after: int = -1) -> Iterator[Record]:
         """See KeyedLog."""
         with self._lock:

@@ -27,7 +27,7 @@ from grete.keyed_log.sqlite_rows import (
     read_chunk,
 )
 from grete.keyed_log.sqlite_rows import append_in as append_in
-from grete.sqlite_file import SqliteFile, check_fences
+from grete.sqlite_file import SqliteFile, check_fences, claim_fence
 
 _POLL_S = (0.002, 0.1)
 
@@ -96,6 +96,11 @@ class SqliteKeyedLog(KeyedLog):
         """See KeyedLog."""
         self._check_open()
         self._file.urgently(lambda connection: check_fences(connection, [fence]))
+
+    def claim(self, fence: Fence) -> None:
+        """See KeyedLog."""
+        self._check_open()
+        self._file.urgently(lambda connection: claim_fence(connection, fence))
 
     def read(self, after: int = -1) -> Iterator[Record]:
         """See KeyedLog."""

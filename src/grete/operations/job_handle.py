@@ -23,11 +23,10 @@ from grete.coordination.base import (
     Coordination,
     Holder,
     Leadership,
-    campaign_patiently,
     forget_scope,
-    forgotten_epoch,
 )
 from grete.coordination.factory import open_coordination
+from grete.coordination.lead import lead
 from grete.coordination.membership import Member, Membership, standbys
 from grete.coordinator.lag import job_lag
 from grete.environment import grete_home
@@ -239,9 +238,9 @@ class JobHandle:
             HeldByOther: it runs; names who runs it, and the way out.
         """
         scope = job_scope(self.job)
-        floor = recorded_epoch(self.stream) or forgotten_epoch(self._coordination)
+        floor = recorded_epoch(self.stream)
         try:
-            leadership = campaign_patiently(self._coordination, scope, self._clock, epoch_floor=floor)
+            leadership = lead(self._coordination, self.coordinator_log, scope, self._clock, epoch_floor=floor)
         except HeldByOther as error:
             raise HeldByOther(f"job {self.job.shown}", f"{error.holder}: {way_out}") from error
         try:

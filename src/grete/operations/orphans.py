@@ -51,7 +51,6 @@ def end_orphans(
         raise JobError(f"container {missing[0]} of job {handle.job.shown} does not run")
     with handle.stopped("ask it to stop them") as leadership:
         scope = job_scope(handle.job)
-        handle.coordinator_log.raise_fence(Fence(scope, leadership.epoch))
         handle.stream.write_under(Fence(scope, leadership.epoch))
         launches = {id_: known[id_] for id_ in sorted(containers)}
         _fence_off(handle, launches, leadership)

@@ -14,6 +14,7 @@ pragmas, transactions, fences and the translation of SQLite's errors exist once.
 """
 
 from grete.sqlite_file.fences import check_fences as check_fences
+from grete.sqlite_file.fences import claim_fence as claim_fence
 from grete.sqlite_file.fences import highest_epoch as highest_epoch
 from grete.sqlite_file.fences import seen_epoch as seen_epoch
 from grete.sqlite_file.file import SqliteFile as SqliteFile

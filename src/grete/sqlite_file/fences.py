@@ -37,6 +37,19 @@ def check_fences(connection: apsw.Connection, fences: Iterable[Fence]) -> None:
             )
 
 
+def claim_fence(connection: apsw.Connection, fence: Fence) -> None:
+    """Inside a write transaction: raise a scope to an epoch that it has not seen yet.
+
+    Raises:
+        Fenced: it has seen this epoch or a higher one.
+        LogCorrupted: the scope's row fails its seal.
+    """
+    seen = seen_epoch(connection, fence.scope)
+    if seen is not None and seen >= fence.epoch:
+        raise Fenced(fence.scope, epoch=fence.epoch, seen=seen)
+    check_fences(connection, [fence])
+
+
 def seen_epoch(connection: apsw.Connection, scope: str) -> int | None:
     """The highest epoch that the scope has seen, None when it was never fenced.
 

@@ -9,6 +9,7 @@ from grete.coordination.memory import MemoryCoordination
 from grete.coordination.patience import Patience
 from grete.coordinator.coordinator import End, Step
 from grete.coordinator.renewal import Renewal
+from grete.keyed_log.memory import MemoryKeyedLog
 from grete.testing.simulator.coordinator import CoordinatorProgram
 from grete.testing.simulator.plants import Plant, Replaced
 
@@ -77,7 +78,16 @@ def _released_too_early(replaced: Replaced) -> None:
     replaced(CoordinatorProgram, "_take", early)
 
 
+def _shared_epoch(replaced: Replaced) -> None:
+    replaced(MemoryKeyedLog, "claim", MemoryKeyedLog.raise_fence)
+
+
 PLANTS = {
+    "epoch-of-two": Plant(
+        "two processes that were elected under one epoch, through a leadership that was deleted, both get it",
+        _shared_epoch,
+        ("leader-lost", "kill-coordinator", "take-over"),
+    ),
     "epoch-reused": Plant("a new leader gets the epoch of the one before", _reuse_epoch),
     "wall-clock-lease": Plant(
         "patience with a leader is measured on the wall clock", _wall_clock, ("clock-jump", "skewed-clocks")

@@ -12,8 +12,12 @@ from collections.abc import Callable
 
 import pytest
 
+from grete.clock import SystemClock
 from grete.coordination.base import Coordination, Leadership, Look, forget_scope, forgotten_epoch
-from grete.errors import HeldByOther, LeadershipLost
+from grete.coordination.lead import lead
+from grete.errors import Fenced, HeldByOther, LeadershipLost
+from grete.keyed_log.base import Fence
+from grete.keyed_log.memory import MemoryKeyedLog
 
 Contender = Callable[[], Coordination]
 PassTime = Callable[[float], None]
@@ -181,6 +185,28 @@ class CoordinationConformance:
         assert first.epoch > 41
         one.release(first)
         assert one.campaign("job", epoch_floor=7).epoch > first.epoch
+
+    def test_an_epoch_that_was_deleted_with_its_leadership_is_not_led_again(
+        self, contender: Contender
+    ) -> None:
+        """By a process that had asked for its floor before another one led under it."""
+        one, two, log, clock = contender(), contender(), MemoryKeyedLog(SystemClock()), SystemClock()
+        deleted = lead(one, log, "job", clock, epoch_floor=0)
+        one.forget(deleted)  # as by hand
+        leadership = lead(two, log, "job", clock, epoch_floor=0)
+        assert leadership.epoch > deleted.epoch
+        assert two.renew(leadership) is not None
+
+    def test_of_two_who_were_elected_under_one_epoch_one_leads(self, contender: Contender) -> None:
+        """The first, whose leadership was deleted before it claimed its epoch, neither writes nor disturbs."""
+        one, two, log = contender(), contender(), MemoryKeyedLog(SystemClock())
+        deleted = one.campaign("job")
+        one.forget(deleted)  # as by hand
+        leadership = lead(two, log, "job", SystemClock(), epoch_floor=0)
+        with pytest.raises(Fenced):
+            log.claim(Fence("job", deleted.epoch))
+        one.release(deleted)
+        assert two.renew(leadership) is not None
 
     def test_of_many_who_campaign_at_once_one_leads(self, contender: Contender) -> None:
         """The others are refused (fault 5)."""

@@ -69,6 +69,51 @@ class KeyedLogConformance:
         log.append(_entries(("a", "tool")))
         assert [value for _, _, value in _contents(log)] == [b"1", b"2", b"tool"]
 
+    def test_an_epoch_is_claimed_by_one_writer(self, open_log: OpenLog) -> None:
+        """The second is refused, whichever object it claims with; one above is free."""
+        log, other = open_log(), open_log()
+        log.claim(Fence("job", 3))
+        for refused in (other, log):
+            for epoch in (3, 2):
+                with pytest.raises(Fenced) as error:
+                    refused.claim(Fence("job", epoch))
+                assert error.value.seen == 3
+        log.append(_entries(("a", "1")), fence=Fence("job", 3))
+        other.claim(Fence("job", 4))
+        with pytest.raises(Fenced):
+            log.append(_entries(("a", "late")), fence=Fence("job", 3))
+        assert [value for _, _, value in _contents(log)] == [b"1"]
+
+    def test_an_epoch_that_was_written_under_is_not_claimed(self, open_log: OpenLog) -> None:
+        """Nor one that the scope was raised to; that of another scope is."""
+        log = open_log()
+        log.append(_entries(("a", "1")), fence=Fence("job", 5))
+        log.raise_fence(Fence("raised", 6))
+        for fence in (Fence("job", 5), Fence("raised", 6)):
+            with pytest.raises(Fenced):
+                open_log().claim(fence)
+        open_log().claim(Fence("other", 5))
+
+    def test_of_many_who_claim_an_epoch_at_once_one_gets_it(self, open_log: OpenLog) -> None:
+        """Those who are elected through a leadership that was deleted, for one."""
+        logs = [open_log() for _ in range(4)]
+        start, claimed, refused = threading.Barrier(len(logs)), [], []
+
+        def claim(log: KeyedLog) -> None:
+            start.wait()
+            try:
+                log.claim(Fence("job", 1))
+                claimed.append(log)
+            except Fenced:
+                refused.append(log)
+
+        threads = [threading.Thread(target=claim, args=(log,)) for log in logs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(claimed), len(refused)) == (1, 3)
+
     def test_scopes_do_not_disturb_each_other(self, open_log: OpenLog) -> None:
         """Raising one leaves the other."""
         log = open_log()

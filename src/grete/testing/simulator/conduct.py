@@ -32,14 +32,18 @@ class Conduct:
     def __init__(self, world: World) -> None:
         self._world = world
         self._excused: set[CoordinatorProgram] = set()
+        self._epochs: dict[int, CoordinatorProgram] = {}
 
     def leads(self, program: CoordinatorProgram, leadership: Leadership) -> None:
         """A coordinator was elected.
 
         Raises:
-            Violation: another one may act still, by its own clock, and it was not taken over on purpose.
+            Violation: its epoch is another one's; or another one may act still, by its own clock, and it was not
+                taken over on purpose.
         """
         self._world.note(f"{program.process.name} leads under epoch {leadership.epoch}")
+        if self._epochs.setdefault(leadership.epoch, program) is not program:
+            raise Violation("an epoch is one leader's alone", f"{program.process.name}: {leadership.epoch}")
         if program.take_over or not program.coordination.is_valid():
             return  # as requested, or it was held up until its time was over
         for other in self._world.coordinators:

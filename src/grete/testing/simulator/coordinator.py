@@ -15,6 +15,7 @@ import orjson
 
 from grete.config.rules.validate import validate
 from grete.config.settings import Settings
+from grete.coordination.lead import lead
 from grete.coordination.memory import MemoryCoordination
 from grete.coordinator.attempt import Address, Surroundings
 from grete.coordinator.coordinator import (
@@ -153,7 +154,6 @@ class CoordinatorProgram(Server):
         if self._processor is not None:
             self.launcher = SimulatedProcessors(self, leadership.epoch)
         fence = Fence(job_scope(JOB), leadership.epoch)
-        self.log.raise_fence(fence)
         yield Sleep()
         renewal = Renewal(self.coordination, leadership, self._clock, every_s=TTL_S / 3, patience_s=4 * TTL_S)
         self.process.spawn(self._renewals(renewal), TTL_S / 3)
@@ -171,7 +171,15 @@ class CoordinatorProgram(Server):
         floor = max((record.epoch or 0 for record in self.log.read()), default=0)
         while True:
             try:
-                return self.coordination.campaign(job_scope(JOB), take_over=self.take_over, epoch_floor=floor)
+                return lead(
+                    self.coordination,
+                    self.log,
+                    job_scope(JOB),
+                    self._clock,
+                    epoch_floor=floor,
+                    take_over=self.take_over,
+                    patiently=False,
+                )
             except HeldByOther:
                 yield Sleep(_CAMPAIGN_S)
 

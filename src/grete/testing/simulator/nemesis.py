@@ -136,7 +136,12 @@ class Nemesis:
         self._world.ledger.compact()
 
     def _leader_lost(self) -> None:
-        row = self._world.leaderships.rows.get(job_scope(JOB))
-        if row is not None:
-            row.is_over = True
-            self._world.conduct.excuse_leaders()
+        """Its leadership is ended, or deleted by hand, which takes its epoch along."""
+        rows, scope = self._world.leaderships.rows, job_scope(JOB)
+        if scope not in rows:
+            return
+        if self._world.chance.random() < 0.5:
+            rows[scope].is_over = True
+        else:
+            del rows[scope]
+        self._world.conduct.excuse_leaders()

@@ -47,6 +47,12 @@ class ProcessLog(KeyedLog):
             self._log.raise_fence(fence)
             self._world.watch.raised(fence.epoch)
 
+    def claim(self, fence: Fence) -> None:
+        """See KeyedLog."""
+        with self._world.write(self._process):
+            self._log.claim(fence)
+            self._world.watch.raised(fence.epoch)
+
     def read(self, after: int = -1) -> Iterator[Record]:
         """See KeyedLog."""
         return self._log.read(after)
