@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import orjson
@@ -26,6 +26,7 @@ from benchmarks.contestants import (
     CONTESTANTS,
     KEYS,
     PARTITIONS,
+    Command,
     Race,
     keep,
     make_topic,
@@ -79,12 +80,12 @@ class Watched:
             return 0
 
 
-def measure(contestant: str, race: Race, records: int) -> dict[str, object]:
+def measure(contestant: Callable[[Race], Command], race: Race, records: int) -> dict[str, object]:
     """One turn: records/s after the warm-up, and whether every record came out once."""
     make_topic(race.bootstrap, race.target)
     watched, log = Watched(race.bootstrap, race.target), race.directory / "log"
     began = time.monotonic()
-    with running(CONTESTANTS[contestant](race), log) as process:
+    with running(contestant(race), log) as process:
         first_s, first = _until(watched, WARM_UP, process, log)
         last_s, last = _until(watched, records, process, log)
         problem = _wrong(race, records)
@@ -148,7 +149,7 @@ def run(names: Sequence[str], works: Sequence[str], records: int, rounds: int) -
                         turn = f"{name.replace(' ', '-')}-{work}-{number}"
                         race = Race(cluster.bootstrap, "in", turn, work, Path(directory) / turn)
                         race.directory.mkdir()
-                        found[work][name].append(measure(name, race, records))
+                        found[work][name].append(measure(CONTESTANTS[name], race, records))
                         print(turn, found[work][name][-1], file=sys.stderr, flush=True)
         finally:
             cluster.stop()
