@@ -113,8 +113,8 @@ APPLICATION_PATH = Key(
     None,
     _CONTAINER,
     "Folder of the application's Python modules; relative to the configuration file that names it. Containers work "
-    "in it: relative paths that the application opens begin here. Without it they work in `work` in the job's folder "
-    "below `job.state.dir`.",
+    "in it: relative paths that the application opens begin here. Executors of a cluster get it as an archive. "
+    "Without it containers work in `work` in the job's folder below `job.state.dir`.",
 )
 STATE_DIR = Key(
     "job.state.dir",
