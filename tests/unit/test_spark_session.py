@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -80,3 +81,10 @@ def test_a_shuffle_has_as_many_partitions_as_the_container_has_cores(
     config: dict[str, str], partitions: str | None
 ) -> None:
     assert session_settings("job", config).get("spark.sql.shuffle.partitions") == partitions
+
+
+def test_the_interpreter_of_executors_is_the_configured_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of an environment that `spark.archives` brings; Spark itself reads that key only in spark-submit."""
+    monkeypatch.setenv("PYSPARK_PYTHON", "/somewhere/python")
+    session_settings("job", {"spark.master": "yarn", "spark.pyspark.python": "./environment/bin/python"})
+    assert os.environ["PYSPARK_PYTHON"] == "./environment/bin/python"

@@ -71,6 +71,8 @@ _ON_A_CLUSTER = {
 }
 """Further defaults elsewhere: shares, shuffles and the look at executors begin with all that were asked for."""
 _EXECUTORS_S, _QUIET_S, _LOOK_S = 30.0, 1.0, 0.1
+_PYTHON = "spark.pyspark.python"
+"""Read by spark-submit alone, which sets the variable."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -250,7 +252,8 @@ def _settings(
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SCHEDULING_JVM)  # it makes a command line, and ends
     given = Settings.of(config)
     settings = _DEFAULTS | _where(given.spark) | given.spark.options | {"spark.app.name": app_name}
-    os.environ |= worker_python(settings["spark.master"], os.environ)
+    named = {"PYSPARK_PYTHON": settings[_PYTHON]} if _PYTHON in settings else {}
+    os.environ |= worker_python(settings["spark.master"], {**os.environ, **named})
     if given.spark.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         if kafka_system is not None:
