@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.cluster_job import ClusterJob
 
+from grete.config.secret_channel import VARIABLE
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.spark_cluster import SparkCluster
 from grete.testing.waiting import eventually, patient
@@ -95,6 +96,9 @@ def test_a_job_whose_executors_have_nothing_of_its_machine_is_exact_though_one_i
     written = [path.read_bytes() for path in files(job.home, isolated_cluster) if path.name != "secret"]
     assert any(b"SparkListenerApplicationStart" in text for text in written)
     assert not any(SECRET.encode() in text for text in (*written, *lines))
+    assert not any(VARIABLE.encode() in text for text in (*written, *lines)), (
+        "the key to it is not there either"
+    )
 
 
 PIPELINE = """

@@ -40,6 +40,15 @@ def test_it_is_named_by_its_content_and_the_same_bytes_wherever_and_whenever_it_
     assert pack(folder, tmp_path / "one").name != first.name
 
 
+def test_archives_of_earlier_contents_are_deleted_but_for_the_last_ones(folder: Path, tmp_path: Path) -> None:
+    made = []
+    for number in range(5):
+        (folder / "words.txt").write_text(f"{number}")
+        made.append(pack(folder, tmp_path / "packed").path)
+        os.utime(made[-1], (number + 1, number + 1))
+    assert sorted((tmp_path / "packed").iterdir()) == sorted(made[-3:])
+
+
 def test_spark_can_unpack_it(folder: Path, tmp_path: Path) -> None:
     """It refuses entries that begin with `./`, and takes no other ending for a packed archive."""
     archive = pack(folder, tmp_path / "packed")

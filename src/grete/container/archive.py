@@ -22,6 +22,7 @@ from grete.private_files import private_directory
 _LEFT_OUT = frozenset({"__pycache__", "node_modules"})
 _LARGEST = 512 << 20
 _BLOCK = 1 << 20
+_KEPT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +58,23 @@ def pack(folder: Path, into: Path, *, kind: str = "application", largest: int = 
             digest.update(f"{len(name)}:{name}:{_mode(path):o}:".encode() + content.digest())
         known = f"grete-{kind}-{digest.hexdigest()[:16]}"
         archive = Archive(into / f"{known}.tgz", known, digest.hexdigest())
-        if not archive.path.is_file():
+        if archive.path.is_file():
+            os.utime(archive.path)
+        else:
             private_directory(into)
             _write(archive.path, files)
+        _prune(into, f"grete-{kind}-*.tgz")
     except OSError as error:
         raise ConfigError(
             f"job.application.path: {folder} cannot be packed for executors: {error}"
         ) from error
     return archive
+
+
+def _prune(into: Path, pattern: str) -> None:
+    """Delete archives of earlier contents; those used last stay, which another container may be handing out still."""
+    for old in sorted(into.glob(pattern), key=lambda path: path.stat().st_mtime_ns, reverse=True)[_KEPT:]:
+        old.unlink(missing_ok=True)
 
 
 def _too_large(folder: Path, largest: int) -> str:
