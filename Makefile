@@ -29,8 +29,11 @@ demo: setup ## two jobs over 336,776 flights
 	$(BIN)/python examples/flights/demo.py
 
 MANAGER ?= standalone
-demo-cluster: setup ## the same with executors of a cluster that it starts, which see nothing of the home; MANAGER=standalone
-	SERVICES="kafka_jars spark_kafka_jars" bash scripts/services.sh
+SERVICES_standalone :=
+SERVICES_yarn := yarn_jars
+SERVICES_kubernetes := kube_apiserver
+demo-cluster: setup ## the same on a cluster that it starts; MANAGER=standalone, yarn, or kubernetes (needs root and Go)
+	SERVICES="kafka_jars spark_kafka_jars $(SERVICES_$(MANAGER))" bash scripts/services.sh
 	$(BIN)/python examples/flights/demo.py --cluster $(MANAGER)
 
 demo-kafka: setup ## the same on a Kafka broker that it starts

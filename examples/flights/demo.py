@@ -79,7 +79,8 @@ def demo(home: Path, place: Place, flights: int) -> int:
     check_count(f"the stream {place.name}.flights", counted(place.system, "flights"), flights)
     jobs = [DemoJob(name, place, flights) for name in JOBS]
     before = sum(job.covered() for job in jobs)
-    print(f"\nRunning {' and '.join(JOBS)}, each with `grete run --until-drained`", flush=True)
+    how = "deploy apply" if place.is_deployed else "run"
+    print(f"\nRunning {' and '.join(JOBS)}, each with `grete {how} --until-drained`", flush=True)
     started_s = time.monotonic()
     code = run_all(jobs, flights, Progress(sys.stdout))
     elapsed_s = time.monotonic() - started_s

@@ -1,4 +1,4 @@
-"""Runs the demo's two jobs at once, each with `grete run` in a process of its own, and shows how far they are."""
+"""Runs the demo's two jobs at once, with `grete run` or deployed on a cluster manager, and shows how far they are."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from places import Place
@@ -57,6 +58,8 @@ class DemoJob:
             self.exit_code = 0
             return
         command = [sys.executable, "-m", "grete.cli.main", "run", "--until-drained", "--quiet"]
+        if self._place.is_deployed:
+            command = [sys.executable, str(Path(__file__).with_name("deployed.py"))]
         self._process = subprocess.Popen(
             [*command, *self._place.words(self.name)],
             stdin=subprocess.DEVNULL,

@@ -36,6 +36,8 @@ class Place:
     files: Callable[[str], Sequence[Path]]
     shown: Sequence[str]
     settings: Mapping[str, str] = field(default_factory=dict)
+    is_deployed: bool = False
+    """Whether a cluster manager runs the jobs, coordinators included."""
 
     def words(self, job: str) -> list[str]:
         """Arguments of `grete run` for a job."""
@@ -103,7 +105,7 @@ def on_kafka(home: Path) -> Iterator[Place]:
 @contextmanager
 def on_cluster(home: Path, manager: str) -> Iterator[Place]:
     """The same broker, and executors of a cluster, for as long as the demo runs."""
-    from clusters import MANAGERS
+    from clusters import DEPLOYED, MANAGERS
 
     with on_kafka(home) as place, MANAGERS[manager](home) as settings:
-        yield replace(place, settings=settings)
+        yield replace(place, settings=settings, is_deployed=manager in DEPLOYED)

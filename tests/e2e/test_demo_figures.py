@@ -231,13 +231,13 @@ def test_killed_while_loading_while_running_and_alone_the_demo_ends_with_the_rig
 
 
 @pytest.mark.nightly
-def test_on_a_cluster_whose_machines_have_nothing_of_ours_the_demo_has_the_same_figures(
-    tmp_path: Path,
-) -> None:
-    words = ("--cluster", "standalone", "--flights", str(FLIGHTS_ON_KAFKA))
+@pytest.mark.parametrize("manager", ["standalone", "yarn", "kubernetes"])
+def test_on_a_cluster_the_demo_has_the_same_figures(manager: str, tmp_path: Path) -> None:
+    """Machines of Spark's own cluster see nothing of ours; YARN and Kubernetes run coordinators as well."""
+    words = ("--cluster", manager, "--flights", str(FLIGHTS_ON_KAFKA))
     assert "Nothing is new" not in finish(tmp_path, *words)
     flights = sorted(rows(), key=scheduled)[:FLIGHTS_ON_KAFKA]
-    assert figures(tmp_path, "--cluster", "standalone") == {
+    assert figures(tmp_path, "--cluster", manager) == {
         "carriers": carrier_figures(flights),
         "delays": delay_figures(flights),
     }

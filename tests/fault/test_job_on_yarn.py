@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.deployed_job import DeployedJob, job_on_yarn, kill_application_master
+from tests.support.deployed_job import DeployedJob, job_on_yarn, kill_application_master, processes_of
 
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.waiting import eventually
@@ -57,4 +61,108 @@ def test_a_killed_application_master_is_followed_by_an_attempt_that_loses_and_do
     assert job.run("stop").returncode == 0
     eventually(lambda: not last(job)["live"], "the end of the application", context=said)
     assert last(job)["state"] == "FINISHED SUCCEEDED"
+    job.assert_each_counted_once()
+
+
+@pytest.mark.nightly
+def test_the_application_master_is_registered_in_time_though_the_coordinator_begins_late(
+    yarn: YarnCluster, kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """YARN's wait for Spark's context is over before the coordinator has read its stream."""
+    late = {
+        "spark.yarn.am.waitTime": "30s",
+        "spark.yarn.maxAppAttempts": "1",
+        "spark.yarn.appMasterEnv.GRETE_FAILPOINT": ",".join(["submit.elected:delay"] * 45),
+    }
+    with job_on_yarn(yarn, kafka, tmp_path, monkeypatch, late) as job:
+        job.send(100)
+        applied = job.answer("deploy", "apply")
+        eventually(job.count, "an output", within_s=150, context=lambda: yarn.logs_of(applied["id"]))
+        job.await_counted()
+        assert last(job)["live"]
+        job.assert_each_counted_once()
+
+
+@pytest.mark.nightly
+def test_an_application_master_that_was_paused_with_its_node_is_fenced_when_it_wakes(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """YARN takes the node for lost and begins an attempt on the other one; then there are two drivers."""
+    expiry = {"yarn.nm.liveness-monitor.expiry-interval-ms": "15000"}
+    yarn = YarnCluster(tmp_path / "yarn", nodes=2, settings=expiry)
+    yarn.start()
+    try:
+        with job_on_yarn(yarn, kafka, tmp_path, monkeypatch) as job:
+            job.send(200)
+            applied = job.answer("deploy", "apply")
+
+            def said() -> str:
+                return yarn.logs_of(applied["id"])
+
+            job.await_counted(said)
+            container, _, node = last(job)["attempts"][0]["where"].split()
+            [number] = [one.number for one in yarn.nodes if node.endswith(f":{one.port}")]
+            paused = [pid for name in ("java", "python", "python3") for pid in processes_of(container, name)]
+            assert len(paused) >= 2, "the JVM and the driver"
+            yarn.pause(number)
+            for pid in paused:
+                os.kill(pid, signal.SIGSTOP)
+            eventually(lambda: len(job.starts()) == 2, "another attempt", within_s=120, context=said)
+            job.send(200)
+            job.await_counted(said)
+            assert [event for event, _ in job.starts()] == ["deployment", "attempt"]
+            for pid in paused:
+                os.kill(pid, signal.SIGCONT)
+            job.send(200)
+            job.await_counted(said)
+            drivers = [pid for pid in paused if Path(f"/proc/{pid}/comm").exists()]
+            eventually(lambda: not any(map(is_driver, drivers)), "the end of the first driver", context=said)
+            job.assert_each_counted_once()
+    finally:
+        yarn.stop()
+
+
+def is_driver(pid: int) -> bool:
+    """Whether the process still is a Python driver."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().startswith("python")
+    return False
+
+
+@pytest.mark.nightly
+def test_of_two_deployments_at_once_one_runs_and_the_other_is_refused(
+    job: DeployedJob, tmp_path: Path
+) -> None:
+    job.send(100)
+    homes = (tmp_path / "one", tmp_path / "other")
+    with ThreadPoolExecutor(2) as both:
+        done = list(both.map(lambda home: job.run("deploy", "apply", GRETE_HOME=str(home)), homes))
+    assert sorted(one.returncode for one in done) == [0, 1], done
+    [refused] = [one for one in done if one.returncode]
+    assert "is deployed as application_" in refused.stderr
+    job.await_counted()
+    assert [one["live"] for one in job.answer("deploy", "status")].count(True) == 1
+    job.assert_each_counted_once()
+
+
+@pytest.mark.nightly
+def test_a_job_goes_on_while_the_resource_manager_is_away_and_commands_say_so(
+    job: DeployedJob, yarn: YarnCluster
+) -> None:
+    job.send(100)
+    applied = job.answer("deploy", "apply")
+    job.await_counted(lambda: yarn.logs_of(applied["id"]))
+    yarn.pause()
+    try:
+        job.send(100)
+        job.await_counted()
+        asked = job.run("deploy", "status")
+        assert asked.returncode == 1
+        assert "ResourceManager gives no answer" in asked.stderr
+    finally:
+        yarn.resume()
+    assert last(job)["live"]
+    job.send(100)
+    job.await_counted()
+    assert len(job.starts()) == 1
     job.assert_each_counted_once()

@@ -27,16 +27,16 @@ from grete.testing.waiting import patient
 from grete.testing.yarn import YarnCluster
 
 SPARK_HOME = Path(pyspark.__file__).parent
+BROKERS = "DEPLOYED_JOBS_BROKERS"
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 class DeployedJob(Job):
     """Its coordinator, container and executors are the manager's processes; commands have its configuration alone."""
 
-    def __init__(
-        self, directory: Path, cluster: KafkaCluster, settings: Mapping[str, str], **more: Any
-    ) -> None:
-        super().__init__(directory, cluster, settings=settings, **more)
+    def __init__(self, directory: Path, cluster: KafkaCluster, settings: Mapping[str, str]) -> None:
+        """Where its brokers are is in the environment of those who deploy it, and in no file of the job."""
+        super().__init__(directory, cluster, settings=settings, brokers=f"${{env:{BROKERS}}}")
         self.config = directory / "job.properties"
         self.pods, self.namespace = directory / "pods", ""
         self.config.write_text("\n".join(f"{key}={value}" for key, value in self._settings.items()))
@@ -90,6 +90,7 @@ def job_on_yarn(
 ) -> Iterator[DeployedJob]:
     """A job that is to be deployed on YARN, of which nothing runs afterwards."""
     monkeypatch.setenv("GRETE_HOME", str(directory / "home"))
+    monkeypatch.setenv(BROKERS, kafka.bootstrap)
     of_yarn = {
         "spark.master": "yarn",
         "job.deploy.yarn.conf.dir": yarn.bootstrap,
@@ -139,6 +140,7 @@ def job_on_kubernetes(
     namespace = f"jobs-{uuid.uuid4().hex[:8]}"
     server.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     monkeypatch.setenv("GRETE_HOME", str(directory / "home"))
+    monkeypatch.setenv(BROKERS, kafka.bootstrap)
     settings = {
         "spark.master": f"k8s://https://127.0.0.1:{server.nodes[0].port}",
         "spark.kubernetes.namespace": namespace,

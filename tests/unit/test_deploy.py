@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from grete.config.settings import Settings
 from grete.config.settings.deploy import Manager
 from grete.deploy.attempt import place_of
 from grete.deploy.deployment import Deployment, deployed_name, prepare
-from grete.deploy.packing import pack
 from grete.deploy.resource_manager import find_resource_manager
 from grete.deploy.yarn import Yarn, yarn_plan
 from grete.errors import ConfigError, JobError
@@ -142,23 +140,6 @@ def test_the_command_names_files_archives_and_tags_and_no_secret(
     monkeypatch.delenv("PASSWORD")
     with pytest.raises(ConfigError, match="PASSWORD"):
         deployment.secret_values(os.environ)
-
-
-def test_an_application_is_packed_by_its_content_without_what_spark_refuses(tmp_path: Path) -> None:
-    folder, into = tmp_path / "application", tmp_path / "into"
-    into.mkdir()
-    (folder / "deep" / "__pycache__").mkdir(parents=True)
-    (folder / "deep" / "module.py").write_text("one")
-    (folder / "deep" / "__pycache__" / "module.pyc").write_text("no")
-    packed = pack(folder, into)
-    with tarfile.open(packed) as archive:
-        assert archive.getnames() == ["deep", "deep/module.py"]
-    os.utime(folder / "deep" / "module.py", (1, 1))
-    assert pack(folder, into) == packed
-    (folder / "deep" / "module.py").write_text("two")
-    assert pack(folder, into) != packed
-    with pytest.raises(ConfigError, match="no such folder"):
-        pack(tmp_path / "missing", into)
 
 
 def test_the_resource_managers_are_those_of_hadoops_configuration_and_each_is_asked(

@@ -17,9 +17,9 @@ from grete.clock import Deadline, SystemClock
 from grete.config.properties import format_properties
 from grete.config.redact import redact
 from grete.config.settings import Settings
+from grete.container.archive import pack
 from grete.deploy.base import AttemptRow, ClusterManager, Deployed, Plan
 from grete.deploy.deployment import Deployment
-from grete.deploy.packing import pack
 from grete.deploy.places import CONFIG_FILE, ENVIRONMENT, PACKAGE, SECRETS_FILE
 from grete.deploy.resource_manager import (
     ResourceManager,
@@ -224,7 +224,7 @@ def _submit(deployment: Deployment, plan: YarnPlan, secrets: Mapping[str, str]) 
     settings = deployment.settings
     if not settings.deploy.package and settings.job.application_path:
         packed = pack(Path(settings.job.application_path), folder)
-        command = [word.replace(plan.archives[PACKAGE], str(packed)) for word in command]
+        command = [word.replace(plan.archives[PACKAGE], str(packed.path)) for word in command]
     _write(folder / CONFIG_FILE, format_properties(plan.config))
     _write(folder / _SPARK_FILE, format_properties(plan.properties))
     if secrets:

@@ -41,14 +41,13 @@ _SETTINGS = {
     "yarn.resourcemanager.scheduler.class": f"{_SERVERS}.resourcemanager.scheduler.fifo.FifoScheduler",
     "yarn.resourcemanager.am.max-attempts": "2",
     "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "200",
-    "yarn.nm.liveness-monitor.expiry-interval-ms": "15000",
     "yarn.nodemanager.resource.memory-mb": "4096",
     "yarn.nodemanager.resource.cpu-vcores": "4",
     "yarn.nodemanager.vmem-check-enabled": "false",
     "yarn.nodemanager.pmem-check-enabled": "false",
     "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99.9",
 }
-"""For few resources and short tests. The interval after which an ApplicationMaster is lost stays YARN's own."""
+"""For few resources and short tests. After how long masters and nodes are lost stays YARN's own."""
 
 
 def jars_directory() -> Path:
