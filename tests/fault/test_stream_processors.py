@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,16 +14,21 @@ import pytest
 from tests.fault.test_standing_by import election
 from tests.fault.test_standing_by import own_azurite as own_azurite
 from tests.support.failing import FAILS
-from tests.support.shared_job import SharedJob
+from tests.support.shared_job import TTL_S, SharedJob
 
 import grete
 from grete.cli.main import main
+from grete.coordination.cells import change
+from grete.embedded.orders import order_cell, report_cell
 from grete.errors import ConfigError, IdTaken, IllegalStateError, MembersElsewhere
 from grete.testing.sparkless import run_container
 from grete.testing.waiting import eventually, patient
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(900 if os.environ.get("GRETE_NIGHTLY") == "1" else 240)]
 BY_NIGHT = pytest.mark.nightly
+AWAY_S = 300 if os.environ.get("GRETE_NIGHTLY") == "1" else 4 * TTL_S
+FULL = "inject=pwrite64:error=ENOSPC:when=40..60"
+"""Of the writes of each thread into the streams' write-ahead log."""
 LOCAL = {"job.coordinator.system": "local"}
 MakeJob = Callable[..., SharedJob]
 
@@ -139,6 +145,45 @@ def test_a_leader_that_dies_amid_a_hand_over_is_succeeded(make_job: MakeJob, poi
     job.running("c")
     job.counting.send(2000)
     job.counted()
+
+
+def test_processors_whose_store_is_down_for_long_go_on_when_it_is_back(make_job: MakeJob) -> None:
+    """Longer than their leases, so each may have been given up; by night for five minutes."""
+    job = make_job()
+    with job.counting.fed(300):
+        job.running("a", "b")
+        with job.store_is_down():
+            time.sleep(AWAY_S)
+        job.shares(2)
+    job.counted()
+    assert all(one.process.poll() is None for one in job.processors)
+
+
+def test_a_processor_whose_disk_is_full_waits_for_room_and_goes_on(make_job: MakeJob) -> None:
+    job = make_job()
+    streams = job.home / "local" / "streams.db-wal"
+    strace = f"strace -D -f -qq -o /dev/null -P {streams} -e trace=pwrite64 -e {FULL}"
+    with job.counting.fed(300):
+        job.running("a")
+        full = job.join("b", under=strace.split())
+        eventually(lambda: "the disk of" in full.log.read_text(), "its disk is full", context=job.logs)
+        eventually(lambda: " goes on" in full.log.read_text(), "there is room", context=job.logs)
+        job.shares(2)
+    job.counted()
+    assert "is full" in full.log.read_text()
+
+
+def test_garbage_in_cells_of_processors_costs_no_record(make_job: MakeJob) -> None:
+    """Of members, orders and reports, of those there are and of one that there is not."""
+    job = make_job()
+    with job.counting.fed(300), job.cells() as cells:
+        job.running("a", "b")
+        for name in (*cells.read_all(""), report_cell("a"), order_cell("stranger"), report_cell("stranger")):
+            change(cells, name, lambda value: b"\xffgarbage")
+        eventually(lambda: order_cell("a") in cells.read_all("orders"), "an order", context=job.logs)
+        job.shares(2)
+    job.counted()
+    assert all(one.process.poll() is None for one in job.processors)
 
 
 @BY_NIGHT

@@ -8,16 +8,18 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
 from grete.clock import SystemClock
 from grete.config.settings import Settings
+from grete.coordination.cells import Cells
 from grete.coordination.factory import open_coordination
 from grete.coordination.membership import Membership
 from grete.embedded.orders import scope_of
 from grete.errors import JobNotFound
+from grete.keyed_log.sqlite_coordinator_log import coordinator_file
 from grete.model.ids import TaskName
 from grete.model.streams import StreamSpec
 from grete.operations import open_job
@@ -31,11 +33,13 @@ TTL_S = 3.0
 class Processor:
     """One of the job's processes. `said` are its states and the calls of its listener."""
 
-    def __init__(self, job: SharedJob, id: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, job: SharedJob, id: str, environment: Mapping[str, str], under: Sequence[str] = ()
+    ) -> None:
         self.id = id
         self._file = job.home / "local" / "streams.db"
         self._output, self.log = job.home / f"{id}.out", job.home / f"{id}.log"
-        command = [sys.executable, "-m", "grete.testing.processor_process", str(job.config), id]
+        command = [*under, sys.executable, "-m", "grete.testing.processor_process", str(job.config), id]
         with self._output.open("ab") as output, self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, env={**job.environment, **environment}, stdout=output, stderr=log
@@ -115,8 +119,9 @@ class SharedJob:
         with closing(LocalSystem(home / "local", SystemClock())) as local:
             local.create_stream(StreamSpec("chaos-in", partitions))
 
-    def join(self, id: str, **environment: str) -> Processor:
-        made = Processor(self, id, environment)
+    def join(self, id: str, *, under: Sequence[str] = (), **environment: str) -> Processor:
+        """`under` is a program that its process is started by, and stays."""
+        made = Processor(self, id, environment, under)
         self.processors.append(made)
         return made
 
@@ -163,6 +168,20 @@ class SharedJob:
     def events(self) -> list[str]:
         with open_job(self.job, self.settings) as handle:
             return [row.event for row in handle.history()]
+
+    @contextmanager
+    def store_is_down(self) -> Iterator[None]:
+        """Nothing can be written to the file of the election, the cells and the coordinator stream meanwhile."""
+        file = coordinator_file(Settings.of(self.settings), self.home)
+        with closing(sqlite3.connect(file, timeout=10, isolation_level=None)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            yield
+            connection.execute("ROLLBACK")
+
+    def cells(self) -> AbstractContextManager[Cells]:
+        """Those of its processors, for a program that does not belong there."""
+        coordination = open_coordination(Settings.of(self.settings), self.home, SystemClock())
+        return closing(coordination.cells(scope_of(self.job)))
 
     def stop(self) -> None:
         """As an operator does."""

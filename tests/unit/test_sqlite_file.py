@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from grete.errors import Fenced, IllegalStateError, LogCorrupted, LogError, UnsafeStorage
+from grete.errors import Fenced, IllegalStateError, LogCorrupted, LogError, LogUnreachable, UnsafeStorage
 from grete.model.fence import Fence
 from grete.sqlite_file import SqliteFile, check_fences, open_file, seen_epoch
 from grete.sqlite_file.machine import network_file_system
@@ -257,3 +257,25 @@ def test_a_schema_is_created_once(path: Path) -> None:
             each.ensure_schema("things", TABLE)
         add(other, 1)
         assert things(file) == [1]
+
+
+def test_a_file_that_another_thread_keeps_too_long_may_be_tried_again(tmp_path: Path) -> None:
+    with closing(open_file(tmp_path / "x.db")) as file:
+        kept, ended = threading.Event(), threading.Event()
+
+        def keep() -> None:
+            with file.transaction():
+                kept.set()
+                ended.wait(60)
+
+        thread = threading.Thread(target=keep)
+        thread.start()
+        kept.wait(60)
+        with (
+            pytest.raises(LogUnreachable, match="kept by another thread") as error,
+            file.transaction(busy_timeout_s=0.01),
+        ):
+            pass
+        assert error.value.may_pass
+        ended.set()
+        thread.join()

@@ -111,6 +111,12 @@ class Watched:
         self.look()
         return self.changed_models()
 
+    def fit(self, containers: Sequence[ContainerId]) -> None:
+        """There is room for these, and was for as long as it takes to count."""
+        self._job.fit(containers)
+        self.clock.advance(60)
+        self._job.fit(containers)
+
     def look(self) -> None:
         """Monitors look at everything."""
         assert self.view.monitors is not None
@@ -341,3 +347,27 @@ def test_attempts_are_counted_within_their_deployment(job: Watched) -> None:
     for event in ("deployment", "attempt", "deployment", "attempt", "container-exited", "attempt", "change"):
         history.append(event)
     assert unchanged_attempts(history.rows()) == 2
+
+
+def test_processors_that_come_back_while_their_loss_cannot_be_followed_get_tasks_again(
+    home: Path, system: LocalSystem
+) -> None:
+    """Brokers were away when one had gone; what was written then is not the last word."""
+    system.create_stream(StreamSpec("orders-eu", 2))
+    one, both = (ContainerId("0"),), (ContainerId("0"), ContainerId("1"))
+    config = {**CONFIG, "job.launcher": "processors", "job.container.ids": "0,1"}
+    with ExitStack() as stack:
+        job = Watched(home, stack, config=config)
+        job.fit(both)
+        assert not job.changed_models(), "that is the model in force"
+        job.brokers.are_away = True
+        job.fit(one)
+        assert not job.changed_models()
+        job.fit(both)
+        job.brokers.are_away = False
+        job.clock.advance(300)
+        job.changed_models()
+        job.fit(both)
+        job.changed_models()
+        assert sorted(job.model.containers) == ["0", "1"]
+        assert job.stream.config()["job.container.ids"] == "0,1"

@@ -8,19 +8,22 @@ any of them gives it up. A scope may have several groups; members of two groups 
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
+import msgspec
 import orjson
 
 from grete.clock import Clock
 from grete.coordination.cells import Cell, Cells, cell_name, last_part, remove
 from grete.coordination.patience import Patience
-from grete.errors import CellChanged, IdTaken, LogCorrupted
+from grete.errors import CellChanged, IdTaken
 
+_log = logging.getLogger(__name__)
 _RENEWALS_IN_TTL = 3
 _STANDBY_LEASES = 2
 
@@ -75,8 +78,9 @@ class Membership:
         asked_s = self._clock.monotonic_s()
         name = self._cell(id)
         known = self._cells.read(name)
-        if known is not None and not self._is_gone(name, known):
-            raise IdTaken(id, str(_decode(name, known)))
+        other = None if known is None else _decode(name, known)
+        if known is not None and other is not None and not self._is_gone(name, known):
+            raise IdTaken(id, str(other))
         host, now_ms = socket.gethostname(), self._clock.wall_ms()
         me = Member(id, uuid.uuid4().hex, host, os.getpid(), now_ms, dict(metadata or {}), now_ms)
         try:
@@ -100,7 +104,7 @@ class Membership:
             cell = self._cells.write(name, _encode(me), admission.version)
         except CellChanged:
             found = self._cells.read(name)
-            if found is None or _decode(name, found).incarnation != me.incarnation:
+            if found is None or not _is_of(name, found, me):
                 return None
             try:
                 cell = self._cells.write(name, _encode(me), found.version)
@@ -112,16 +116,16 @@ class Membership:
         """Stop being a member; nothing where another process is it by now."""
         name = self._cell(admission.member.id)
         found = self._cells.read(name)
-        if found is not None and _decode(name, found).incarnation == admission.member.incarnation:
+        if found is not None and _is_of(name, found, admission.member):
             remove(self._cells, name, found)
 
     def members(self) -> dict[str, Member]:
         """The living members by id, as this observer knows: one that it sees for the first time is alive."""
         cells = self._cells.read_all(self._group)
         return {
-            last_part(name): _decode(name, cell)
+            last_part(name): member
             for name, cell in sorted(cells.items())
-            if not self._is_gone(name, cell)
+            if not self._is_gone(name, cell) and (member := _decode(name, cell)) is not None
         }
 
     def heard_of(self) -> list[Member]:
@@ -131,7 +135,8 @@ class Membership:
         """
         since_ms = self._clock.wall_ms() - self.ttl_s * 1000
         found = [_decode(name, cell) for name, cell in self._cells.read_all(self._group).items()]
-        return sorted((one for one in found if one.heard_ms >= since_ms), key=lambda one: one.since_ms)
+        heard = [one for one in found if one is not None and one.heard_ms >= since_ms]
+        return sorted(heard, key=lambda one: one.since_ms)
 
     def remove_gone(self) -> list[str]:
         """Remove the members that this observer knows to be gone; returns their ids.
@@ -195,8 +200,15 @@ def _encode(member: Member) -> bytes:
     return orjson.dumps(asdict(member))
 
 
-def _decode(name: str, cell: Cell) -> Member:
+def _is_of(name: str, cell: Cell, member: Member) -> bool:
+    found = _decode(name, cell)
+    return found is not None and found.incarnation == member.incarnation
+
+
+def _decode(name: str, cell: Cell) -> Member | None:
+    """None when another program wrote it: that is no member, and the next one of this id writes over it."""
     try:
-        return Member(**orjson.loads(cell.value))
-    except (orjson.JSONDecodeError, TypeError) as error:
-        raise LogCorrupted(f"coordination cell {name} holds no member; delete it") from error
+        return msgspec.json.decode(cell.value, type=Member)
+    except msgspec.DecodeError as error:
+        _log.warning("coordination cell %s holds no member: %s", name, error)
+        return None

@@ -145,7 +145,7 @@ class CoordinatedJob:
         if not is_settled or self._room == self._fitted:
             return
         self._fitted = self._room
-        if self._room != self._settings.job.container_ids:
+        if self._room != Settings.of(self._stream.config()).job.container_ids:  # in force now, or soon
             self._stream.change_config(
                 {CONTAINER_IDS.name: ",".join(containers)},
                 run_id=self._stream.run_id() or "",
@@ -168,6 +168,8 @@ class CoordinatedJob:
             yield from self._requests(state)
         if self._view.is_ready():
             yield from self._rewound(now.startpoints)
+        if now.generations != before.generations:
+            self._fitted = ()  # what was written may name other containers than there is room for
         if self._has_settled(before, now) or self._watch.has_grown:
             self._watch.has_grown, self._has_to_follow = False, True
         if self._watch.has_new_streams and self._may_try():

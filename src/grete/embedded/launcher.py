@@ -22,7 +22,7 @@ from grete.embedded.orders import (
     report_cell,
 )
 from grete.embedded.seats import Seats, Sight
-from grete.errors import CellChanged, GreteError
+from grete.errors import CellChanged, GreteError, JobError
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.model.fence import leadership_of
 from grete.model.ids import ContainerId
@@ -52,6 +52,7 @@ class ProcessorsLauncher(Launcher):
         self._sight: Sight | None = None
         self._lock = threading.Lock()
         self._closed = threading.Event()
+        self._broke: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="processors", daemon=True)
 
     # --- called by the coordinator's loop ---
@@ -73,7 +74,11 @@ class ProcessorsLauncher(Launcher):
             self._seats.want(container_id, Wanted.KILL)
 
     def exits(self) -> list[ContainerExit]:
-        """See Launcher."""
+        """See Launcher.
+
+        Raises:
+            JobError: the thread has ended by an error of its own, so nobody looks at processors any more.
+        """
         self._begin()
         with self._lock:
             return self._seats.take_exits()
@@ -118,8 +123,18 @@ class ProcessorsLauncher(Launcher):
     def _begin(self) -> None:
         if self._thread.ident is None:
             self._thread.start()
+        elif self._broke is not None:
+            raise JobError(
+                f"the coordinator cannot look at its processors any more: {self._broke}"
+            ) from self._broke
 
     def _run(self) -> None:
+        try:
+            self._look_and_order()
+        except Exception as error:  # noqa: BLE001 - a thread begins here; the leader must not lead on without it
+            self._broke = error
+
+    def _look_and_order(self) -> None:
         said = ""
         while not self._closed.is_set():
             try:
@@ -145,10 +160,12 @@ class ProcessorsLauncher(Launcher):
         orders = {
             order.processor: Written(order, cell)
             for name, cell in _below(cells, ORDERS).items()
-            for order in (decode(name, cell, Order),)
+            if (order := decode(name, cell, Order)) is not None
         }
         reports = {
-            last_part(name): decode(name, cell, Report) for name, cell in _below(cells, REPORTS).items()
+            last_part(name): report
+            for name, cell in _below(cells, REPORTS).items()
+            if (report := decode(name, cell, Report)) is not None
         }
         return Sight(self._membership.members(), orders, reports)
 
@@ -156,8 +173,8 @@ class ProcessorsLauncher(Launcher):
         """Unless another leader was faster, which has a higher epoch, or a lower one and then it is tried again."""
         name = order_cell(order.processor)
         known = self._cells.read(name)
-        if known is not None:
-            before = decode(name, known, Order)
+        before = None if known is None else decode(name, known, Order)
+        if before is not None:
             if before.epoch > order.epoch:
                 return
             is_same = (before.incarnation, before.epoch) == (order.incarnation, order.epoch)

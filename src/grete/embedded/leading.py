@@ -8,10 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 
 from grete.assembly.run import coordinate
+from grete.assembly.stop_signals import Requests
 from grete.assembly.submission import RunOptions
 from grete.coordinator.events import Event, StepDownRequested, StopRequested
+from grete.errors import Fenced, GreteError, HeldByOther, LeadershipLost
 
 _log = logging.getLogger("grete.processor")
+_PAUSE_S = 1.0
 
 
 class LeaderRequests:
@@ -20,11 +23,17 @@ class LeaderRequests:
     def __init__(self) -> None:
         self._asked: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._is_done = threading.Event()
+        self._ends_job = False
 
     @property
     def is_leaving(self) -> bool:
         """Whether it is to coordinate no more."""
         return self._is_done.is_set()
+
+    @property
+    def ends_job(self) -> bool:
+        """Whether it is to end the job."""
+        return self._ends_job
 
     def leave(self) -> None:
         """Coordinate no more: another processor leads, or is to."""
@@ -33,6 +42,7 @@ class LeaderRequests:
 
     def stop_job(self) -> None:
         """End the job, since there is no other processor; lead it first where another one has just ended."""
+        self._ends_job = True
         self._asked.put("stop")
 
     def listen(self) -> None:
@@ -54,8 +64,17 @@ class LeaderRequests:
 class Leading:
     """A thread that coordinates the job whenever no other processor does, until the job or the processor ends."""
 
-    def __init__(self, options: RunOptions, on_end: Callable[[], None]) -> None:
-        """`on_end` is called once the thread has no more to do."""
+    def __init__(
+        self,
+        options: RunOptions,
+        on_end: Callable[[], None],
+        run_job: Callable[[RunOptions, Requests], int] = coordinate,
+        *,
+        pause_s: float = _PAUSE_S,
+    ) -> None:
+        """`on_end` is called once the thread has no more to do. `run_job` coordinates until the job or this ends."""
+        self._run_job = run_job
+        self._pause_s = pause_s
         self._options = options
         self._on_end = on_end
         self.requests = LeaderRequests()
@@ -78,7 +97,7 @@ class Leading:
 
     def _run(self) -> None:
         try:
-            coordinate(self._options, self.requests)
+            self._coordinate()
         except Exception as error:  # noqa: BLE001 - a thread begins here; its end is the processor's
             if self.requests.is_leaving:
                 _log.info("the coordinator of a processor that leaves has ended: %s", error)
@@ -86,3 +105,19 @@ class Leading:
                 self.error = error
         finally:
             self._on_end()
+
+    def _coordinate(self) -> None:
+        """Again, where a store did not answer or another one leads by now: nothing starts this process again."""
+        while True:
+            try:
+                self._run_job(self._options, self.requests)
+                return
+            except GreteError as error:
+                if not _may_begin_again(error) or self.requests.is_leaving or self.requests.ends_job:
+                    raise
+                _log.warning("the coordinator of this processor has ended, and stands by again: %s", error)
+            self.requests.wait(self._pause_s)
+
+
+def _may_begin_again(error: GreteError) -> bool:
+    return error.may_pass or isinstance(error, Fenced | LeadershipLost | HeldByOther)

@@ -6,6 +6,7 @@ launch of a container by its epoch, which grows with every launch of every leade
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,9 +15,9 @@ from typing import TypeVar
 import msgspec
 
 from grete.coordination.cells import Cell, cell_name
-from grete.errors import LogCorrupted
 from grete.model.ids import ContainerId, JobId
 
+_log = logging.getLogger("grete.processor")
 ORDERS, REPORTS = "orders", "reports"
 
 
@@ -93,15 +94,10 @@ def encode(value: Order | Report) -> bytes:
     return msgspec.json.encode(value)
 
 
-def decode(name: str, cell: Cell, kind: type[_T]) -> _T:
-    """From JSON.
-
-    Raises:
-        LogCorrupted: it is something else.
-    """
+def decode(name: str, cell: Cell, kind: type[_T]) -> _T | None:
+    """From JSON; None when it is something else, which is as no cell: its next writer writes over it."""
     try:
         return msgspec.json.decode(cell.value, type=kind)
     except msgspec.DecodeError as error:
-        raise LogCorrupted(
-            f"coordination cell {name} holds no {kind.__name__}; delete it: {error}"
-        ) from error
+        _log.warning("coordination cell %s holds no %s, and is not followed: %s", name, kind.__name__, error)
+        return None

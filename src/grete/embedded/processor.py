@@ -27,7 +27,7 @@ from grete.embedded.leading import Leading
 from grete.embedded.orders import scope_of
 from grete.embedded.place import Place
 from grete.environment import grete_home
-from grete.errors import GreteError, IllegalStateError, ProcessorFailed
+from grete.errors import IllegalStateError, ProcessorFailed
 from grete.launch.base import Launcher
 from grete.launch.factory import LaunchContext
 from grete.model.ending import ContainerEnd
@@ -251,7 +251,7 @@ class StreamProcessor:
         with self._stack:
             try:
                 self._agent.run()
-            except GreteError as error:
+            except Exception as error:  # noqa: BLE001 - a thread begins here; its end must be the processor's
                 failure = error
             with self._lock:
                 self._state = ProcessorState.STOPPING

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import apsw
 
-from grete.errors import IllegalStateError, InDoubt, LogCorrupted, LogError, StorageFull
+from grete.errors import IllegalStateError, InDoubt, LogCorrupted, LogError, LogUnreachable, StorageFull
 from grete.failpoints import failpoint
 from grete.sqlite_file import fences
 from grete.sqlite_file.connection import Changes, Connection
@@ -172,7 +172,7 @@ class SqliteFile:
         Raises:
             StorageFull: nothing was written.
             InDoubt: the commit failed with an I/O error; the file must be opened again and read.
-            LogError: the file stayed locked by others for the whole busy timeout.
+            LogUnreachable: the file stayed locked by others for the whole busy timeout.
         """
         timeout_s = self._busy_timeout_s if busy_timeout_s is None else busy_timeout_s
         with self._turn(timeout_s), self._connection(timeout_s) as connection:
@@ -197,7 +197,9 @@ class SqliteFile:
         if self._writer == threading.get_ident():
             raise IllegalStateError(f"a write transaction on {self.path} inside another one")
         if not self._write_lock.acquire(timeout=timeout_s):
-            raise LogError(f"{self.path} was kept by another thread of this process for {timeout_s:g} s")
+            raise LogUnreachable(
+                f"{self.path} was kept by another thread of this process for {timeout_s:g} s"
+            )
         try:
             self._writer = threading.get_ident()
             yield

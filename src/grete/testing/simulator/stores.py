@@ -206,6 +206,8 @@ class ProcessCells(Cells):
             written = self._cells.write(name, value, expected)
             if known is not None and name.startswith(f"{ORDERS}/"):
                 before, after = decode(name, known, Order), decode(name, written, Order)
+                assert before is not None, name
+                assert after is not None, name
                 if before.epoch > after.epoch:
                     raise Violation("the order of a later launch stays", f"{name}: {after} after {before}")
             return written

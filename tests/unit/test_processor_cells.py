@@ -1,0 +1,169 @@
+"""Cells of a job's processors that another program wrote, and a leader that cannot look at them any more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+
+import pytest
+
+from grete.assembly.stop_signals import Requests
+from grete.assembly.submission import RunOptions
+from grete.clock import SystemClock
+from grete.container.main_loop import OnState
+from grete.coordination.cells import Cell, Cells, cell_name
+from grete.coordination.membership import Membership
+from grete.coordination.memory import MemoryCells, MemoryValues
+from grete.embedded.agent import Agent
+from grete.embedded.launcher import ProcessorsLauncher
+from grete.embedded.leading import Leading
+from grete.embedded.orders import order_cell, report_cell
+from grete.errors import ConfigError, Fenced, GreteError, JobError, LeadershipLost, LogUnreachable
+from grete.launch.base import ContainerStart
+from grete.model.ending import ContainerEnd, ExitCode
+from grete.model.fence import container_epoch
+from grete.model.ids import ContainerId
+from grete.testing.waiting import eventually
+
+ZERO = ContainerId("0")
+GARBAGE = (b"", b"\xff\x00", b'{"processor": 7}')
+SCOPE, TTL_S, EVERY_S = "processors/job", 3.0, 0.01
+
+
+def overwrite(cells: Cells, name: str, value: bytes) -> None:
+    known = cells.read(name)
+    cells.write(name, value, None if known is None else known.version)
+
+
+class Work:
+    """What a processor's containers do: nothing, until they are to end."""
+
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+
+    def run(self, environment: Mapping[str, str], stop: threading.Event, on_state: OnState) -> ContainerEnd:
+        self.epochs.append(int(environment["epoch"]))
+        stop.wait(60)
+        return ContainerEnd(ExitCode.STOPPED)
+
+
+class Group:
+    """One processor and its leader, over cells in memory."""
+
+    def __init__(self) -> None:
+        self.cells = MemoryCells(MemoryValues(), SCOPE)
+        self.work, clock = Work(), SystemClock()
+        self.agent = Agent(
+            "a", self.cells, clock, self.work.run, lambda state: None, ttl_s=TTL_S, every_s=EVERY_S
+        )
+        members = Membership(self.cells, clock, ttl_s=TTL_S)
+        self.launcher = ProcessorsLauncher(self.cells, members, clock, leadership=3, every_s=EVERY_S)
+        self.agent.join()
+        self._thread = threading.Thread(target=self.agent.run)
+        self._thread.start()
+
+    def start(self, launch: int) -> None:
+        epoch = container_epoch(3, launch)
+        self.launcher.start(ContainerStart(ZERO, epoch, {"epoch": str(epoch)}))
+        eventually(lambda: self.work.epochs[-1:] == [epoch], f"launch {launch} runs")
+
+    def close(self) -> None:
+        self.agent.stop()
+        self._thread.join()
+        self.launcher.abandon()
+
+
+@pytest.fixture
+def group() -> Iterator[Group]:
+    with closing(Group()) as made:
+        yield made
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("cell", [order_cell, report_cell])
+def test_a_cell_of_something_else_is_written_over_and_the_container_goes_on(
+    group: Group, cell: Callable[[str], str], garbage: bytes
+) -> None:
+    overwrite(group.cells, cell("a"), garbage)
+    overwrite(group.cells, cell("stranger"), garbage)
+    group.start(1)
+    overwrite(group.cells, cell("a"), garbage)
+    ordered = group.cells.read(order_cell("a"))
+    eventually(lambda: group.cells.read(order_cell("a")) != ordered or cell is report_cell, "ordered again")
+    assert len(group.work.epochs) == 1, "it has not ended for that"
+    group.launcher.request_stop(ZERO)
+    exits = []
+    eventually(lambda: exits.extend(group.launcher.exits()) or exits, "its end is reported")
+    assert [(one.container_id, one.exit_code) for one in exits] == [(ZERO, ExitCode.STOPPED)]
+    group.start(2)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_membership_of_something_else_is_none_and_is_joined_again(group: Group, garbage: bytes) -> None:
+    members = Membership(group.cells, SystemClock(), ttl_s=TTL_S)
+    before = members.members()["a"].incarnation
+    overwrite(group.cells, cell_name("members", "a"), garbage)
+    overwrite(group.cells, cell_name("members", "stranger"), garbage)
+    assert members.members() == {}
+    assert members.heard_of() == []
+    eventually(lambda: set(members.members()) == {"a"}, "it is a member again")
+    assert members.members()["a"].incarnation != before
+    group.start(1)
+
+
+class Broken(MemoryCells):
+    """Ends in an error that is no answer of a service."""
+
+    def read_all(self, prefix: str) -> Mapping[str, Cell]:
+        raise RuntimeError("a mistake in a back end")
+
+
+def test_a_leader_that_cannot_look_at_processors_any_more_does_not_lead_on() -> None:
+    cells, clock = Broken(MemoryValues(), SCOPE), SystemClock()
+    members = Membership(cells, clock, ttl_s=TTL_S)
+    launcher = ProcessorsLauncher(cells, members, clock, leadership=3, every_s=EVERY_S)
+
+    def is_refused() -> bool:
+        try:
+            launcher.exits()
+        except JobError as error:
+            return "any more: a mistake in a back end" in str(error)
+        return False
+
+    eventually(is_refused, "the leader ends")
+    launcher.abandon()
+
+
+@pytest.mark.parametrize(
+    "error", [LogUnreachable("locked"), LeadershipLost("job/x"), Fenced("s", epoch=1, seen=2)]
+)
+def test_a_coordinator_that_could_not_go_on_stands_by_again_in_the_same_processor(error: GreteError) -> None:
+    """Nothing else would start it: the processor would end, or the job would have no coordinator."""
+    ends: list[GreteError | None] = [error, error, None]
+    ended = threading.Event()
+
+    def run(options: RunOptions, requests: Requests) -> int:
+        if (found := ends.pop(0)) is not None:
+            raise found
+        return 0
+
+    leading = Leading(RunOptions(), ended.set, run, pause_s=0)
+    leading.start()
+    leading.join()
+    assert (leading.error, ends, ended.is_set()) == (None, [], True)
+
+
+def test_a_coordinator_that_cannot_be_one_ends_its_processor() -> None:
+    """So does one that was to end the job, and could not."""
+    for error, ends_job in ((ConfigError("wrong"), False), (LogUnreachable("locked"), True)):
+
+        def run(options: RunOptions, requests: Requests, error: GreteError = error) -> int:
+            raise error
+
+        leading = Leading(RunOptions(), lambda: None, run, pause_s=0)
+        if ends_job:
+            leading.requests.stop_job()
+        leading.start()
+        leading.join()
+        assert leading.error is error
