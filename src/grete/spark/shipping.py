@@ -9,6 +9,7 @@ functions of pipelines are found as on the driver; shares also work in it.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +21,8 @@ from grete.config.secret_channel import VARIABLE
 from grete.config.settings import Settings
 from grete.container.archive import Archive, pack
 from grete.container.secret_server import SecretServer, for_executors
+from grete.errors import ConfigError
+from grete.spark.preflight_probe import code_of
 
 _PATH = "PYTHONPATH"
 _secrets: dict[str, SecretServer] = {}
@@ -28,12 +31,25 @@ _secrets: dict[str, SecretServer] = {}
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """The application's folder as executors have it: `name` in the folder of Spark's files; None without a folder."""
+    """The application's folder as executors have it: `name` in the folder of Spark's files; None without a folder.
+
+    `code` is the hash of the driver's grete, empty where executors are on its machine.
+    """
 
     name: str | None = None
+    code: str = ""
 
     def enter(self) -> str | None:
-        """In a worker: the application's folder there, in which it works from now on."""
+        """In a worker: the application's folder there, in which it works from now on.
+
+        Raises:
+            ConfigError: the machine has another grete, which came after the look at all executors.
+        """
+        if self.code and _code() != self.code:
+            raise ConfigError(
+                f"{socket.gethostname()} has another grete (code {_code()}) than the driver (code {self.code}): "
+                f"install the same one there"
+            )
         if self.name is None:
             return None
         folder = _unpacked(self.name)
@@ -44,6 +60,12 @@ class Shipped:
 
 
 NOTHING = Shipped()
+
+
+@cache
+def _code() -> str:
+    """Of this process's grete."""
+    return code_of("grete")
 
 
 @cache
@@ -66,15 +88,15 @@ def ship(context: SparkContext, settings: Settings, folder: Path) -> Shipped:
     _offer_secrets(context, settings)
     path = settings.job.application_path
     if path is None:
-        return NOTHING
+        return Shipped(code=_code())
     if Path(path).is_file():
         context.addPyFile(path)  # an archive of modules, which Python imports from as it is
-        return NOTHING
+        return Shipped(code=_code())
     archive = pack(Path(path), folder)
     add_archive(context, archive)
     places = [archive.name, *context.environment.get(_PATH, "").split(os.pathsep)]
     context.environment[_PATH] = os.pathsep.join(dict.fromkeys(filter(None, places)))
-    return Shipped(archive.name)
+    return Shipped(archive.name, _code())
 
 
 def add_archive(context: SparkContext, archive: Archive) -> None:
