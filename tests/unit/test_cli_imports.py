@@ -55,6 +55,13 @@ def test_help_of_a_command_loads_neither_spark_nor_arrow(command: str) -> None:
     assert not modules & {"pyspark", "py4j", "pyarrow", "pandas", "numpy", "httpx", "uvicorn"}
 
 
+def test_a_coordinator_loads_neither_spark_nor_arrow_whatever_system_its_job_is_on() -> None:
+    modules = imported_by(
+        "import grete.assembly, grete.systems.kafka.system, grete.systems.local.system, grete.coordination.kafka"
+    )
+    assert not modules & {"pyspark", "py4j", "pyarrow", "pandas", "numpy"}
+
+
 def test_looking_at_jobs_loads_neither_spark_nor_arrow() -> None:
     modules = imported_by("from grete.cli.main import main; main(['--home', '/nonexistent', 'status'])")
     assert not modules & {"pyspark", "py4j", "pyarrow", "pandas"}

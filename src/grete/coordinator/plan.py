@@ -75,6 +75,7 @@ class Planner:
         self._clock = clock
         self._stack = stack
         self.systems: dict[str, System] = {}
+        self._checked: tuple[Mapping[str, str], _WorkedOut] | None = None
 
     def plan(self, settings: Settings) -> Plan:
         """Calculate the model and write down what must be remembered of it, then create what it needs.
@@ -86,7 +87,9 @@ class Planner:
             JobError: Samza's old form of the changelog mapping is there and cannot be read; or an input was deleted
                 and recreated, and no startpoint says where to go on in it.
         """
-        worked_out = self._work_out(settings)
+        checked, self._checked = self._checked, None
+        # what was checked a moment ago, for the same configuration, is not asked for again
+        worked_out = checked[1] if checked and checked[0] == settings.raw else self._work_out(settings)
         calculated = worked_out.calculated
         failpoint("coordinator.model-calculated")
         _warn_of_tasks_that_end(settings, calculated.model, worked_out.remembered)
@@ -107,9 +110,9 @@ class Planner:
         """Work out the model, and write nothing.
 
         Raises:
-            ConfigError, StreamError, JobError: as `plan` would.
+            ConfigError, StreamError, JobError: as `plan` would, which follows at once and need not work it out again.
         """
-        self._work_out(settings)
+        self._checked = settings.raw, self._work_out(settings)
 
     def _work_out(self, settings: Settings) -> _WorkedOut:
         refusals = ConfigInForce(self._stream).refusals(settings.raw)

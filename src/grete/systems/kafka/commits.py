@@ -17,7 +17,6 @@ from grete.model.fence import Fence, epoch_scope
 from grete.systems.commit_group import CommitGroup
 from grete.systems.kafka.fence import DRIVER, FenceReader, Fences, transactional_id
 from grete.systems.kafka.transaction import GroupTransactions, Resting
-from grete.systems.records import unpack
 
 _REFRESH_S = 3_600.0
 _PAUSES_S = (0.05, 0.05)
@@ -120,6 +119,8 @@ class KafkaCommits:
     def _commit(
         self, writer: GroupTransactions, group: CommitGroup, deadline_s: float
     ) -> dict[tuple[str, int], int]:
+        from grete.systems.records import unpack
+
         written = [(one.stream, one.partition, unpack(one.data)) for one in group.segments]
         for batch in written:
             self._topics.get(batch[0])

@@ -9,8 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from grete.clock import Clock
 from grete.config.settings import Settings
@@ -41,11 +40,14 @@ from grete.systems.kafka.append import Appender
 from grete.systems.kafka.commits import KafkaCommits
 from grete.systems.kafka.fence import FenceReader
 from grete.systems.kafka.group import FenceWatch, KafkaGroupOffsets
-from grete.systems.kafka.inputs import KafkaInputs
 from grete.systems.kafka.stream_settings import StreamSettings
 from grete.systems.kafka.transaction import OVERHEAD_BYTES, GroupTransactions
 from grete.systems.partitioner import Partitioner, kafka_partitioner
-from grete.systems.records import batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from grete.systems.kafka.inputs import KafkaInputs
 
 
 def open_kafka_system(context: SystemContext) -> KafkaSystem:
@@ -235,12 +237,16 @@ class KafkaSystem(System):
         Raises:
             OffsetOutOfRange: `start` is not in the partition; names what is lost.
         """
+        from grete.systems.records import batches
+
         until = int(self.offsets(stream)[partition].upcoming) if end is None else end
         with self._lock:
             yield from batches(self._ranges.read(stream, partition, start, until))
 
     def inputs(self, clock: Clock) -> KafkaInputs:
         """See System."""
+        from grete.systems.kafka.inputs import KafkaInputs
+
         return KafkaInputs(self._connection, self.reachable_offsets, clock)
 
     def changes(

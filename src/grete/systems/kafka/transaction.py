@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING
 
 from grete.clock import Clock
 from grete.kafka.client import KafkaConnection, Partition
@@ -21,8 +19,10 @@ from grete.kafka.topics import Topics
 from grete.keyed_log import kafka_header
 from grete.keyed_log.base import Entry, Fence
 from grete.systems.kafka.fence import FenceReader
-from grete.systems.records import header_bytes, headers_of
 from grete.systems.transactions import RecordTooLarge
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 OVERHEAD_BYTES = 128
 """Bytes that a record's batch takes beside key and value, and a little."""
@@ -156,6 +156,11 @@ class GroupTransactions(ReadableProducer):
         Raises:
             RecordTooLarge: naming the first that it does not.
         """
+        import pyarrow as pa  # a coordinator does without: a fifth of its imports
+        import pyarrow.compute as pc
+
+        from grete.systems.records import header_bytes, headers_of
+
         limit = self._topics.largest(stream) - OVERHEAD_BYTES
         sizes = pc.add(
             pc.coalesce(pc.binary_length(records.column(0)), pa.scalar(0, pa.int32())),
@@ -187,6 +192,8 @@ class GroupTransactions(ReadableProducer):
         packed: bytes | None = None,
     ) -> None:
         """See Transactions. Markers leave gaps, so where a partition ends is not known before."""
+        from grete.systems.records import headers_of
+
         keys, values, times = (records.column(i).to_pylist() for i in range(3))
         self.produce_columns(stream, partition, (keys, values, times), headers_of(records))
 
