@@ -36,13 +36,14 @@ class Joined(grete.DataFramePipeline):
         pairs = clicks.join(users.drop("timestamp"), "n")
         pairs = pairs.select(F.col("n").alias("key"), F.lit("pair").alias("value"))
         alone = inputs["local.users"].select("key", F.lit("user").alias("value"))
-        return pairs.select(F.col("key").cast("binary"), "value").unionByName(alone)
+        more = inputs["other.{topic}-more"].select("key", F.lit("more").alias("value"))
+        return pairs.select(F.col("key").cast("binary"), "value").unionByName(alone).unionByName(more)
 """
 PROPERTIES = """
 job.name=counter
 job.application.path=.
 app.class=counter:Joined
-task.inputs=kafka.{topic},local.users
+task.inputs=kafka.{topic},local.users,other.{topic}-more
 task.outputs=kafka.{topic}-out
 task.checkpoint.system=kafka
 task.checkpoint.replication.factor=1
@@ -53,6 +54,9 @@ systems.kafka.samza.factory=kafka
 systems.kafka.samza.offset.default=oldest
 systems.kafka.default.stream.replication.factor=1
 systems.kafka.consumer.bootstrap.servers={bootstrap}
+systems.other.samza.factory=kafka
+systems.other.samza.offset.default=oldest
+systems.other.consumer.bootstrap.servers={bootstrap}
 spark.master=local[2]
 spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
@@ -62,7 +66,8 @@ spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 def topic(kafka: KafkaCluster) -> str:
     name = f"systems-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    for one in (name, f"{name}-more"):
+        admin.create_topics([NewTopic(one, 2, 1)])[one].result(30)
     return name
 
 
@@ -87,7 +92,7 @@ def sent(kafka: KafkaCluster, topic: str) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-def test_kafka_and_the_embedded_system_are_joined_and_one_of_them_is_rewound_alone(
+def test_two_kafka_systems_and_the_embedded_one_are_read_together_and_one_of_them_is_rewound_alone(
     kafka: KafkaCluster, topic: str, tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
 ) -> None:
     names = {"topic": topic, "bootstrap": kafka.bootstrap}
@@ -95,6 +100,7 @@ def test_kafka_and_the_embedded_system_are_joined_and_one_of_them_is_rewound_alo
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     for n in range(4):
         producer.produce(topic, b"{}", b"%d" % n)
+    producer.produce(f"{topic}-more", b"{}", b"7")
     assert producer.flush(30) == 0
     with closing(LocalSystem(job.home / "local", SystemClock())) as local:
         local.create_stream(StreamSpec("users", 2))
@@ -102,7 +108,8 @@ def test_kafka_and_the_embedded_system_are_joined_and_one_of_them_is_rewound_alo
     done = job.run()
     assert done.returncode == 0, done.stderr + job.log()
     users = [(str(n), "user") for n in range(2, 6)]
-    assert sent(kafka, topic) == sorted([("2", "pair"), ("3", "pair"), *users])
+    kept = [("2", "pair"), ("3", "pair"), ("7", "more")]
+    assert sent(kafka, topic) == sorted([*kept, *users])
 
     def grete(*words: str) -> str:
         command = [*job.command(*words)[:-2], "--job", "counter"]
@@ -111,14 +118,13 @@ def test_kafka_and_the_embedded_system_are_joined_and_one_of_them_is_rewound_alo
         return done.stdout
 
     shown = json.loads(grete("checkpoint", "show", "-o", "json"))
-    assert {f"kafka.{topic}.0", f"kafka.{topic}.1", "local.users.0", "local.users.1"} <= set(
-        str(shown).split("'")
-    )
+    streams = (f"kafka.{topic}", "local.users", f"other.{topic}-more")
+    assert {f"{stream}.{p}" for stream in streams for p in (0, 1)} <= set(str(shown).split("'"))
     rewound = ["--ssp", "local.users.0", "--ssp", "local.users.1", "--to", "oldest", "--state", "discard"]
     grete("checkpoint", "rewind", *rewound, "--execute")
     again = job.run()
     assert again.returncode == 0, again.stderr + job.log()
-    assert sent(kafka, topic) == sorted([("2", "pair"), ("3", "pair"), *users, *users])
+    assert sent(kafka, topic) == sorted([*kept, *users, *users])
 
 
 def test_where_checkpoints_of_several_systems_are_has_to_be_said() -> None:
