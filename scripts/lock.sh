@@ -36,6 +36,9 @@ if [ "${1:-}" != --check ]; then
       --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
       --output-file "$name.txt" "$name.in" </dev/null
   done
+  "$tools/bin/pip-compile" --quiet --generate-hashes --strip-extras --no-header --no-annotate \
+    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+    --output-file ../scripts/packages/application.txt ../scripts/packages/application.in </dev/null
   (
     cd ../scripts/azurite
     npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund \

@@ -16,6 +16,7 @@ zookeeper_jars_directory=${GRETE_ZOOKEEPER_JARS:-$cache/zookeeper-3.9.5}
 samza_jars_directory=${GRETE_SAMZA_JARS:-$cache/samza-1.8.0}
 spark_kafka_jars_directory=${GRETE_SPARK_KAFKA_JARS:-$cache/spark-kafka-4.2.0}
 spark_sinks_jars_directory=${GRETE_SPARK_SINK_JARS:-$cache/spark-sinks-4.2.0}
+application_wheels_directory=${GRETE_APPLICATION_WHEELS:-$cache/application-wheels}
 kube_apiserver_directory=${GRETE_KUBE_APISERVER:-$cache/kube-apiserver-1.34.4}
 
 present() { # command, package, what for
@@ -121,6 +122,17 @@ kafka_archive() { # beside the jars, which it holds for
   .venv/bin/python scripts/kafka_archive.py "$archive" >/dev/null 2>&1 || echo "brokers start without an archive" >&2
 }
 
+application_wheels() { # of another version than the framework's: an application of the tests brings them
+  local lock=scripts/packages/application.txt directory=$application_wheels_directory
+  [ -e "$directory/complete" ] && cmp -s "$lock" "$directory/complete" && return
+  echo "fetching the packages of $lock"
+  rm -rf "$directory" "$directory.new"
+  .venv/bin/python -m pip download --quiet --no-deps --require-hashes --only-binary :all: \
+    --requirement "$lock" --dest "$directory.new" </dev/null
+  cp "$lock" "$directory.new/complete"
+  mv "$directory.new" "$directory"
+}
+
 kube_apiserver() { # Kubernetes' own, built from its Go modules: 5 minutes of a processor and 3 GB, which go again
   local sources=scripts/kube-apiserver directory=$kube_apiserver_directory version=k8s.io/component-base/version
   [ -x "$directory/kube-apiserver" ] && diff -q "$sources" "$directory/sources" >/dev/null 2>&1 && return
@@ -142,6 +154,6 @@ kube_apiserver() { # Kubernetes' own, built from its Go modules: 5 minutes of a 
   mv "$directory.new" "$directory"
 }
 
-for service in ${SERVICES:-strace_present postgresql_present azurite_modules kafka_jars kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars yarn_jars samza_jars samza_runner spark_archive}; do
+for service in ${SERVICES:-strace_present postgresql_present azurite_modules kafka_jars kafka_archive spark_kafka_jars spark_sinks_jars zookeeper_jars yarn_jars samza_jars samza_runner application_wheels spark_archive}; do
   "$service"
 done

@@ -26,6 +26,7 @@ GreteError
 │   │   └── StateDoesNotFit   Spark's state is of another plan than the pipeline's
 │   ├── ContainerGone      a share has lost its connection to its container, and begins again
 │   └── ProcessingError    a message could not be processed; names task, SSP and offset
+├── PackageError           an environment cannot be built, or is not what its manifest says
 └── MissingExtra           an optional dependency is not installed
 
 Messages say what was attempted, on what, and the way out.
@@ -277,6 +278,10 @@ class ProcessingError(JobError):
     """A message could not be processed. The message names task, SSP and offset."""
 
     exit_code = 3
+
+
+class PackageError(GreteError):
+    """An environment cannot be built, or is not what its manifest says."""
 
 
 class MissingExtra(GreteError):

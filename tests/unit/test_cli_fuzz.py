@@ -46,6 +46,8 @@ COMMANDS = (
     ("stream", "quarantine"),
     ("container", "list"),
     ("migrate",),
+    ("package", "show"),
+    ("package", "verify"),
 )
 WORDS = (
     *(

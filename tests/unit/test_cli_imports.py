@@ -48,7 +48,8 @@ def test_import_and_help_load_no_client_library_at_all(statement: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "status", "stop", "config", "job-model", "checkpoint", "stream", "history", "doctor"]
+    "command",
+    ["run", "status", "stop", "config", "job-model", "checkpoint", "stream", "history", "doctor", "package"],
 )
 def test_help_of_a_command_loads_neither_spark_nor_arrow(command: str) -> None:
     modules = imported_by(f"from grete.cli.main import main; main([{command!r}, '--help'])")

@@ -37,6 +37,7 @@ COMMANDS = {
     "job": "delete a job",
     "history": "deployments, attempts, exits, changes",
     "doctor": "check this machine, and a job's configuration",
+    "package": "environments of the API, framework and application: build, verify, show",
     "migrate": "say what of a Samza job carries over; go on from a query of Spark's",
 }
 EXIT_INTERRUPTED = 130

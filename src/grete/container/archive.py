@@ -12,7 +12,7 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def pack(folder: Path, into: Path, *, kind: str = "application", largest: int = 
     """
     digest, total = hashlib.sha256(), 0
     try:
-        files = list(_files(folder))
+        files = list(files_of(folder))
         for name, path in files:
             content = hashlib.sha256()
             with path.open("rb") as file:
@@ -62,7 +62,7 @@ def pack(folder: Path, into: Path, *, kind: str = "application", largest: int = 
             os.utime(archive.path)
         else:
             private_directory(into)
-            _write(archive.path, files)
+            write_archive(archive.path, files)
         _prune(into, f"grete-{kind}-*.tgz")
     except OSError as error:
         raise ConfigError(
@@ -84,8 +84,12 @@ def _too_large(folder: Path, largest: int) -> str:
     )
 
 
-def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Each file with its name in the archive, in the order of names."""
+def files_of(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Each file of an application's folder with its name in an archive, in the order of names.
+
+    Raises:
+        ConfigError: the folder is not there, or has a link that leaves it.
+    """
     if not folder.is_dir():
         raise ConfigError(f"job.application.path: there is no folder {folder}")
     top = folder.resolve()
@@ -111,7 +115,8 @@ def _mode(path: Path) -> int:
     return 0o755 if os.access(path, os.X_OK) else 0o644
 
 
-def _write(path: Path, files: list[tuple[str, Path]]) -> None:
+def write_archive(path: Path, files: Iterable[tuple[str, Path]]) -> None:
+    """Write files under their names into a `.tgz`, whose bytes depend on names, contents and modes alone."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with (
         temporary.open("wb") as raw,

@@ -1,0 +1,211 @@
+"""Is a package, as a folder or as an archive, what its manifest says? And do several fit together?
+
+Nothing is unpacked: an archive's entries are read one by one, so that one which would write elsewhere writes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, cast
+
+from grete.errors import PackageError
+from grete.packages import api_list
+from grete.packages.manifest import LARGEST, NAME, FileEntry, Kind, Manifest, decode, file_entry
+
+_MOST_ENTRIES = 300_000
+_MOST_BYTES = 16 << 30
+_CACHE = "__pycache__"
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found in a package. It is as it was built where there are no `problems`."""
+
+    where: Path
+    manifest: Manifest | None
+    problems: tuple[str, ...]
+
+
+def read_manifest(package: Path) -> Manifest:
+    """The manifest of a package, as it is written there.
+
+    Raises:
+        PackageError: there is no package, or no manifest in it.
+    """
+    if package.is_dir():
+        path = package / NAME
+        if not path.is_file() or path.is_symlink():
+            raise PackageError(f"{package} has no {NAME}; it was not built by `grete package build`")
+        with path.open("rb") as file:
+            return decode(file.read(LARGEST), str(package))
+    with _opened(package) as archive:
+        for entry in archive:
+            if entry.name == NAME and entry.isreg():
+                return decode(_content(archive, entry).read(LARGEST), str(package))
+    raise PackageError(f"{package} has no {NAME}; it was not built by `grete package build`")
+
+
+def verify(package: Path, *, digest: str | None = None) -> Verified:
+    """Compare a package with its manifest, and with the digest that it should have.
+
+    Python's caches are no part of a package; a folder may have them, an archive may not.
+
+    Raises:
+        PackageError: there is no package, or it cannot be read.
+    """
+    try:
+        manifest = read_manifest(package)
+    except PackageError as error:
+        if not package.exists():
+            raise
+        return Verified(package, None, (str(error),))
+    problems: list[str] = []
+    found: dict[str, FileEntry] = {}
+    for name, what in _entries_of_folder(package) if package.is_dir() else _entries_of_archive(package):
+        if isinstance(what, str):
+            problems.append(f"{name}: {what}")
+        elif name in found:
+            problems.append(f"{name}: is there twice")
+        else:
+            found[name] = what
+    problems += _differences(manifest, found)
+    problems += _missing_places(manifest)
+    if digest is not None and manifest.digest != digest.lower():
+        problems.append(f"its digest is {manifest.digest}, not {digest}")
+    return Verified(package, manifest, _shortened(problems))
+
+
+def skew(packages: Sequence[Manifest]) -> tuple[str, ...]:
+    """Why packages do not fit together: they were built by different versions of grete."""
+    versions = {each.grete for each in packages}
+    if len(versions) < 2:
+        return ()
+    named = ", ".join(f"{each.kind} {each.grete}" for each in packages)
+    return (f"built by different versions of grete: {named}; build them again with one of them",)
+
+
+def _differences(manifest: Manifest, found: dict[str, FileEntry]) -> Iterator[str]:
+    for name, entry in manifest.files.items():
+        there = found.get(name)
+        if there is None:
+            yield f"{name}: is missing"
+        elif (there.sha256, there.bytes) != (entry.sha256, entry.bytes):
+            yield f"{name}: its content has changed"
+        elif there.executable != entry.executable:
+            yield f"{name}: {'can no longer be executed' if entry.executable else 'has become executable'}"
+    yield from (f"{name}: is not in the manifest" for name in found if name not in manifest.files)
+
+
+def _missing_places(manifest: Manifest) -> Iterator[str]:
+    needed = {
+        Kind.API: (f"lib/{api_list.NAME}",),
+        Kind.FRAMEWORK: ("bin/python", "bin/run-jc.sh"),
+        Kind.APPLICATION: ("bin/python",),
+    }[manifest.kind]
+    yield from (
+        f"{name}: is not in this {manifest.kind} package" for name in needed if name not in manifest.files
+    )
+
+
+def _shortened(problems: list[str]) -> tuple[str, ...]:
+    if len(problems) <= _SHOWN:
+        return tuple(problems)
+    return (*problems[:_SHOWN], f"and {len(problems) - _SHOWN} more")
+
+
+def _entries_of_folder(folder: Path) -> Iterator[tuple[str, FileEntry | str]]:
+    for place, folders, files in os.walk(folder):
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        folders[:] = [name for name in folders if name != _CACHE or name in links]
+        for file_name in (*files, *links):
+            path = Path(place, file_name)
+            name = path.relative_to(folder).as_posix()
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                yield name, _link(name, os.readlink(path))
+            elif not stat.S_ISREG(mode):
+                yield name, "is neither a file nor a folder"
+            elif name != NAME:
+                with path.open("rb") as file:
+                    yield name, file_entry(file, executable=bool(mode & 0o100))
+
+
+def _entries_of_archive(package: Path) -> Iterator[tuple[str, FileEntry | str]]:
+    with _opened(package) as archive:
+        count, size = 0, 0
+        for entry in archive:
+            count, size = count + 1, size + entry.size
+            if count > _MOST_ENTRIES or size > _MOST_BYTES:
+                raise PackageError(
+                    f"{package} unpacks to more than {_MOST_ENTRIES:,} files or {_MOST_BYTES >> 30} GB"
+                )
+            name = entry.name
+            if not _is_below(name):
+                yield (
+                    name,
+                    "is outside of the folder that it is unpacked in, or begins with './', which Spark refuses",
+                )
+            elif entry.issym():
+                yield name, _link(name, entry.linkname)
+            elif entry.islnk():
+                yield name, f"is a link to {entry.linkname}; packages have none"
+            elif entry.isreg() and name != NAME:
+                yield name, file_entry(_content(archive, entry), executable=bool(entry.mode & 0o100))
+            elif not entry.isreg() and not entry.isdir():
+                yield name, "is neither a file nor a folder"
+
+
+def _is_below(name: str) -> bool:
+    """Is it a plain name below the top: relative, without `.` and `..`?"""
+    return not name.startswith("/") and not {"", ".", ".."} & set(name.rstrip("/").split("/"))
+
+
+def _link(name: str, target: str) -> str:
+    """What is wrong with a link: any is, one that leaves the package above all."""
+    parts: list[str] = [] if target.startswith("/") else list(PurePosixPath(name).parent.parts)
+    for part in target.split("/"):
+        if part == ".." and not parts:
+            return f"is a link to {target}, outside of the package"
+        if part == "..":
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    if target.startswith("/"):
+        return f"is a link to {target}, outside of the package"
+    return f"is a link to {target}; packages have none"
+
+
+def _opened(package: Path) -> _Archive:
+    return _Archive(package)
+
+
+class _Archive:
+    """A `.tgz` whose damage is said in words, whenever it is met."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> tarfile.TarFile:
+        try:
+            self._open = tarfile.open(self._path, "r:gz")
+        except FileNotFoundError as error:
+            raise PackageError(f"there is no package {self._path}") from error
+        except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+            raise PackageError(f"{self._path} is no archive of a package: {error}") from error
+        return self._open
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._open.close()
+        if isinstance(error, tarfile.TarError | EOFError | zlib.error | OSError):
+            raise PackageError(f"{self._path} is damaged: {error}") from error
+
+
+def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> BinaryIO:
+    return cast("BinaryIO", archive.extractfile(entry))

@@ -1,0 +1,125 @@
+"""An application's environment with another version of a package of grete's, where its maker's interpreter is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from grete.errors import PackageError
+from grete.packages.build import Built, build_application, build_framework
+from grete.packages.verify import verify
+
+ROOT = Path(__file__).parents[2]
+LOCK = ROOT / "scripts" / "packages" / "application.txt"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "grete")
+WHEELS = Path(os.environ.get("GRETE_APPLICATION_WHEELS", CACHE / "application-wheels"))
+SEEN = """
+import json, ssl, sqlite3, sys, orjson, mine, importlib.util
+has_no_grete = importlib.util.find_spec("grete") is None
+print(json.dumps([orjson.__version__, sys.prefix, mine.__file__, has_no_grete, sys.path]))
+"""
+
+
+@pytest.fixture(scope="module")
+def offline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """pip finds the wheels that `make services` has fetched, and asks no registry."""
+    assert WHEELS.is_dir(), f"no wheels in {WHEELS}: make services"
+    folder = tmp_path_factory.mktemp("packages")
+    (folder / "application").mkdir()
+    (folder / "application" / "mine.py").write_text("A = 1\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(offline: Path) -> Built:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PIP_NO_INDEX", "1")
+        patch.setenv("PIP_FIND_LINKS", str(WHEELS))
+        return build_application(offline / "out", LOCK, Path(sys.executable), offline / "application")
+
+
+def without_its_makers_interpreter(command: list[str]) -> str:
+    """What a command prints in a mount namespace where the folder of this interpreter is empty."""
+    hide = f'mount -t tmpfs tmpfs {sys.base_prefix!r} && test ! -e {sys.base_prefix!r}/bin && exec "$@"'
+    as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+    own = ["unshare", "--mount", "--propagation", "private", *as_root, "bash", "-c", hide, "hidden"]
+    done = subprocess.run(
+        [*own, *command], capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_runs_where_its_makers_interpreter_is_not_and_has_its_own_packages(
+    built: Built, tmp_path: Path
+) -> None:
+    place = tmp_path / "elsewhere"
+    with tarfile.open(built.archive) as archive:
+        archive.extractall(place, filter="data")
+    code = f"import sys; sys.path.insert(0, {str(place / 'lib')!r}){SEEN}"
+    printed = without_its_makers_interpreter([str(place / "bin" / "python"), "-I", "-c", code])
+    orjson, prefix, mine, has_no_grete, path = json.loads(printed)
+    assert orjson == "3.10.18" != version("orjson")
+    assert Path(prefix) == place
+    assert Path(mine) == place / "lib" / "mine.py"
+    assert has_no_grete
+    assert all(Path(each).is_relative_to(place) for each in path)
+    assert verify(place).problems == ()
+
+
+def test_its_folder_and_archive_are_what_the_manifest_says_and_have_no_link(built: Built) -> None:
+    assert verify(built.folder).problems == verify(built.archive).problems == ()
+    assert dict(built.manifest.requirements) == {"orjson": "3.10.18"}
+    with tarfile.open(built.archive) as archive:
+        entries = archive.getmembers()
+    assert all(entry.isreg() and not entry.name.startswith((".", "/")) for entry in entries)
+    assert {entry.name.split("/")[0] for entry in entries} == {"bin", "lib", "manifest.json"}
+
+
+def test_a_library_that_was_damaged_on_one_machine_is_named(built: Built, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(built.folder, tmp_path / "package"))
+    [library] = folder.glob("lib/python3*/site-packages/orjson/*.so")
+    with library.open("r+b") as file:
+        file.seek(5_000)
+        file.write(b"damage")
+    assert verify(folder).problems == (f"{library.relative_to(folder)}: its content has changed",)
+
+
+def test_a_wheel_of_another_hash_is_refused_and_nothing_is_left(
+    offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(WHEELS))
+    (tmp_path / "lock.txt").write_text(f"orjson==3.10.18 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(PackageError, match="DO NOT MATCH THE HASHES"):
+        build_application(
+            tmp_path / "out", tmp_path / "lock.txt", Path(sys.executable), offline / "application"
+        )
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_module_that_would_overwrite_the_interpreters_is_refused(tmp_path: Path) -> None:
+    minor = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    (tmp_path / "application" / minor).mkdir(parents=True)
+    (tmp_path / "application" / minor / "json.py").write_text("")
+    (tmp_path / "lock.txt").write_text("# nothing\n")
+    with pytest.raises(PackageError, match="where the interpreter has its files"):
+        build_application(
+            tmp_path / "out", tmp_path / "lock.txt", Path(sys.executable), tmp_path / "application"
+        )
+
+
+def test_the_framework_starts_a_coordinator_from_its_own_script(tmp_path: Path) -> None:
+    (tmp_path / "lock.txt").write_text("")
+    built = build_framework(tmp_path / "out", tmp_path / "lock.txt", Path(sys.executable))
+    run = str(built.folder / "bin" / "run-jc.sh")
+    assert "usage: grete run" in without_its_makers_interpreter([run, "--help"])
+    assert "grete " in without_its_makers_interpreter([str(built.folder / "bin" / "grete"), "--version"])

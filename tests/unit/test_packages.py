@@ -1,0 +1,233 @@
+"""Packages: the API with its list, manifests, and what a package that was changed or made to harm is refused for."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import grete
+from grete.cli.main import main
+from grete.container.archive import write_archive
+from grete.errors import PackageError
+from grete.packages import api_list
+from grete.packages.build import Built, build_api, build_framework
+from grete.packages.elf import look_beside, needed_libraries
+from grete.packages.manifest import NAME
+from grete.packages.verify import read_manifest, skew, verify
+
+Change = Callable[[Path], object]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return build_api(tmp_path_factory.mktemp("packages"))
+
+
+@pytest.fixture
+def folder(built: Built, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(built.folder, tmp_path / "package"))
+
+
+def problems(package: Path) -> str:
+    return "\n".join(verify(package).problems)
+
+
+def test_the_api_runs_in_an_interpreter_that_has_nothing_else(built: Built) -> None:
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import grete, grete.api; print(grete.__file__)"
+    command = [sys.executable, "-I", "-S", "-c", code, str(built.folder / "lib")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()) == built.folder / "lib" / "grete" / "__init__.py"
+    assert not list(built.folder.rglob("coordinator*"))
+
+
+def test_its_list_has_what_grete_makes_public(built: Built) -> None:
+    listed = api_list.read_api_list(built.folder / "lib")
+    classes = [value for value in vars(grete).values() if isinstance(value, type)]
+    public = [f"{each.__module__}.{each.__qualname__}" for each in classes if each.__module__ != "typing"]
+    assert len(public) > 15
+    assert [name for name in public if not listed.has(name)] == []
+    assert not listed.has("grete.coordinator.coordinator.Coordinator")
+
+
+def test_a_list_may_have_wildcards_and_blank_lines_and_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(PackageError, match="grete package build api"):
+        api_list.read_api_list(tmp_path)
+    (tmp_path / api_list.NAME).write_text("\n  \n")
+    with pytest.raises(PackageError, match="names nothing"):
+        api_list.read_api_list(tmp_path)
+    (tmp_path / api_list.NAME).write_text("\ngrete.api.StreamTask\n\nlogging.handlers.*\n")
+    listed = api_list.read_api_list(tmp_path)
+    assert listed.has("grete.api.StreamTask")
+    assert listed.has("logging.handlers.RotatingFileHandler")
+    assert not listed.has("grete.api.Serde")
+
+
+def test_the_same_package_is_the_same_bytes(built: Built, tmp_path: Path) -> None:
+    again = build_api(tmp_path)
+    assert again.archive.name == built.archive.name == f"grete-api-{built.manifest.digest[:16]}.tgz"
+    assert again.archive.read_bytes() == built.archive.read_bytes()
+
+
+def test_a_package_is_what_its_manifest_says_as_a_folder_and_as_an_archive(built: Built) -> None:
+    assert not problems(built.folder)
+    assert not problems(built.archive)
+    assert read_manifest(built.archive) == read_manifest(built.folder) == built.manifest
+    assert verify(built.folder, digest=built.manifest.digest).problems == ()
+    assert "its digest is" in verify(built.archive, digest="0" * 64).problems[0]
+
+
+def test_a_folder_of_that_name_is_left_as_it_is(built: Built) -> None:
+    with pytest.raises(PackageError, match="is there already"):
+        build_api(built.folder.parent)
+    assert not problems(built.folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda top: (top / "lib/grete/api.py").write_text("A = 1\n"),
+            "lib/grete/api.py: its content has changed",
+        ),
+        (lambda top: (top / "lib/grete/errors.py").unlink(), "lib/grete/errors.py: is missing"),
+        (lambda top: (top / "lib/mine.py").write_text(""), "lib/mine.py: is not in the manifest"),
+        (lambda top: (top / "lib/grete/api.py").chmod(0o755), "lib/grete/api.py: has become executable"),
+        (
+            lambda top: (top / "lib/out").symlink_to("../../secret"),
+            "lib/out: is a link to .*outside of the package",
+        ),
+        (
+            lambda top: (top / "lib/etc").symlink_to("/etc"),
+            "lib/etc: is a link to /etc, outside of the package",
+        ),
+        (
+            lambda top: (top / "lib/same").symlink_to("grete/api.py"),
+            "lib/same: is a link to .*packages have none",
+        ),
+        (lambda top: os.mkfifo(top / "lib/pipe"), "lib/pipe: is neither a file nor a folder"),
+        (lambda top: (top / NAME).write_text("{"), "manifest.json is not what"),
+        (lambda top: (top / NAME).unlink(), "has no manifest.json"),
+    ],
+)
+def test_what_was_changed_in_a_folder_is_named(folder: Path, change: Change, said: str) -> None:
+    change(folder)
+    found = problems(folder)
+    assert re.search(said, found), found
+
+
+def test_pythons_caches_are_no_change(folder: Path) -> None:
+    (folder / "lib" / "grete" / "__pycache__").mkdir(exist_ok=True)
+    (folder / "lib" / "grete" / "__pycache__" / "api.cpython-311.pyc").write_bytes(b"cache")
+    assert not problems(folder)
+
+
+def hostile(folder: Path, path: Path, entry: tarfile.TarInfo, content: bytes = b"") -> Path:
+    """The archive of a package with one entry more."""
+    files = [
+        (each.relative_to(folder).as_posix(), each) for each in sorted(folder.rglob("*")) if each.is_file()
+    ]
+    write_archive(path, files)
+    plain = io.BytesIO(gzip.decompress(path.read_bytes()))
+    with tarfile.open(fileobj=plain, mode="a") as archive:
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
+    path.write_bytes(gzip.compress(plain.getvalue()))
+    return path
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname = kind, target
+    return made
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        (entry("../outside.py"), "../outside.py: is outside of the folder"),
+        (entry("lib/../../outside.py"), "is outside of the folder"),
+        (entry("/etc/cron.d/own"), "/etc/cron.d/own: is outside of the folder"),
+        (entry("./lib/mine.py"), "begins with './', which Spark refuses"),
+        (
+            entry("lib/out", tarfile.SYMTYPE, "../../x"),
+            "lib/out: is a link to ../../x, outside of the package",
+        ),
+        (entry("lib/out", tarfile.SYMTYPE, "/etc"), "lib/out: is a link to /etc, outside of the package"),
+        (entry("lib/same", tarfile.LNKTYPE, "lib/grete/api.py"), "is a link to lib/grete/api.py"),
+        (entry("lib/pipe", tarfile.FIFOTYPE), "lib/pipe: is neither a file nor a folder"),
+        (entry("lib/grete/api.py"), "lib/grete/api.py: is there twice"),
+        (entry("lib/more.py"), "lib/more.py: is not in the manifest"),
+    ],
+)
+def test_an_archive_that_would_write_elsewhere_is_refused_and_not_unpacked(
+    folder: Path, tmp_path: Path, added: tarfile.TarInfo, said: str
+) -> None:
+    archive = hostile(folder, tmp_path / "package.tgz", added)
+    before = sorted(tmp_path.iterdir())
+    assert said in problems(archive)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("kept", [0.2, 0.9])
+def test_half_an_archive_is_refused_in_words(built: Built, tmp_path: Path, kept: float) -> None:
+    whole = built.archive.read_bytes()
+    half = tmp_path / "half.tgz"
+    half.write_bytes(whole[: int(len(whole) * kept)])
+    assert re.search(r"half.tgz is (damaged|no archive)", problems(half))
+
+
+def test_packages_of_different_versions_do_not_fit_together(
+    built: Built, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads((folder / NAME).read_text())
+    (folder / NAME).write_text(json.dumps({**document, "grete": "0.0.9"}))
+    assert not skew([built.manifest, built.manifest])
+    assert main(["package", "verify", str(built.folder), str(folder)]) == 1
+    assert f"different versions of grete: api {grete.__version__}, api 0.0.9" in capsys.readouterr().out
+
+
+def test_a_later_format_names_the_way_out(folder: Path) -> None:
+    document = json.loads((folder / NAME).read_text())
+    (folder / NAME).write_text(json.dumps({**document, "format": 2}))
+    assert "has format 2, this grete reads 1" in problems(folder)
+
+
+def test_commands_print_versions_and_digests(built: Built, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["package", "show", str(built.archive), "--files"]) == 0
+    shown = capsys.readouterr().out
+    assert built.manifest.digest in shown
+    assert "lib/grete/api.py" in shown
+    assert main(["package", "verify", "-o", "json", str(built.folder)]) == 0
+    assert json.loads(capsys.readouterr().out)["packages"][0]["ok"] is True
+    assert main(["package", "verify", str(built.folder / "nowhere")]) == 1
+    assert "there is no package" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["orjson==3.10.18\n", "orjson --hash=sha256:" + "0" * 64, "--index-url=somewhere\n", "-e .\n"]
+)
+def test_a_lock_without_versions_and_hashes_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lock.txt").write_text(text)
+    with pytest.raises(PackageError, match="has no version and hash"):
+        build_framework(tmp_path, tmp_path / "lock.txt", Path(sys.executable))
+    assert [path.name for path in tmp_path.iterdir()] == ["lock.txt"]
+
+
+def test_what_is_no_program_of_linux_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("#!/bin/sh\n")
+    (tmp_path / "damaged").write_bytes(b"\x7fELF\x02\x01" + b"\0" * 10)
+    with pytest.raises(PackageError, match="is no program for 64-bit Linux"):
+        needed_libraries(tmp_path / "script")
+    with pytest.raises(PackageError, match="is damaged"):
+        look_beside(tmp_path / "damaged", "$ORIGIN/../lib")
