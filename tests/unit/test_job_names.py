@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from grete.assembly import RunOptions, run_job
 from grete.assembly.job_names import OldNames, refuse_shared_changelogs
+from grete.assembly.submission import Submission
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.config.settings import Settings
@@ -117,6 +118,16 @@ def test_a_job_does_not_begin_anew_in_another_coordinator_stream(
         run_job(RunOptions(config_paths=[path]))
     with open_job(OTHER) as handle:
         assert "systems.local.path" not in handle.config()
+
+
+def test_two_who_submit_a_new_job_at_once_do_not_take_each_other_for_one_that_was_moved(home: Path) -> None:
+    """The second finds an empty stream, and what the first has written right afterwards."""
+    path = {"systems__local__path": str(home / "local")}
+    submitted(home, OTHER, **path)
+    with ExitStack() as stack:
+        second = Submission(RunOptions(config=configured(OTHER, **path)), home, SystemClock(), stack)
+        second.job = OTHER
+        second._refuse_moved(Settings.of(configured(OTHER, **path)))
 
 
 def test_a_job_that_is_moved_to_other_inputs_may_begin_anew_there(home: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 
+import msgspec
 import pytest
 
 from grete.assembly.stop_signals import Requests
@@ -13,12 +14,12 @@ from grete.assembly.submission import RunOptions
 from grete.clock import SystemClock
 from grete.container.main_loop import OnState
 from grete.coordination.cells import Cell, Cells, cell_name
-from grete.coordination.membership import Membership
+from grete.coordination.membership import Member, Membership
 from grete.coordination.memory import MemoryCells, MemoryValues
 from grete.embedded.agent import Agent
 from grete.embedded.launcher import ProcessorsLauncher
 from grete.embedded.leading import Leading
-from grete.embedded.orders import order_cell, report_cell
+from grete.embedded.orders import Order, Report, Wanted, encode, order_cell, report_cell
 from grete.errors import ConfigError, Fenced, GreteError, JobError, LeadershipLost, LogUnreachable
 from grete.launch.base import ContainerStart
 from grete.model.ending import ContainerEnd, ExitCode
@@ -110,6 +111,21 @@ def test_a_membership_of_something_else_is_none_and_is_joined_again(group: Group
     eventually(lambda: set(members.members()) == {"a"}, "it is a member again")
     assert members.members()["a"].incarnation != before
     group.start(1)
+
+
+def test_what_a_processor_has_left_that_is_gone_is_removed(group: Group) -> None:
+    """Its membership, its order and its report; not an order of a later leader."""
+    gone = Member("gone", "i", "host", 1, 0, {})
+    overwrite(group.cells, cell_name("members", "gone"), msgspec.json.encode(gone))
+    for processor, leadership in (("gone", 3), ("later", 4)):
+        epoch = container_epoch(leadership, 1)
+        order = Order(processor, "i", ContainerId("7"), epoch, Wanted.RUN, {})
+        overwrite(group.cells, order_cell(processor), encode(order))
+        report = Report(processor, "i", ContainerId("7"), epoch, 0)
+        overwrite(group.cells, report_cell(processor), encode(report))
+    group.start(1)
+    left = {order_cell("a"), order_cell("later"), report_cell("later"), cell_name("members", "a")}
+    eventually(lambda: set(group.cells.read_all("")) == left, "what is left", within_s=10 * TTL_S)
 
 
 class Broken(MemoryCells):

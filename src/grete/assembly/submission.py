@@ -196,6 +196,8 @@ class Submission:
             return
         with closing(log):
             known = Settings.of(CoordinatorStream(log, self._clock, source=SUBMITS).config())
+        if known.coordinator.for_containers == asked.coordinator.for_containers:
+            return  # it is this one, and another process has just submitted the same
         if set(known.task.all_inputs) & set(asked.task.all_inputs):
             raise JobError(
                 f"job {self.job.shown} was submitted with its coordinator stream elsewhere (in system "
