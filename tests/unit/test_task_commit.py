@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 
 import orjson
 import pytest
 
-from grete.checkpoint.task_commit import TaskCommit, commit_entries, read_commits
+from grete.checkpoint.task_commit import TaskCommit, commit_entries, last_commits, read_commits
 from grete.keyed_log.base import Entry, Record
+from grete.keyed_log.memory import MemoryKeyedLog
 from grete.model.ids import SystemStreamPartition, TaskName
+from grete.testing.clock import ManualClock
 
 TASK = TaskName("Partition 0")
 SSP = SystemStreamPartition("kafka", "in", 0)
@@ -68,3 +71,23 @@ def test_strange_records_do_not_keep_a_job_from_starting() -> None:
         Entry(b"\xff", b""),
     ]
     assert read_commits(records([*strange, *commit_entries({TASK: COMMIT}, grouper="g")])) == {TASK: COMMIT}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_last_in_a_log_is_found_without_decoding_what_it_shadows(seed: int) -> None:
+    """Whatever else is there: commits of two groupers, a tool's, deletions, records that cannot be read."""
+    chance, log = random.Random(seed), MemoryKeyedLog(ManualClock())
+    tasks = [TaskName(f"Partition {number}") for number in range(3)]
+    ends = [-1]
+    for number in range(40):
+        commit = TaskCommit({SSP: str(number)}, "lineage", number, "token", {"counts": number})
+        written = commit_entries({chance.choice(tasks): commit}, grouper=chance.choice(("g", "h")))
+        some = [entry for entry in written if chance.random() < 0.8]
+        if chance.random() < 0.2:
+            some = [Entry(entry.key, chance.choice((None, b"[]", b"{", b"\xff"))) for entry in some]
+        if chance.random() < 0.1:
+            some.append(Entry(b"foreign", b"x"))
+        if some:
+            ends.append(log.append(some))
+    for after in (-1, chance.choice(ends)):
+        assert last_commits(log, after) == read_commits(log.read(after))

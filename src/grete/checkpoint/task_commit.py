@@ -19,7 +19,7 @@ import orjson
 
 from grete.checkpoint.own_keys import own_key, type_and_task
 from grete.errors import WireError
-from grete.keyed_log.base import Entry, Record
+from grete.keyed_log.base import Entry, KeyedLog, Record
 from grete.model.ids import SystemStreamPartition, TaskName
 from grete.wire import checkpoint_json, compact_json
 from grete.wire.job_model_json import survives_map_key
@@ -106,6 +106,25 @@ def read_commits(records: Iterable[Record]) -> dict[TaskName, TaskCommit]:
             _fold(record, tasks)
         except WireError:
             continue  # a foreign or damaged record must not keep the job from starting (fault 28)
+    return _found(tasks)
+
+
+def last_commits(log: KeyedLog, after: int = -1) -> dict[TaskName, TaskCommit]:
+    """As `read_commits` of the log's records above `after`, without decoding those that later ones shadow.
+
+    A log has ten minutes' worth of commits before it is compacted, and tasks that change hands wait for its reader.
+    """
+    last: dict[bytes, Record] = {record.key: record for record in log.read(after)}
+    tasks: dict[TaskName, _Task] = {}
+    try:
+        for record in sorted(last.values(), key=lambda one: one.offset):
+            _fold(record, tasks)
+    except WireError:  # one before it may count then
+        return read_commits(log.read(after))
+    return _found(tasks)
+
+
+def _found(tasks: Mapping[TaskName, _Task]) -> dict[TaskName, TaskCommit]:
     return {task: commit for task, found in tasks.items() if (commit := found.last()) is not None}
 
 

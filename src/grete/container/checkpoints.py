@@ -8,7 +8,7 @@ from pathlib import Path
 from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, resolve
-from grete.checkpoint.task_commit import TaskCommit, read_commits
+from grete.checkpoint.task_commit import TaskCommit, last_commits
 from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
@@ -28,9 +28,9 @@ def committed(
     log = system.checkpoint_log(checkpoint_log_name(assignment.job))
     mine = {task.name for task in assignment.tasks}
     if known is not None and mine <= known.tasks:
-        found = {**known.commits, **read_commits(log.read(known.log_end))}
+        found = {**known.commits, **last_commits(log, known.log_end)}
     else:
-        found = read_commits(log.read())
+        found = last_commits(log)
     return {task: commit for task, commit in found.items() if task in mine}
 
 
