@@ -50,6 +50,7 @@ def test_a_pod_that_is_killed_or_replaced_is_followed_by_an_attempt_that_loses_a
     assert (first, others) == ("deployment", [("attempt", epoch_id)])
 
     kubernetes.call("DELETE", f"/api/v1/namespaces/{job.namespace}/pods/{pod}")
+    eventually(lambda: len(job.starts()) == 3, "another pod", context=said)
     job.send(200)
     job.await_counted(said)
     assert job.starts()[1:] == [("attempt", epoch_id)] * 2

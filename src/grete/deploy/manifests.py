@@ -31,6 +31,8 @@ _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _PYTHON_BYTES = 768 * 2**20
 """Of the coordinator and the container beside Spark's JVM, with a job model of some thousand tasks."""
 _GRACE_S = 30
+_SERVICE = "spark.kubernetes.driver.service.deleteOnTermination"
+"""Spark would ask for the right to delete a service that a driver like ours has not."""
 RULES: tuple[Manifest, ...] = (
     {
         "apiGroups": [""],
@@ -40,12 +42,13 @@ RULES: tuple[Manifest, ...] = (
     {
         "apiGroups": [""],
         "resources": ["configmaps"],
-        "verbs": ["create", "delete", "deletecollection", "list"],
+        "verbs": ["create", "deletecollection"],
     },
     {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["list", "deletecollection"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 )
-"""Executors, their configuration and their claims are Spark's; the Lease is the coordinator's."""
+"""Executors, their configuration and their claims are Spark's; the Lease is the coordinator's. All are in the audit
+log of the API server after a job whose pod was replaced, but for `delete`, which is for an executor that failed."""
 
 
 def pod_name(deployment: Deployment) -> str:
@@ -62,6 +65,7 @@ def shipped_config(deployment: Deployment, namespace: str) -> dict[str, str]:
     config = {key: value for key, value in deployment.config.items() if key not in of_operator}
     return {
         FACTORY.name: "kubernetes",
+        _SERVICE: "false",
         **config,
         NAMESPACE.name: namespace,
         "spark.kubernetes.namespace": namespace,
