@@ -8,7 +8,7 @@ import platform
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import data_plane, http_job_model, job_model, log, operate, start
+from benchmarks import data_plane, http_job_model, isolation, job_model, log, operate, start
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -24,6 +24,7 @@ def main() -> None:
         "http_job_model": http_job_model.run(),
         "operate": operate.run(),
         "start": start.run(),
+        "isolation": isolation.run(200_000, 3),
         "data_plane": data_plane.run(),
     }
     text = json.dumps(figures, indent=2)

@@ -24,6 +24,7 @@ GreteError
 │   ├── JobNotFound        there is no such job, or no submit of it has succeeded
 │   ├── ApplicationError   the application cannot be loaded, or its plan cannot be built
 │   │   └── StateDoesNotFit   Spark's state is of another plan than the pipeline's
+│   ├── ApplicationGone    the application's own process has ended; its share begins again
 │   ├── ContainerGone      a share has lost its connection to its container, and begins again
 │   └── ProcessingError    a message could not be processed; names task, SSP and offset
 ├── PackageError           an environment cannot be built, or is not what its manifest says
@@ -270,6 +271,12 @@ class StateDoesNotFit(ApplicationError):
 
 class ContainerGone(JobError):
     """A share has lost its connection to its container. What it had not committed is processed again."""
+
+    may_pass = True
+
+
+class ApplicationGone(JobError):
+    """The process that an application has for itself has ended. Nothing of the batch was committed."""
 
     may_pass = True
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grete.api import Serde
-from grete.serdes.builtin import BytesSerde, JsonSerde, StringSerde
+from grete.application.serdes import BytesSerde, JsonSerde, StringSerde
 from grete.tasks.decoding import values_of
 from grete.wire import compact_json
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from grete.application.serdes import IntegerSerde
 from grete.config.rules.eventhubs import eventhubs_problems
 from grete.config.rules.validate import check
 from grete.config.settings import Settings
 from grete.config.settings.eventhubs import HubAddress, HubsSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
-from grete.serdes.builtin import IntegerSerde
 from grete.systems.eventhubs.hash import hub_partitioner, lookup3, partition_of_key
 
 HUBS = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from grete.application.serdes import BytesSerde, IntegerSerde, JsonSerde, LongSerde, StringSerde
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
-from grete.serdes.builtin import BytesSerde, IntegerSerde, JsonSerde, LongSerde, StringSerde
 from grete.systems.partitioner import kafka_partitioner, partition_of, samza_partition_of
 
 OUT = SystemStream("kafka", "out")

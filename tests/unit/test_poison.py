@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from grete import StreamTask
+from grete.application.poison import PoisonPolicy
 from grete.config.derived import canonical_keys
 from grete.config.settings import Settings
-from grete.config.settings.poison import PoisonPolicy
 from grete.errors import ConfigError, ProcessingError
 from grete.model.ids import SystemStream
 from grete.testing.job import JobUnderTest

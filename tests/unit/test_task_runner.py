@@ -99,6 +99,8 @@ Row = tuple[int, int, int, str | None, Any]
 class Executor:
     """One Python worker that runs partitions and commits what they hand back."""
 
+    is_isolated = False
+
     def __init__(self, directory: Path, system: LocalSystem, **settings: str) -> None:
         self.system = system
         for spec in (StreamSpec("out", 2), StreamSpec("dead", 1), StreamSpec("changes", 2, compacted=True)):
@@ -106,11 +108,12 @@ class Executor:
         application = directory / "application"
         application.mkdir(exist_ok=True)
         (application / "tasks_under_test.py").write_text(TASKS)
+        switch = {"job.split.deployment.enabled": "true"} if self.is_isolated else {}
         config = {"systems.local.samza.key.serde": "string", "systems.local.samza.msg.serde": "json"}
         self.spec = RunnerSpec(
             incarnation=str(directory),
             job="job-1",
-            config={**config, **settings},
+            config={**config, **switch, **settings},
             task_class=settings.get("task.class", "tasks_under_test:Sum"),
             application_path=str(application),
             ssps=SSPS,
@@ -206,6 +209,13 @@ def forget_worker() -> None:
     """A replaced Python worker: its memory is gone."""
     if _workers:
         _workers.pop("one").close()
+
+
+@pytest.fixture(params=["in the worker", "in a process beside it"], autouse=True)
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The application's place."""
+    monkeypatch.setattr(Executor, "is_isolated", request.param != "in the worker")
+    return str(request.param)
 
 
 @pytest.fixture
@@ -304,7 +314,6 @@ def test_with_dead_letters_only_the_poison_is_undone(tmp_path: Path, system: Loc
         ("memory", MemoryError),
         ("disk full", StorageFull),
         ("brokers away", StreamUnreachable),
-        ("i/o error", apsw.IOError),
         ("wrapped", RuntimeError),
         ("elsewhere", StreamNotFound),
     ],
@@ -321,6 +330,28 @@ def test_a_fault_of_the_machine_makes_no_dead_letter(
     assert executor.outputs("dead") == []
 
 
+@pytest.mark.parametrize("place", ["in the worker"], indirect=True)
+def test_an_error_of_sqlite_beside_our_own_files_is_the_machines(tmp_path: Path, system: LocalSystem) -> None:
+    executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
+    with pytest.raises(apsw.IOError):
+        executor.attempt((0, 1, 0, "k", "i/o error"))
+
+
+def test_a_message_whose_store_cannot_be_read_makes_no_dead_letter(
+    tmp_path: Path, system: LocalSystem
+) -> None:
+    executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
+    run = TaskRun(executor.workers().worker(0), TaskProgress(), executor.spec)
+    file = run.worker.stores["sums"].file
+    file._connection.close()
+    [(_, _, rows)] = arrivals(((0, 1, 0, "k", 1),))
+    with pytest.raises(LogError, match="sums") as raised:
+        run.process(1, rows, 1)
+    assert failure_of(raised.value).place == "local.in.0 offset 0"
+    file._connection = file._connect()
+
+
+@pytest.mark.parametrize("place", ["in the worker"], indirect=True)
 def test_a_store_whose_file_cannot_be_read_makes_no_dead_letter(tmp_path: Path, system: LocalSystem) -> None:
     executor = Executor(tmp_path, system, **{"dead.letters": "yes"})
     executor.run((0, 1, 0, "k", 1))

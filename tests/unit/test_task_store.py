@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from grete.application.store import TaskStore
 from grete.config.settings import Settings
 from grete.serdes import store_serdes
 from grete.tasks.stores.file import StoreFile
-from grete.tasks.stores.store import TaskStore
 
 
 @pytest.fixture

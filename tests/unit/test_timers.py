@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import grete
+from grete.application.timers import Timers
 from grete.errors import IllegalStateError, ProcessingError
-from grete.tasks.timers import Timers
 from grete.testing.job import JobUnderTest
 from grete.wire.metric_values import CONTAINER_GROUP, TASK_GROUP
 

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-
 from grete.api import Serde
+from grete.application.serdes import BUILT_IN, BytesSerde, StreamSerdes, load_own_serde
 from grete.config.application_config import ApplicationConfig
 from grete.config.key_tables.streams import STORE_KEY_SERDE, STORE_MSG_SERDE
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes.avro import AvroSerde
-from grete.serdes.base import StreamSerdes
-from grete.serdes.builtin import (
-    BytesSerde,
-    DoubleSerde,
-    IntegerSerde,
-    JsonSerde,
-    LongSerde,
-    StringSerde,
-    UuidSerde,
-)
-
-_SIMPLE: dict[str, Callable[[], Serde]] = {
-    "bytes": BytesSerde,
-    "string": StringSerde,
-    "json": JsonSerde,
-    "integer": IntegerSerde,
-    "long": LongSerde,
-    "double": DoubleSerde,
-    "uuid": UuidSerde,
-}
 
 
 def load_serde(name: str, settings: Settings, *, used_by: str, subject: str | None = None) -> Serde:
@@ -42,8 +20,8 @@ def load_serde(name: str, settings: Settings, *, used_by: str, subject: str | No
         ConfigError: unknown name, or its class cannot be loaded.
     """
     implementation = settings.serde(name).implementation
-    if implementation in _SIMPLE:
-        return _SIMPLE[implementation]()
+    if implementation in BUILT_IN:
+        return BUILT_IN[implementation]()
     if implementation == "avro":
         return AvroSerde.from_config(name, settings)
     if implementation == "avro-registry":
@@ -53,29 +31,40 @@ def load_serde(name: str, settings: Settings, *, used_by: str, subject: str | No
 
         return RegistryAvroSerde.from_config(name, settings, subject)
     if ":" in implementation:
-        return _load_class(implementation, name, settings)
-    known = ", ".join(sorted([*_SIMPLE, "avro", "avro-registry"]))
+        return load_own_serde(implementation, name, ApplicationConfig(settings.raw))
+    known = ", ".join(sorted([*BUILT_IN, "avro", "avro-registry"]))
     raise ConfigError(
         f"{used_by} names the serde {name!r}, which is neither built in ({known}) nor registered; "
         f"set serializers.registry.{name}.class to module:Class"
     )
 
 
-def _load_class(path: str, name: str, settings: Settings) -> Serde:
-    module_name, _, attribute = path.partition(":")
-    key = f"serializers.registry.{name}.class"
-    try:
-        factory = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{key}: cannot load {path!r} ({error})") from error
-    made = (
-        factory.from_config(name, ApplicationConfig(settings.raw))
-        if hasattr(factory, "from_config")
-        else factory()
-    )
-    if not isinstance(made, Serde):
-        raise ConfigError(f"{key}: {path!r} is not a grete.Serde")
-    return made
+def serde_names(stream: SystemStream, settings: Settings) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Implementation and name of the serdes of a stream's keys and messages, for a process that loads them."""
+    own = settings.stream(stream)
+    key, message = (_named(said, settings, str(stream)) for said in (own.key_serde, own.msg_serde))
+    return key, message
+
+
+def store_serde_names(store: str, settings: Settings) -> tuple[tuple[str, str], tuple[str, str]]:
+    """As `serde_names`, of a store."""
+    own = settings.store(store)
+    key, message = (_named(("stores", name), settings, store) for name in (own.key_serde, own.msg_serde))
+    return key, message
+
+
+def _named(said: tuple[str, str] | None, settings: Settings, place: str) -> tuple[str, str]:
+    if said is None:
+        return "bytes", "bytes"
+    name = said[1]
+    implementation = settings.serde(name).implementation
+    if implementation not in BUILT_IN and ":" not in implementation:
+        raise ConfigError(
+            f"{place} has the serde {name!r}, which an application with job.split.deployment.enabled=true cannot "
+            f"have; use one of {', '.join(sorted(BUILT_IN))}, or one of the application's own, registered with "
+            f"serializers.registry.{name}.class=module:Class"
+        )
+    return implementation, name
 
 
 def stream_serdes(stream: SystemStream, settings: Settings) -> StreamSerdes:

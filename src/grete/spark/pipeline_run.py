@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from grete.api import DataFramePipeline
+from grete.application.load import load_class
 from grete.config.application_config import ApplicationConfig
 from grete.config.choices import LineageState
 from grete.config.key_tables.job import APP_CLASS
@@ -58,7 +59,6 @@ from grete.spark.pipeline_plan import check_build, check_containers, gathers
 from grete.spark.query import Query, QuerySettings, RunBatch
 from grete.spark.query_progress import ProgressReader
 from grete.spark.sinks.factory import Sinks, output_streams
-from grete.tasks.application import load_class
 from grete.tasks.commit.base import BatchOutcome
 from grete.tasks.ranges import SourceOffsets
 from grete.wire.metric_values import Metrics

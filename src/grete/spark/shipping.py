@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pyspark import SparkContext, SparkFiles
 
+from grete.config.key_tables.job import APPLICATION_PATH, SPLIT_DEPLOYMENT
 from grete.config.secret_channel import VARIABLE
 from grete.config.settings import Settings
 from grete.container.archive import Archive, pack
@@ -89,11 +90,18 @@ def ship(context: SparkContext, settings: Settings, folder: Path) -> Shipped:
     path = settings.job.application_path
     if path is None:
         return Shipped(code=_code())
+    if Path(path).is_file() and settings.job.is_isolated:
+        raise ConfigError(
+            f"{APPLICATION_PATH.name}={path} is a file: with {SPLIT_DEPLOYMENT.name}=true executors need "
+            f"the folder of the modules"
+        )
     if Path(path).is_file():
         context.addPyFile(path)  # an archive of modules, which Python imports from as it is
         return Shipped(code=_code())
     archive = pack(Path(path), folder)
     add_archive(context, archive)
+    if settings.job.is_isolated:
+        return Shipped(archive.name, _code())  # on the path of the application's own process alone
     places = [archive.name, *context.environment.get(_PATH, "").split(os.pathsep)]
     context.environment[_PATH] = os.pathsep.join(dict.fromkeys(filter(None, places)))
     return Shipped(archive.name, _code())

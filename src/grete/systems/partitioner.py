@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grete.api import Serde
+from grete.application.serdes import IntegerSerde, LongSerde, StringSerde
 from grete.config.choices import PartitionerChoice
 from grete.config.settings import Settings
 from grete.model.ids import SystemStream
-from grete.serdes import stream_serdes
-from grete.serdes.builtin import IntegerSerde, LongSerde, StringSerde
+from grete.serdes import serde_names, stream_serdes
 from grete.wire.java_hash import string_hash
 
 Partitioner = Callable[[bytes, int], int]
@@ -87,4 +87,6 @@ def kafka_partitioner(settings: Settings, stream: SystemStream) -> Partitioner:
     """
     if settings.stream(stream).partitioner is PartitionerChoice.KAFKA:
         return partition_of
+    if settings.job.is_isolated and ":" in serde_names(stream, settings)[0][0]:
+        return partition_of  # a class of the application's, which this process does not load
     return samza_partition_of(stream_serdes(stream, settings).key)

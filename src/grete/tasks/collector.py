@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import orjson
 import pyarrow as pa
 
+from grete.application.collector import GivenHeaders, check_size, encoded
 from grete.config.settings import Settings
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition
@@ -19,6 +20,7 @@ from grete.systems.partitioner import Partitioner
 from grete.systems.records import join, records
 from grete.tasks.faults import FILE_ERRORS, file_error
 
+T = TypeVar("T")
 _PARTITION_CACHE_LIMIT = 200_000
 _SETTLE = 1_000
 """So many records become columns, which take half the memory of the objects."""
@@ -50,27 +52,6 @@ class _Buffer:
             del column[length:]
         if self.headers:
             self.headers = {row: of_row for row, of_row in self.headers.items() if row < length}
-
-
-GivenHeaders = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
-
-
-def encoded(headers: GivenHeaders) -> Headers:
-    """Headers as they are written.
-
-    Raises:
-        TypeError: a name is no text, or a value neither bytes nor text nor None.
-    """
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return [_header(name, value) for name, value in pairs]
-
-
-def _header(name: str, value: bytes | str | None) -> tuple[str, bytes | None]:
-    if not isinstance(name, str) or not isinstance(value, bytes | str | None):
-        raise TypeError(
-            f"header {name!r}: a name is a text, and a value bytes, text or None; got {value!r:.100}"
-        )
-    return name, value.encode() if isinstance(value, str) else value
 
 
 class StreamFacts:
@@ -132,6 +113,28 @@ class _Output:
         return found
 
 
+def opened_output(
+    stream: str, settings: Settings, default_system: str, make: Callable[[SystemStream, str], T]
+) -> T:
+    """An output as `make` opens it, given the stream and the name that the container's system has for it.
+
+    Raises:
+        StreamNotFound: the job's tasks do not write there.
+        LogError: its files cannot be read.
+    """
+    parsed = SystemStream.parse(stream)
+    name = settings.system(default_system).name_of(parsed)
+    if name is None:
+        raise StreamNotFound(
+            f"cannot send to {stream}: this job's tasks write to system {default_system!r}, where outputs, state "
+            f"and checkpoints commit in one transaction, and to what task.outputs names"
+        )
+    try:
+        return make(parsed, name)
+    except FILE_ERRORS as error:
+        raise file_error(f"the files of stream {stream}", error) from error
+
+
 class Collector:
     """Implements `grete.MessageCollector` for one task. Used by one thread."""
 
@@ -171,10 +174,7 @@ class Collector:
         kept = encoded(headers) if headers else None
         self.is_serializing = False
         if value is not None and len(value) > output.largest:
-            raise ValueError(
-                f"a message of {len(value)} bytes is larger than {stream} takes, which is {output.largest} for key "
-                f"and value; make it smaller, or raise max.message.bytes of the stream (and of its readers)"
-            )
+            check_size(value, output.largest, stream)
         if partition is None:
             buffer = output.buffer_of.get(key_bytes)
             if buffer is None:
@@ -192,17 +192,10 @@ class Collector:
         buffer.timestamps_ms.append(self.timestamp_ms if timestamp_ms is None else timestamp_ms)
 
     def _open(self, stream: str) -> _Output:
-        parsed = SystemStream.parse(stream)
-        name = self._settings.system(self._system).name_of(parsed)
-        if name is None:
-            raise StreamNotFound(
-                f"cannot send to {stream}: this job's tasks write to system {self._system!r}, where outputs, state "
-                f"and checkpoints commit in one transaction, and to what task.outputs names"
-            )
-        try:
-            output = self._outputs[stream] = _Output(parsed, name, self._settings, self._facts)
-        except FILE_ERRORS as error:
-            raise file_error(f"the files of stream {stream}", error) from error
+        def made(parsed: SystemStream, name: str) -> _Output:
+            return _Output(parsed, name, self._settings, self._facts)
+
+        output = self._outputs[stream] = opened_output(stream, self._settings, self._system, made)
         return output
 
     def begin_message(self) -> None:

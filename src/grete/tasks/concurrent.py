@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from grete.api import AsyncStreamTask, IncomingMessageEnvelope
+from grete.application.collector import GivenHeaders
 from grete.systems.inputs import Arrived
-from grete.tasks.collector import Collector, GivenHeaders
+from grete.tasks.collector import Collector
 from grete.tasks.share_limits import Limits
 
 if TYPE_CHECKING:

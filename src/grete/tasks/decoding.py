@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 
 from grete.api import Serde
-from grete.serdes.builtin import BytesSerde, JsonSerde, StringSerde
+from grete.application.serdes import BytesSerde, JsonSerde, StringSerde
 
 
 def values_of(column: pa.Array, serde: Serde) -> Iterable[Any]:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from grete.api import IncomingMessageEnvelope, StreamTask
+from grete.application.calls import call_for_each
 from grete.errors import ProcessingError
 from grete.failpoints import failpoint
 from grete.model.ending import failure_of, note
@@ -27,9 +28,11 @@ from grete.systems.records import headers_of, records
 from grete.tasks.collector import dead_letter
 from grete.tasks.decoding import values_of
 from grete.tasks.faults import is_machines
+from grete.tasks.isolated.process import CallFailed
+from grete.tasks.isolated.worker import HostedTask
 from grete.tasks.results import Output, Processed
-from grete.tasks.runtime import TaskWorker
 from grete.tasks.spec import RunnerSpec, TaskProgress, TaskReport
+from grete.tasks.task_worker import TaskWorker
 
 _ROWS_AT_ONCE = 4_000
 """So many records are Python objects at one time."""
@@ -141,6 +144,11 @@ class TaskRun:
             ProcessingError: it failed.
         """
         collector, control = self.worker.collector, self.worker.control
+        if (hosted := self.worker.hosted) is not None:
+            start_s = self.worker.metrics.now_s()
+            self._call("on_timer", lambda: hosted.call_timers(now_ms))
+            self.worker.metrics.called_timer(start_s)
+            return
         collector.timestamp_ms = now_ms
         for key in self.worker.timers.due(now_ms):
             start_s = self.worker.metrics.now_s()
@@ -150,6 +158,7 @@ class TaskRun:
     def finish(self) -> Processed:
         """What the task made since this began."""
         failpoint("task.after-process")
+        self.worker.gather()
         outputs = [*self.worker.collector.take(), *self._dead_letters()]
         self.worker.metrics.sent(sum(rows.num_rows for _, _, rows in outputs) - len(self._dead))
         own = [output for output in outputs if not is_elsewhere(output[0])]
@@ -185,8 +194,11 @@ class TaskRun:
         rows = self._above_checkpoint(ssp_index, rows)
         if rows.num_rows == 0:
             return total
-        guarded = self._spec.dead_letter_stream is not None
-        done = (self._process_guarded if guarded else self._process_all)(ssp_index, rows)
+        if self.worker.hosted is not None:
+            done = self._process_hosted(self.worker.hosted, ssp_index, rows)
+        else:
+            guarded = self._spec.dead_letter_stream is not None
+            done = (self._process_guarded if guarded else self._process_all)(ssp_index, rows)
         self._records += done
         return total - (int(rows.num_rows) - done)
 
@@ -202,12 +214,7 @@ class TaskRun:
         times = rows.column(_TIME_MS).to_pylist()
         fields = zip(repeat(ssp), offsets, keys, messages, times, _headers(rows), strict=False)
         try:
-            # the constructor of a NamedTuple is a Python function; this is what it calls
-            for envelope in map(tuple.__new__, repeat(IncomingMessageEnvelope), fields):
-                collector.timestamp_ms = envelope[4]
-                process(envelope, collector, control)
-                if control.wants_commit:
-                    break
+            call_for_each(fields, process, collector, control)
         except Exception as error:  # noqa: BLE001 - the application's code; it is raised again, with its place
             # the iterator has given exactly the offsets up to the message in hand, also when a serde refused it
             failed = rows.num_rows - length_hint(offsets) - 1
@@ -225,6 +232,22 @@ class TaskRun:
             if self.worker.control.wants_commit:
                 return done
         return int(rows.num_rows)
+
+    def _process_hosted(self, task: HostedTask, ssp_index: int, rows: pa.RecordBatch) -> int:
+        """As the others, in the application's own process."""
+        ssp = self._spec.ssps[ssp_index]
+        try:
+            done, aside = task.process(ssp_index, rows)
+        except CallFailed as failed:
+            if failed.row is None:
+                raise failed.error from failed.error.__cause__
+            self.fail(ssp, rows.column(_OFFSET)[failed.row].as_py(), failed.error)
+        for row, shown in aside:
+            key, value, time_ms, offset = (rows.column(index)[row].as_py() for index in range(4))
+            headers = headers_of(rows.slice(row, 1)) or [None]
+            letter = dead_letter(self.worker.task.name, ssp, offset, key, value, shown, headers[0] or ())
+            self._dead.append((letter, time_ms))
+        return done
 
     def _above_checkpoint(self, ssp_index: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Without the rows this task has processed already, as happens to broadcast SSPs and repeated batches."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from grete.config.settings.poison import PoisonPolicy
+from grete.application.poison import PoisonPolicy
 from grete.diagnostics.streams import DiagnosticsConfig
 from grete.model.fence import Fence
 from grete.model.ids import SystemStreamPartition, TaskName

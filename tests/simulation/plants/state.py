@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from grete.tasks.runtime import TaskWorker
+from grete.application.store import TaskStore
 from grete.tasks.stores.file import StoreFile
-from grete.tasks.stores.store import TaskStore
+from grete.tasks.task_worker import TaskWorker
 from grete.testing.simulator.plants import Plant, Replaced
 
 

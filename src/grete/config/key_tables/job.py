@@ -379,9 +379,18 @@ SPLIT_DEPLOYMENT = Key(
     BOOLEAN,
     "false",
     _CONTAINER,
-    "Whether framework and application have environments of their own.",
+    "Whether a StreamTask runs in a process of its own beside each worker, which has `job.application.environment` "
+    "and nothing of the framework's but `grete.api`.",
     renamed_from=("samza.cluster.based.job.coordinator.dependency.isolation.enabled",),
-    no_effect="framework and application share an environment in this version",
+)
+APPLICATION_ENVIRONMENT = Key(
+    "job.application.environment",
+    PATH,
+    None,
+    _CONTAINER,
+    "Folder of the application's own Python environment, whose interpreter is `bin/python`, such as "
+    "`python -m venv` makes it; for `job.split.deployment.enabled=true`. It needs no package for grete.",
+    default_doc="the interpreter of the framework",
 )
 PROCESSOR_ID = Key("processor.id", TEXT, None, _CONTAINER, "This processor's id, in embedded mode.")
 PROCESSOR_LIST = Key(

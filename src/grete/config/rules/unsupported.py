@@ -19,6 +19,7 @@ def unsupported(config: Mapping[str, str]) -> Iterator[str]:
             f"job.systemstreampartition.matcher.class={matcher!r}: this version has no matchers, and the "
             f"job would read every partition; remove the key, and name streams that hold what the job shall read"
         )
+    yield from _isolation(config)
     for store in Settings.of(config).store_names:
         if config.get(f"stores.{store}.side.inputs", "").strip():
             yield (
@@ -43,6 +44,22 @@ def _standby(config: Mapping[str, str]) -> Iterator[str]:
         yield f"{what}: the job has no stores, so there is nothing to keep copies of; remove the key"
     if _launcher(config) in ("thread", "processors"):
         yield f"{what}: standby containers are processes of their own; set job.launcher=process"
+
+
+def _isolation(config: Mapping[str, str]) -> Iterator[str]:
+    settings, key = Settings.of(config), job.SPLIT_DEPLOYMENT.name
+    if not valid_value_of(config, job.SPLIT_DEPLOYMENT):
+        return
+    if settings.job.is_pipeline:
+        yield (
+            f"{key}=true: this version has processes of their own for StreamTasks only, and a DataFrame pipeline "
+            f"builds its plan in the container; remove the key, or write the application as a StreamTask"
+        )
+    if settings.task.max_concurrency > 1:
+        yield (
+            f"{key}=true: an application with a process of its own has one message of a task in progress at a time; "
+            f"remove task.max.concurrency, or the key"
+        )
 
 
 def _launcher(config: Mapping[str, str]) -> str:

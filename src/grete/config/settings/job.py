@@ -24,6 +24,10 @@ class JobSettings(Section):
     """The StreamTask, `module:Class`."""
     application_path = OptionalSetting(keys.APPLICATION_PATH)
     """The folder of the application's modules."""
+    is_isolated = Setting(keys.SPLIT_DEPLOYMENT)
+    """Whether a StreamTask runs in a process and an environment of its own."""
+    application_environment = OptionalSetting(keys.APPLICATION_ENVIRONMENT)
+    """The folder of that environment."""
     launcher = Setting(keys.LAUNCHER)
     lineage_state = Setting(keys.LINEAGE_STATE)
     ssp_grouper = Setting(keys.SSP_GROUPER)

@@ -6,12 +6,12 @@ import logging
 import re
 from functools import cached_property
 
+from grete.application.poison import PoisonPolicy
 from grete.config import aliases, java_values
 from grete.config.choices import PoisonAction
 from grete.config.key import Key
 from grete.config.key_tables import task as keys
 from grete.config.settings.job import JobSettings
-from grete.config.settings.poison import PoisonPolicy
 from grete.config.settings.section import OptionalSetting, Section, Setting
 from grete.config.settings.spark import SparkSettings
 from grete.config.settings.streams import system_stream_from_names

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 
 from grete.api import Serde
+from grete.application.serdes import IntegerSerde
 from grete.config.choices import HubPartitioning
 from grete.config.key_tables import eventhubs as keys
 from grete.config.settings import Settings
@@ -18,7 +19,6 @@ from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes import stream_serdes
-from grete.serdes.builtin import IntegerSerde
 from grete.systems.partitioner import Partitioner
 
 _MASK = 0xFFFFFFFF

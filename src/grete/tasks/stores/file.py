@@ -21,7 +21,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
 
@@ -30,8 +32,10 @@ from grete.errors import OffsetOutOfRange
 from grete.failpoints import failpoint
 from grete.private_files import private_directory, tighten_database
 from grete.systems.base import Change
+from grete.tasks.faults import FILE_ERRORS, file_error
 from grete.tasks.stores.damage import DAMAGE, DamagedStore, fault, faults_translated
 
+T = TypeVar("T")
 ReadChanges = Callable[[int, int], Iterable[Change]]
 """Changelog records with start <= offset < end, in order; OffsetOutOfRange, at the end at the latest, when compaction
 has taken some that a copy at `start` needs."""
@@ -267,10 +271,17 @@ class StoreFile:
         try:
             return self._get(key)
         except DAMAGE:
-            self.rebuild()
-            return self._get(key)
+            return self._rebuilt(lambda: self._get(key))
         except apsw.Error as error:
             raise fault(error, self._path, "read") from error
+
+    def _rebuilt(self, read: Callable[[], T]) -> T:
+        """What is read after a rebuild; what hinders it is the machine's."""
+        try:
+            self.rebuild()
+            return read()
+        except FILE_ERRORS as error:
+            raise file_error(f"the store's file {self._path}", error) from error
 
     def _get(self, key: bytes) -> bytes | None:
         row = self._connection.execute("SELECT v, c FROM kv WHERE k = ?", (key,)).fetchone()
@@ -288,8 +299,7 @@ class StoreFile:
             try:
                 rows = self._chunk(low, inclusive, last)
             except DAMAGE:
-                self.rebuild()
-                rows = self._chunk(low, inclusive, last)
+                rows = self._rebuilt(partial(self._chunk, low, inclusive, last))
             except apsw.Error as error:
                 raise fault(error, self._path, "read") from error
             yield from rows

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-from grete.serdes.base import StreamSerdes
-from grete.tasks.faults import FILE_ERRORS, file_error
-from grete.tasks.stores.file import StoreFile
+from grete.application.serdes import StreamSerdes
 
 _MISSING = object()
 _CACHE_LIMIT = 500_000
 """Entries kept in memory between batches per store; beyond it the cache starts again from the file."""
 
 
-class TaskStore:
+class Base(Protocol):
+    """The committed entries, from which a batch begins. Errors are those of `grete.errors`."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value, None when there is none."""
+
+    def scan(self, first: bytes | None, last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with first <= key < last in key order; None is unbounded."""
+
+
+B = TypeVar("B", bound=Base)
+
+
+class TaskStore(Generic[B]):
     """Implements `grete.KeyValueStore` for one task. Used by one thread."""
 
-    def __init__(self, file: StoreFile, serdes: StreamSerdes) -> None:
+    def __init__(self, file: B, serdes: StreamSerdes) -> None:
         self._file = file
         self._key_to_bytes = serdes.key.to_bytes
         self._key_from_bytes = serdes.key.from_bytes
@@ -28,7 +39,7 @@ class TaskStore:
         self._undo: list[tuple[bytes, Any, Any]] | None = None
 
     @property
-    def file(self) -> StoreFile:
+    def file(self) -> B:
         """The file below."""
         return self._file
 
@@ -43,10 +54,7 @@ class TaskStore:
         data = self._key(key)
         value = self._current.get(data, _MISSING)
         if value is _MISSING:
-            try:
-                value = self._current[data] = self._file.get(data)
-            except FILE_ERRORS as error:
-                raise file_error(f"the store's file {self._file.path}", error) from error
+            value = self._current[data] = self._file.get(data)
         return None if value is None else self._value_from_bytes(value)  # type: ignore[arg-type] # not _MISSING
 
     def put(self, key: Any, value: Any) -> None:
@@ -82,23 +90,22 @@ class TaskStore:
             for key, value in self._changes.items()
             if (first is None or key >= first) and (last is None or key < last)
         )
-        for key, value in _merge(self._rows(first, last), changed):
+        for key, value in _merge(self._file.scan(first, last), changed):
             yield self._key_from_bytes(key), self._value_from_bytes(value)
-
-    def _rows(self, first: bytes | None, last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        try:
-            yield from self._file.scan(first, last)
-        except FILE_ERRORS as error:
-            raise file_error(f"the store's file {self._file.path}", error) from error
 
     # --- used by the task runner, not by tasks ---
 
-    def begin_batch(self, *, continues: bool) -> None:
-        """Start a batch; what is in memory stays valid only if this process did the committed attempt before."""
-        if not continues or len(self._current) > _CACHE_LIMIT:
+    def begin_batch(self, *, continues: bool) -> bool:
+        """Start a batch; what is in memory stays valid only if this process did the committed attempt before.
+
+        Returns whether it stays.
+        """
+        stays = continues and len(self._current) <= _CACHE_LIMIT
+        if not stays:
             self._current = {}
         self._changes = {}
         self._undo = None
+        return stays
 
     def begin_message(self) -> None:
         """From here on `undo_message` can take back what is changed."""

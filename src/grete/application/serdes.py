@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import struct
 import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from grete.api import Serde
-from grete.errors import WireError
+from grete.errors import ConfigError, WireError
+
+try:
+    from orjson import dumps, loads
+except ImportError:  # an application's environment may be without
+
+    def _refuse(text: str) -> Any:
+        raise ValueError(f"{text} is no JSON")
+
+    _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    _decoder = json.JSONDecoder(parse_constant=_refuse)
+
+    def dumps(value: Any, /) -> bytes:  # type: ignore[misc] # of its arguments only this one is used
+        """As orjson, for what is JSON: no dates, no classes."""
+        return _encoder.encode(value).encode()
+
+    def loads(data: bytes, /) -> Any:  # type: ignore[misc] # only bytes are read
+        """As orjson."""
+        return _decoder.decode(data.decode())
+
 
 _INTEGER = struct.Struct(">i")
 _LONG = struct.Struct(">q")
@@ -53,11 +74,11 @@ class JsonSerde(Serde):
     def to_bytes(self, value: Any) -> bytes | None:
         """See Serde."""
         # copied for the reason that compact_json gives; every message goes through here, so inlined
-        return None if value is None else b"%b" % orjson.dumps(value)
+        return None if value is None else b"%b" % dumps(value)
 
     def from_bytes(self, data: bytes | None) -> Any:
         """See Serde."""
-        return None if data is None else orjson.loads(data)
+        return None if data is None else loads(data)
 
 
 class _StructSerde(Serde):
@@ -121,3 +142,41 @@ class UuidSerde(Serde):
         if len(data) != _UUID_BYTES:
             raise WireError(f"the uuid serde reads {_UUID_BYTES} bytes, got {len(data)}")
         return uuid.UUID(bytes=data)
+
+
+BUILT_IN: Mapping[str, Callable[[], Serde]] = {
+    "bytes": BytesSerde,
+    "string": StringSerde,
+    "json": JsonSerde,
+    "integer": IntegerSerde,
+    "long": LongSerde,
+    "double": DoubleSerde,
+    "uuid": UuidSerde,
+}
+"""Those that need nothing but their name."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSerdes:
+    """Serdes of keys and of messages (values)."""
+
+    key: Serde
+    message: Serde
+
+
+def load_own_serde(path: str, name: str, config: Mapping[str, str]) -> Serde:
+    """The application's serde `module:Class`, registered as `name`.
+
+    Raises:
+        ConfigError: it cannot be loaded, or is none.
+    """
+    module_name, _, attribute = path.partition(":")
+    key = f"serializers.registry.{name}.class"
+    try:
+        factory = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{key}: cannot load {path!r} ({error})") from error
+    made = factory.from_config(name, config) if hasattr(factory, "from_config") else factory()
+    if not isinstance(made, Serde):
+        raise ConfigError(f"{key}: {path!r} is not a grete.Serde")
+    return made

@@ -1,0 +1,164 @@
+"""Outputs of a task in the application's process: gathered as bytes, handed over with a commit."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from grete.application.pipe import Blob, pack_column
+from grete.application.serdes import StreamSerdes
+from grete.model.streams import Headers
+
+_NO_PARTITION = -1
+_SETTLE = 1_000
+"""So many records become columns, which take half the memory of the objects."""
+
+GivenHeaders = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
+
+
+def encoded(headers: GivenHeaders) -> Headers:
+    """Headers as they are written.
+
+    Raises:
+        TypeError: a name is no text, or a value neither bytes nor text nor None.
+    """
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return [_header(name, value) for name, value in pairs]
+
+
+def _header(name: str, value: bytes | str | None) -> tuple[str, bytes | None]:
+    if not isinstance(name, str) or not isinstance(value, bytes | str | None):
+        raise TypeError(
+            f"header {name!r}: a name is a text, and a value bytes, text or None; got {value!r:.100}"
+        )
+    return name, value.encode() if isinstance(value, str) else value
+
+
+def check_size(value: bytes | None, largest: int, stream: str) -> None:
+    """Refuse a message that the stream's system does not take.
+
+    Raises:
+        ValueError: it is too large.
+    """
+    if value is not None and len(value) > largest:
+        raise ValueError(
+            f"a message of {len(value)} bytes is larger than {stream} takes, which is {largest} for key "
+            f"and value; make it smaller, or raise max.message.bytes of the stream (and of its readers)"
+        )
+
+
+class CarriedOutput:
+    """One output stream as one task sees it."""
+
+    def __init__(self, stream: str, serdes: StreamSerdes, partitions: int, largest: int) -> None:
+        self.stream = stream
+        self.key_to_bytes = serdes.key.to_bytes
+        self.message_to_bytes = serdes.message.to_bytes
+        self.partitions = partitions
+        self.largest = largest
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps_ms: list[int] = []
+        self.chosen: list[int] = []
+        """The partition that the application chose, else `_NO_PARTITION`."""
+        self.headers: dict[int, Headers] = {}
+        self._settled: list[tuple[list[Any], list[Blob]]] = []
+
+    def cut(self, length: int) -> None:
+        """Take back what is beyond `length`."""
+        for column in (self.keys, self.values, self.timestamps_ms, self.chosen):
+            del column[length:]
+        if self.headers:
+            self.headers = {row: of_row for row, of_row in self.headers.items() if row < length}
+
+    def settle(self, at_least: int) -> None:
+        """Turn the lists into columns when they are that long."""
+        if len(self.keys) < at_least:
+            return
+        headers = [
+            [row, [[name, None if value is None else value.hex()] for name, value in of_row]]
+            for row, of_row in self.headers.items()
+        ]
+        has_chosen = any(one != _NO_PARTITION for one in self.chosen)
+        blobs = [
+            *pack_column(self.keys),
+            *pack_column(self.values),
+            array("q", self.timestamps_ms),
+            array("i", self.chosen if has_chosen else ()),
+        ]
+        self._settled.append(([self.stream, headers], blobs))
+        self.cut(0)
+
+    def take(self) -> list[tuple[list[Any], list[Blob]]]:
+        """Everything gathered: stream and headers by row, and eight blobs; the output is empty afterwards."""
+        self.settle(1)
+        settled, self._settled = self._settled, []
+        return settled
+
+
+class CarriedCollector:
+    """Implements `grete.MessageCollector` for one task. Used by one thread."""
+
+    def __init__(self, open_output: Callable[[str], CarriedOutput]) -> None:
+        self._open = open_output
+        self._outputs: dict[str, CarriedOutput] = {}
+        self._marks: list[tuple[CarriedOutput, int]] | None = None
+        self.is_serializing = False
+        self.timestamp_ms = 0
+
+    def send(
+        self,
+        stream: str,
+        message: Any,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: GivenHeaders | None = None,
+    ) -> None:
+        """See grete.MessageCollector."""
+        output = self._outputs.get(stream)
+        if output is None:
+            output = self._outputs[stream] = self._open(stream)
+        self.is_serializing = True  # and stays so when a serde refuses
+        key_bytes = output.key_to_bytes(key)
+        value = output.message_to_bytes(message)
+        kept = encoded(headers) if headers else None
+        self.is_serializing = False
+        if value is not None and len(value) > output.largest:
+            check_size(value, output.largest, stream)
+        if partition is None:
+            partition = _NO_PARTITION
+        elif not 0 <= partition < output.partitions:
+            raise ValueError(f"{stream} has partitions 0 to {output.partitions - 1}, not {partition}")
+        row = len(output.keys)
+        if self._marks is not None:
+            self._marks.append((output, row))
+        if kept:
+            output.headers[row] = kept
+        output.keys.append(key_bytes)
+        output.values.append(value)
+        output.chosen.append(partition)
+        output.timestamps_ms.append(self.timestamp_ms if timestamp_ms is None else timestamp_ms)
+
+    def begin_message(self) -> None:
+        """From here on `undo_message` can take back what is sent."""
+        self.is_serializing = False
+        self._marks = []
+
+    def undo_message(self) -> None:
+        """Take back what was sent since `begin_message`."""
+        for output, length in reversed(self._marks or []):
+            output.cut(length)
+        self._marks = None
+
+    def settle(self) -> None:
+        """Between messages, now and then: what was sent is final, and is kept in less memory."""
+        self._marks = None
+        for output in self._outputs.values():
+            output.settle(_SETTLE)
+
+    def take(self) -> list[tuple[list[Any], list[Blob]]]:
+        """What each output has."""
+        return [one for output in self._outputs.values() for one in output.take()]

@@ -1,0 +1,100 @@
+"""Frames between a worker and the application's process beside it: a verb, a JSON value, and blobs.
+
+    4 bytes   length of the head, little endian
+    head      JSON [verb, value, [length of each blob]]
+    blobs
+
+Columns of bytes are two or three blobs: where each value begins, all of them, and where nulls are if there are some.
+Nothing is pickled: either side could be broken by the other only in what the application is given and gives.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+_HEAD = struct.Struct("<I")
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_decode = json.JSONDecoder().decode
+"""Bound here: an application may patch `json`."""
+Blob = bytes | bytearray | memoryview | array  # type: ignore[type-arg] # array has no arguments at run time
+
+
+class Pipe:
+    """One end of two pipes, one for each direction. Used by one thread."""
+
+    def __init__(self, reads: int, writes: int) -> None:
+        """Takes the file descriptors."""
+        self._reader = os.fdopen(reads, "rb", buffering=1 << 16)
+        self._writes = writes
+
+    def send(self, verb: str, value: object = None, blobs: Sequence[Blob] = ()) -> None:
+        """Write a frame.
+
+        Raises:
+            OSError: the other side has gone.
+        """
+        if self._writes < 0:
+            os._exit(70)  # a fork of the application's that came back from where it was called
+        views = [memoryview(blob).cast("B") for blob in blobs if len(blob)]
+        head = _encode([verb, value, [memoryview(blob).nbytes for blob in blobs]]).encode()
+        data = b"".join((_HEAD.pack(len(head)), head, *views))
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._writes, left) :]
+
+    def receive(self) -> tuple[str, Any, list[bytes]]:
+        """Read a frame.
+
+        Raises:
+            EOFError: the other side has gone.
+        """
+        (length,) = _HEAD.unpack(self._exactly(_HEAD.size))
+        verb, value, lengths = _decode(self._exactly(length).decode())
+        return verb, value, [self._exactly(one) for one in lengths]
+
+    def _exactly(self, length: int) -> bytes:
+        data = self._reader.read(length)
+        if len(data) < length:
+            raise EOFError("the pipe ended")
+        return data
+
+    def abandon(self) -> None:
+        """Leave the pipe to another process; this one must not write into it."""
+        os.close(self._writes)
+        os.close(self._reader.fileno())
+        self._writes = -1
+
+    def close(self) -> None:
+        """Release the descriptors."""
+        self._reader.close()
+        os.close(self._writes)
+
+
+def pack_column(values: Sequence[bytes | None]) -> list[Blob]:
+    """A column as three blobs; the last is empty when no value is None."""
+    nulls = b""
+    if None in values:
+        nulls = bytes(value is None for value in values)
+        values = [value or b"" for value in values]
+    present: Sequence[bytes] = values  # type: ignore[assignment] # no None is left
+    offsets = array("i", [0])
+    offsets.extend(accumulate(map(len, present)))
+    return [offsets, b"".join(present), nulls]
+
+
+def unpack_column(blobs: Sequence[bytes]) -> list[bytes | None]:
+    """The inverse of `pack_column`; the offsets may begin above 0."""
+    offsets = array("i")
+    offsets.frombytes(blobs[0])
+    data = blobs[1]
+    ends = offsets[1:]
+    values: list[bytes | None] = [data[start:end] for start, end in zip(offsets, ends, strict=False)]
+    if blobs[2]:
+        return [None if is_null else value for value, is_null in zip(values, blobs[2], strict=True)]
+    return values

@@ -1,0 +1,170 @@
+"""A task inside a Python worker process: instance, stores and collector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grete.api import StreamTask
+from grete.application.context import Context, TaskControl
+from grete.application.load import has_own, load_task
+from grete.application.store import TaskStore
+from grete.application.timers import Timers
+from grete.clock import Clock
+from grete.config.application_config import ApplicationConfig
+from grete.config.settings import Settings
+from grete.failpoints import failpoint
+from grete.serdes import StreamSerdes, store_serdes, stream_serdes
+from grete.systems.base import Change, System
+from grete.systems.records import records, unpack_changes, write
+from grete.tasks.collector import Collector, StreamFacts
+from grete.tasks.concurrent import Events
+from grete.tasks.metrics import TaskMetrics
+from grete.tasks.results import StoreChange
+from grete.tasks.spec import RunnerSpec, StoreSpec, TaskProgress, TaskSpec
+from grete.tasks.stores.file import ReadChanges, StoreFile
+from grete.tasks.stores.paths import store_identity, store_path
+from grete.tasks.stores.warm_copy import take_over
+
+if TYPE_CHECKING:
+    from grete.tasks.isolated.worker import HostedTask
+
+
+class TaskWorker:
+    """One task's instance with its stores."""
+
+    hosted: HostedTask | None = None
+    """The instance, where it is in the application's own process."""
+
+    def __init__(
+        self,
+        spec: RunnerSpec,
+        task: TaskSpec,
+        system: System,
+        facts: StreamFacts,
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        self.task = task
+        self.events = events
+        self._system = system
+        self._facts = facts
+        self._clock = clock
+        self._spec = spec
+        self._settings = Settings.of(spec.config)
+        self._store_specs = {store.name: store for store in spec.stores}
+        self.token = ""
+        self.control = TaskControl()
+        self.metrics = TaskMetrics(clock)
+        self.collector = self._make_collector()
+        self.serdes = self._make_serdes()
+        self.stores = {store.name: self._open_store(store) for store in spec.stores}
+        self.instance: StreamTask | None = None
+        self.timers = Timers(is_heard=False)
+
+    def _make_collector(self) -> Collector:
+        return Collector(self._settings, self._spec.default_system, self.task.index, self._facts)
+
+    def _make_serdes(self) -> dict[int, StreamSerdes]:
+        inputs = {index: self._spec.ssps[index].system_stream for index in self.task.ssps}
+        return {index: stream_serdes(stream, self._settings) for index, stream in inputs.items()}
+
+    def _serdes_of_store(self, name: str) -> StreamSerdes:
+        return store_serdes(name, self._settings)
+
+    def _open_store(self, store: StoreSpec) -> TaskStore[StoreFile]:
+        path, identity = self._place(self._spec.store_directory, store)
+        copies = [self._place(directory, store)[0] for directory in self._spec.standby_directories]
+        file = StoreFile(
+            path, identity, refill=lambda: take_over(path, identity, copies), now_ms=self._clock.wall_ms
+        )
+        return TaskStore(file, self._serdes_of_store(store.name))
+
+    def _place(self, directory: str, store: StoreSpec) -> tuple[Path, str]:
+        return (
+            store_path(Path(directory), self.task.name, store.name),
+            store_identity(store, self.task.changelog_partition),
+        )
+
+    def begin_batch(self, progress: TaskProgress) -> StreamTask:
+        """Make stores and instance stand at exactly the committed state, and return the instance."""
+        continues = self.instance is not None and self.token == progress.token
+        for name, store in self.stores.items():
+            changes = self._reader_of_changes(self._store_specs[name].changelog_stream, store.file)
+            store.file.settle(progress.store_positions.get(name, 0), progress.token, changes, unpack_changes)
+            store.begin_batch(continues=continues)
+        failpoint("task.before-init")
+        self.control.wants_commit = False
+        instance = self._begin_instance(continues=continues)
+        self.token = ""  # until this attempt has ended well, nothing in memory can be trusted
+        return instance
+
+    def _begin_instance(self, *, continues: bool) -> StreamTask:
+        """Go on with the instance, else with a new one."""
+        if self.instance is None or not continues:
+            self.control = TaskControl()
+            self.instance = load_task(self._spec.task_class)
+            self.timers = Timers(is_heard=has_own(type(self.instance), "on_timer"))
+            context = Context(
+                self.task.name,
+                [self._spec.ssps[index] for index in self.task.ssps],
+                ApplicationConfig(self._spec.config),
+                self.stores,
+                self.metrics,
+                self.timers,
+            )
+            self.events.finish_call(self.instance.init(context))
+            failpoint("task.after-init")
+        return self.instance
+
+    def _reader_of_changes(self, stream: str, file: StoreFile) -> ReadChanges:
+        def changes(start: int, end: int) -> Iterator[Change]:
+            partition = self.task.changelog_partition
+            return self._system.changes(stream, partition, start, end, copied_ms=file.copied_ms)
+
+        return changes
+
+    def gather(self) -> None:
+        """Before a commit: have here what the task made."""
+
+    def begin_message(self) -> None:
+        """From here on `undo_message` can take back what the task does."""
+        self.collector.begin_message()
+        for store in self.stores.values():
+            store.begin_message()
+
+    def undo_message(self) -> None:
+        """Take back outputs and store changes since `begin_message`."""
+        self.collector.undo_message()
+        for store in self.stores.values():
+            store.undo_message()
+
+    def partition_count(self, stream: str) -> int:
+        """How many partitions a stream of the job's system has."""
+        return self._facts.partitions(stream)
+
+    def store_changes(self) -> Iterator[StoreChange]:
+        """The changes of each store that has some."""
+        now_ms = self._clock.wall_ms()
+        for name, store in self.stores.items():
+            changes = store.changes()
+            if changes:
+                yield self._change(name, list(changes), list(changes.values()), now_ms)
+
+    def _change(
+        self, name: str, keys: Sequence[bytes | None], values: Sequence[bytes | None], now_ms: int
+    ) -> StoreChange:
+        made = records(keys, values, [now_ms] * len(keys))
+        stream, partition = self._store_specs[name].changelog_stream, self.task.changelog_partition
+        return StoreChange(name, stream, partition, made, write(made), self.stores[name].file)
+
+    def close(self) -> None:
+        """Let the instance close and release the files."""
+        instance, self.instance = self.instance, None
+        try:
+            if instance is not None:
+                self.events.finish_call(instance.close())
+        finally:
+            for store in self.stores.values():
+                store.file.close()
