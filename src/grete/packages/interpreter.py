@@ -12,12 +12,13 @@ from grete.errors import PackageError
 from grete.packages.elf import look_beside, needed_libraries
 
 _QUERY = """
-import json, platform, sys, sysconfig
+import json, os, platform, site, sys, sysconfig
 names = sysconfig.get_config_vars()
 print(json.dumps({
     "version": platform.python_version(), "minor": "%d.%d" % sys.version_info[:2],
     "program": sys._base_executable, "stdlib": sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix}),
     "library": names.get("INSTSONAME") or "", "library_folder": names.get("LIBDIR") or "",
+    "packages": os.path.basename(site.getsitepackages([sys.base_prefix])[-1]),
     "platform": sysconfig.get_platform(), "libc": " ".join(platform.libc_ver()).strip(),
 }))
 """
@@ -33,7 +34,10 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """An interpreter on this machine, as it describes itself. `libc` is empty where it cannot tell."""
+    """An interpreter on this machine, as it describes itself. `libc` is empty where it cannot tell.
+
+    `packages` is the name of its folder of packages: site-packages, of Debian's dist-packages.
+    """
 
     version: str
     minor: str
@@ -41,13 +45,14 @@ class Interpreter:
     stdlib: str
     library: str
     library_folder: str
+    packages: str
     platform: str
     libc: str
 
     @property
     def site(self) -> str:
         """Where packages are, below an environment's folder."""
-        return f"lib/python{self.minor}/site-packages"
+        return f"lib/python{self.minor}/{self.packages}"
 
 
 def find_interpreter(python: Path) -> Interpreter:
@@ -84,7 +89,7 @@ def check_environment(environment: Path, interpreter: Interpreter) -> None:
     """See that a copied interpreter looks below its own folder alone, and finds its packages.
 
     Raises:
-        PackageError: it looks elsewhere, as Debian's do.
+        PackageError: it looks elsewhere.
     """
     top = environment.resolve()
     prefix, *path = (Path(each).resolve() for each in json.loads(_answer(top / "bin" / "python", _PLACES)))
