@@ -10,6 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from grete.clock import SystemClock
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
@@ -47,7 +49,6 @@ job.name=everything
 task.class=everything:Everything
 task.inputs=local.in
 task.outputs=local.out
-task.max.concurrency=10
 systems.local.samza.offset.default=oldest
 systems.local.samza.msg.serde=json
 stores.sums.factory=grete.store.sqlite
@@ -59,10 +60,25 @@ metrics.reporter.s.stream=local.metrics
 """
 
 
-def test_a_task_with_headers_timers_metrics_and_awaits_is_told_of_its_end(tmp_path: Path) -> None:
+@pytest.fixture(params=["in the worker", "in an environment of its own"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Keys that say where the application runs."""
+    if request.param == "in the worker":
+        return "task.max.concurrency=10\n"
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    [packages] = environment.glob("lib/python*/site-packages")
+    for name in ("apsw", "orjson", "pyarrow", "msgspec"):
+        (packages / f"{name}.py").write_text(
+            "raise ImportError('not the version that the framework needs')\n"
+        )
+    return f"job.split.deployment.enabled=true\njob.application.environment={environment}\n"
+
+
+def test_a_task_with_headers_timers_metrics_and_awaits_is_told_of_its_end(tmp_path: Path, place: str) -> None:
     home = tmp_path / "home"
     (tmp_path / "everything.py").write_text(APPLICATION)
-    (tmp_path / "job.properties").write_text(CONFIG + f"job.application.path={tmp_path}\n")
+    (tmp_path / "job.properties").write_text(CONFIG + place + f"job.application.path={tmp_path}\n")
     with closing(LocalSystem(home / "local", SystemClock())) as local:
         local.create_stream(StreamSpec("in", 2))
         trace = [("trace", b"7")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import logging
 import os
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,16 @@ import pytest
 
 import grete
 from grete.application.start import API
+from grete.cli.main import main
+from grete.clock import SystemClock
 from grete.config.rules.validate import validate
 from grete.errors import ApplicationError, ApplicationGone, ConfigError, ProcessingError
+from grete.model.streams import StreamSpec
+from grete.systems.local.system import LocalSystem, Message
 from grete.tasks.isolated.process import ApplicationProcess
 from grete.tasks.isolated.worker import minimal_hello
 from grete.testing.job import JobUnderTest
+from grete.testing.waiting import patient
 
 CONFIG = {
     "job.split.deployment.enabled": "true",
@@ -151,6 +158,23 @@ def test_pythonpath_and_the_frameworks_variables_stay_outside(
     names = "('PYTHONPATH', 'PYSPARK_PYTHON', 'GRETE_EXECUTOR_SECRETS', 'SOMETHING_ELSE')"
     job = start(answer(f"return [os.environ.get(name) for name in {names}]", imports="import os"))
     assert sent(job, "k") == [[None, None, None, "here"]]
+
+
+def test_the_doctor_finds_an_application_in_its_environment(
+    tmp_path: Path, environment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [packages] = environment.glob("lib/python*/site-packages")
+    (packages / "installed_there.py").touch()
+    keys = {
+        "job.name": "a",
+        "task.class": "installed_there:Task",
+        "job.application.environment": str(environment),
+    }
+    config = {**CONFIG, **keys}
+    (tmp_path / "job.properties").write_text("\n".join(f"{key}={value}" for key, value in config.items()))
+    main(["doctor", "-o", "json", "--config", str(tmp_path / "job.properties")])
+    findings = {one["check"]: one for one in json.loads(capsys.readouterr().out)}
+    assert findings["application"]["ok"], findings
 
 
 # --- the modules of the API ---
@@ -298,6 +322,31 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_coordinator_and_container_never_import_the_application(tmp_path: Path) -> None:
+    """A whole job in processes of its own, whose application notes in which of them it is imported."""
+    (tmp_path / "application").mkdir()
+    noting = "import sys; print(sys.orig_argv[1:3], file=open('imported', 'a'))"
+    (tmp_path / "application" / "counting.py").write_text(answer("return count", imports=noting))
+    config = {**CONFIG, "job.name": "noting", "job.application.path": "application"}
+    (tmp_path / "job.properties").write_text("\n".join(f"{key}={value}" for key, value in config.items()))
+    with closing(LocalSystem(tmp_path / "home" / "local", SystemClock())) as system:
+        system.create_stream(StreamSpec("in", 1))
+        system.append("in", [Message(b"k", b"1", 1)])
+    done = subprocess.run(
+        [sys.executable, "-m", "grete.testing.sparkless", "--until-drained", "--config", "job.properties"],
+        cwd=tmp_path,
+        env={**os.environ, "GRETE_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        timeout=patient(60),
+    )
+    assert done.returncode == 0, done.stderr
+    [imported] = set((tmp_path / "application" / "imported").read_text().splitlines())
+    assert imported == str(["-I", str(Path(grete.__file__).parent / "application" / "start.py")])
+    with closing(LocalSystem(tmp_path / "home" / "local", SystemClock())) as system:
+        assert [batch.num_rows for _, batch in system.read("out", 0, 0)] == [1]
 
 
 # --- everything that a task has ---

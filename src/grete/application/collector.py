@@ -60,15 +60,17 @@ class CarriedOutput:
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps_ms: list[int] = []
-        self.chosen: list[int] = []
-        """The partition that the application chose, else `_NO_PARTITION`."""
+        self.chosen: dict[int, int] = {}
+        """By row: the partition, where the application chose one."""
         self.headers: dict[int, Headers] = {}
         self._settled: list[tuple[list[Any], list[Blob]]] = []
 
     def cut(self, length: int) -> None:
         """Take back what is beyond `length`."""
-        for column in (self.keys, self.values, self.timestamps_ms, self.chosen):
+        for column in (self.keys, self.values, self.timestamps_ms):
             del column[length:]
+        if self.chosen:
+            self.chosen = {row: one for row, one in self.chosen.items() if row < length}
         if self.headers:
             self.headers = {row: of_row for row, of_row in self.headers.items() if row < length}
 
@@ -80,12 +82,12 @@ class CarriedOutput:
             [row, [[name, None if value is None else value.hex()] for name, value in of_row]]
             for row, of_row in self.headers.items()
         ]
-        has_chosen = any(one != _NO_PARTITION for one in self.chosen)
+        rows = range(len(self.keys)) if self.chosen else ()
         blobs = [
             *pack_column(self.keys),
             *pack_column(self.values),
             array("q", self.timestamps_ms),
-            array("i", self.chosen if has_chosen else ()),
+            array("i", [self.chosen.get(row, _NO_PARTITION) for row in rows]),
         ]
         self._settled.append(([self.stream, headers], blobs))
         self.cut(0)
@@ -128,18 +130,16 @@ class CarriedCollector:
         self.is_serializing = False
         if value is not None and len(value) > output.largest:
             check_size(value, output.largest, stream)
-        if partition is None:
-            partition = _NO_PARTITION
-        elif not 0 <= partition < output.partitions:
-            raise ValueError(f"{stream} has partitions 0 to {output.partitions - 1}, not {partition}")
-        row = len(output.keys)
+        if partition is not None:
+            if not 0 <= partition < output.partitions:
+                raise ValueError(f"{stream} has partitions 0 to {output.partitions - 1}, not {partition}")
+            output.chosen[len(output.keys)] = partition
         if self._marks is not None:
-            self._marks.append((output, row))
+            self._marks.append((output, len(output.keys)))
         if kept:
-            output.headers[row] = kept
+            output.headers[len(output.keys)] = kept
         output.keys.append(key_bytes)
         output.values.append(value)
-        output.chosen.append(partition)
         output.timestamps_ms.append(self.timestamp_ms if timestamp_ms is None else timestamp_ms)
 
     def begin_message(self) -> None:

@@ -28,7 +28,7 @@ from grete.application.load import check_class, has_own, load_class, load_task
 from grete.application.metrics import CarriedMetrics
 from grete.application.pipe import Blob, Pipe, pack_column, unpack_column
 from grete.application.poison import PoisonPolicy
-from grete.application.serdes import BUILT_IN, StreamSerdes, load_own_serde
+from grete.application.serdes import BUILT_IN, StreamSerdes, load_own_serde, values_of
 from grete.application.store import TaskStore
 from grete.application.timers import Timers
 from grete.model.ids import SystemStreamPartition, TaskName
@@ -278,30 +278,22 @@ class Application:
         if serdes is None:
             described = self._hello["inputs"][str(ssp_index)]
             serdes = self._serdes[ssp_index] = self._worker.serdes(described)
-        columns = [
-            _numbers(blobs[0]),
-            unpack_column(blobs[2:5]),
-            unpack_column(blobs[5:8]),
-            _numbers(blobs[1]),
-        ]
+        columns: list[Any] = [_numbers(blobs[0]), unpack_column(blobs[2:5]), unpack_column(blobs[5:8])]
+        columns.append(_numbers(blobs[1]))
         of_rows = repeat(()) if headers is None else [_headers(one) for one in headers]
-        call = self._process_guarded if self._hello["is_guarded"] else self._process_all
-        done, aside = call(task, ssp, serdes, columns, of_rows)
+        if self._hello["is_guarded"]:
+            done, aside = self._process_guarded(task, ssp, serdes, columns, of_rows)
+        else:
+            columns[1] = values_of(columns[1], serdes.key, has_nulls=bool(blobs[4]))
+            columns[2] = values_of(columns[2], serdes.message, has_nulls=bool(blobs[7]))
+            done, aside = self._process_all(task, ssp, columns, of_rows), []
         task.collector.settle()
         return [done, aside, *task.standing()], ()
 
-    def _process_all(self, task: Hosted, ssp: Any, serdes: StreamSerdes, columns: Any, headers: Any) -> Any:
-        offsets, keys, values, times = columns
+    def _process_all(self, task: Hosted, ssp: SystemStreamPartition, columns: Any, headers: Any) -> int:
+        offsets, keys, messages, times = columns
         left = iter(list(map(str, offsets)))
-        fields = zip(
-            repeat(ssp),
-            left,
-            map(serdes.key.from_bytes, keys),
-            map(serdes.message.from_bytes, values),
-            times,
-            headers,
-            strict=False,
-        )
+        fields = zip(repeat(ssp), left, keys, messages, times, headers, strict=False)
         process: Callable[..., object] = task.instance.process
         if self._is_async:
             process = self._finished(process)
@@ -310,7 +302,7 @@ class Application:
         except Exception as error:  # noqa: BLE001 - the application's code; its worker raises it again
             # the iterator has given exactly the offsets up to the message in hand, also when a serde refused it
             raise FailedAt(len(offsets) - length_hint(left) - 1, error) from None
-        return len(offsets) - length_hint(left), []
+        return len(offsets) - length_hint(left)
 
     def _finished(self, process: Callable[..., Any]) -> Callable[..., object]:
         timeout_s = self._hello["message_s"]

@@ -6,7 +6,7 @@ import importlib
 import json
 import struct
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,6 +162,23 @@ class StreamSerdes:
 
     key: Serde
     message: Serde
+
+
+def values_of(values: Sequence[bytes | None], serde: Serde, *, has_nulls: bool) -> Iterable[Any]:
+    """What a task sees of them, in order; each is made, and fails, only when it is asked for.
+
+    A serde of the application's own, a subclass included, gets every value through its `from_bytes`.
+    """
+    kind = type(serde)
+    if kind is BytesSerde:
+        return values
+    if not has_nulls and kind in _PLAIN:
+        return map(_PLAIN[kind], values)
+    return map(serde.from_bytes, values)
+
+
+_PLAIN: Mapping[type[Serde], Callable[[Any], Any]] = {StringSerde: bytes.decode, JsonSerde: loads}
+"""The functions that the serdes are, but for None."""
 
 
 def load_own_serde(path: str, name: str, config: Mapping[str, str]) -> Serde:

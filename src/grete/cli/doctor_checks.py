@@ -235,6 +235,8 @@ def _application(job: JobSettings) -> Finding:
     module = class_name.partition(":")[0].split(".")[0]
     path = job.application_path
     places = [path] if path else []
+    if job.is_isolated and job.application_environment:
+        places += map(str, Path(job.application_environment).glob("lib/python*/site-packages"))
     spec = importlib.machinery.PathFinder.find_spec(module, [*places, *sys.path])
     found = f"{key}={class_name}"
     if spec is None:

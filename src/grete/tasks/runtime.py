@@ -141,10 +141,12 @@ class TaskWorkers:
 
     def close(self) -> None:
         """Close every task."""
-        while self._open:
-            self._open.popitem()[1].close()
-        if self._application is not None:
-            self._application.close()
+        try:
+            while self._open:
+                self._open.popitem()[1].close()
+        finally:
+            if self._application is not None:
+                self._application.close()
         self.events.close()
         self.outputs.close()
         if not self._leaves_system:

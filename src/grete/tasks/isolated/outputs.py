@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,28 @@ BLOBS = 8
 """Of one piece: three of keys, three of values, times, partitions that the application chose."""
 
 
+class _Places(dict[bytes | None, int]):
+    """Partitions by key; remembered, because hashing in Python costs more than the rest."""
+
+    def __init__(self, partitioner: Partitioner, partitions: int, own: int) -> None:
+        """`own` is where records without a key go."""
+        super().__init__({None: own})
+        self._partitioner = partitioner
+        self._partitions = partitions
+        self._own = own
+
+    def __missing__(self, key: bytes | None) -> int:
+        assert key is not None, "it is always known"
+        found = self[key] = self._partitioner(key, self._partitions)
+        return found
+
+    def make_room(self) -> None:
+        """Forget everything when it has become much."""
+        if len(self) > _REMEMBERED:
+            self.clear()
+            self[None] = self._own
+
+
 class PlacedOutput:
     """One output stream of one task."""
 
@@ -30,10 +52,8 @@ class PlacedOutput:
         self.name = name
         self.partitions = partitions
         self.largest = largest
-        self._partitioner = partitioner
         self._own = task_index % partitions
-        self._known: dict[bytes | None, int] = {None: self._own}
-        """By key; remembered, because hashing in Python costs more than the rest."""
+        self._place_of = _Places(partitioner, partitions, self._own)
 
     def place(self, blobs: Sequence[bytes], headers: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Each partition's records, in order."""
@@ -43,25 +63,12 @@ class PlacedOutput:
         if chosen is None and (self.partitions == 1 or keys.null_count == len(keys)):
             yield self._own if self.partitions > 1 else 0, batch
             return
-        places = np.fromiter(map(self._partition_of(), keys.to_pylist()), np.int32, len(keys))
+        self._place_of.make_room()
+        places = np.fromiter(map(self._place_of.__getitem__, keys.to_pylist()), np.int32, len(keys))
         if chosen is not None:
             places = np.where(chosen >= 0, chosen, places)
         for partition in np.unique(places):
             yield int(partition), batch.take(pa.array(np.flatnonzero(places == partition)))
-
-    def _partition_of(self) -> Callable[[bytes | None], int]:
-        if len(self._known) > _REMEMBERED:
-            self._known = {None: self._own}
-        known = self._known
-
-        def find(key: bytes | None) -> int:
-            found = known.get(key)
-            if found is None:
-                assert key is not None, "it is always known"
-                found = known[key] = self._partitioner(key, self.partitions)
-            return found
-
-        return find
 
 
 class PlacedOutputs(Collector):

@@ -98,6 +98,7 @@ class ApplicationProcess:
         assert self._process.stdout is not None, "it was asked for"
         self._log = _Log(self._process.stdout)
         self._carried: list[Exception] = []
+        self._has_expired = False
         self.is_gone = False
 
     @property
@@ -112,8 +113,8 @@ class ApplicationProcess:
             ConfigError: the class cannot be found, or is none.
             ApplicationError: the process ended or hung meanwhile, or the import failed.
         """
-        hangs = threading.Timer(self._start_s, self._process.kill)
-        hangs.start()
+        expiry = threading.Timer(self._start_s, self._expire)
+        expiry.start()
         try:
             self._received(answers)
             description: Mapping[str, Any] = self.call("hello", hello, answers=answers)[0]
@@ -121,13 +122,17 @@ class ApplicationProcess:
         except CallFailed as failed:
             raise _of_load(failed.error) from None
         except ApplicationGone as gone:
-            if hangs.finished.is_set():
+            if self._has_expired:
                 raise ApplicationError(
                     f"{self._shown} was not imported within {self._start_s:g} s{self._log.shown()}"
                 ) from gone
             raise ApplicationError(str(gone)) from gone
         finally:
-            hangs.cancel()
+            expiry.cancel()
+
+    def _expire(self) -> None:
+        self._has_expired = True
+        self._process.kill()
 
     def call(
         self, verb: str, value: object, blobs: Sequence[Blob] = (), *, answers: Answers
