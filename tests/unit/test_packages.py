@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import grete
+from grete.application.start import API
 from grete.cli.main import main
 from grete.container.archive import write_archive
 from grete.errors import PackageError
@@ -49,6 +50,29 @@ def test_the_api_runs_in_an_interpreter_that_has_nothing_else(built: Built) -> N
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert Path(done.stdout.strip()) == built.folder / "lib" / "grete" / "__init__.py"
     assert not list(built.folder.rglob("coordinator*"))
+
+
+def test_an_applications_process_starts_from_the_package_and_finds_all_that_it_may_have(built: Built) -> None:
+    """What the process may import and what the package holds is one list."""
+    lib = built.folder / "lib"
+    held = {path.relative_to(lib).with_suffix("") for path in lib.rglob("*.py")}
+    names = {".".join(path.parts).removesuffix(".__init__") for path in held}
+    assert names == {*API, "grete.application.start"}
+    reads, writes, life = os.pipe(), os.pipe(), os.pipe()
+    theirs = (reads[0], writes[1], life[0])
+    start = str(lib / "grete" / "application" / "start.py")
+    os.close(reads[1])  # a pipe that has ended is the end of the process
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", start, *map(str, theirs), ""],
+        pass_fds=theirs,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    for descriptor in (*theirs, writes[0], life[1]):
+        os.close(descriptor)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_its_list_has_what_grete_makes_public(built: Built) -> None:

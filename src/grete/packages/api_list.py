@@ -14,18 +14,23 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import grete
+from grete.application.start import API
 from grete.errors import PackageError
 
 NAME = "samza-framework-api-classes.txt"
-ROOTS = ("grete", "grete.api")
-"""Modules that an application imports; the package has them and what they import of grete."""
+PUBLIC = ("grete", "grete.api")
+"""Modules that an application imports: the list is of their names."""
+MODULES = (*API, "grete.application.start")
+"""The modules of the package: those that an application's process may have, and the first one of such a process."""
 _QUERY = """
 import importlib, json, sys
 sys.path.insert(0, sys.argv[1])
-roots = [importlib.import_module(name) for name in sys.argv[2:]]
-public = {
+public, modules = (text.split(",") for text in sys.argv[2:])
+for name in modules:
+    importlib.import_module(name)
+named = {
     f"{value.__module__}.{value.__qualname__}"
-    for root in roots for name, value in vars(root).items()
+    for root in public for name, value in vars(sys.modules[root]).items()
     if not name.startswith("_") and callable(value)
     and getattr(value, "__module__", "").partition(".")[0] == "grete"
 }
@@ -35,7 +40,7 @@ print(json.dumps({
         name for name in sys.modules if "." not in name and name != "grete"
         and name not in sys.stdlib_module_names and not name.startswith("__")
     ),
-    "public": sorted(public),
+    "public": sorted(named),
 }))
 """
 
@@ -87,7 +92,17 @@ def source_folder() -> Path:
 def api() -> Api:
     """The API of this grete: what an interpreter that imports nothing else has loaded afterwards."""
     done = subprocess.run(  # noqa: S603 - our own interpreter and words, no shell
-        [sys.executable, "-I", "-S", "-B", "-c", _QUERY, str(source_folder()), *ROOTS],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-B",
+            "-c",
+            _QUERY,
+            str(source_folder()),
+            ",".join(PUBLIC),
+            ",".join(MODULES),
+        ],
         capture_output=True,
         text=True,
         check=True,
