@@ -26,7 +26,7 @@ from grete.coordinator.events import (
     StopRequested,
     Tick,
 )
-from grete.coordinator.state import ContainerSpec, Phase, State
+from grete.coordinator.state import Barriers, ContainerSpec, Phase, State
 from grete.model.ids import ContainerId
 
 ZERO, ONE = ContainerId("0"), ContainerId("1")
@@ -196,6 +196,29 @@ def test_who_gives_tasks_away_is_fenced_before_the_others_are_served_them() -> N
     asked, _ = decide(started(None, ZERO), ModelChanged(2, apart), 1)
     _, actions = decide(asked, ContainerPaused(ZERO, 1, 2), 1)
     assert actions == (RaiseFence(ZERO, 2), Grant(2), Run(ZERO), Launch(ONE, 3))
+
+
+def test_changes_of_the_model_are_counted_and_the_last_one_is_timed() -> None:
+    apart = {ZERO: ContainerSpec("one task", "q", "p"), ONE: ContainerSpec("the other", "q", "p")}
+    state = started(None, ZERO)
+    assert state.barriers == Barriers(started=1, ended=1)
+    state, _ = decide(state, ModelChanged(2, apart), 10)
+    assert state.barriers == Barriers(started=2, ended=1, began_s=10), (
+        "one container holds a task of the other's"
+    )
+    state, _ = decide(state, ContainerPaused(ZERO, 1, 2), 12)
+    assert state.barriers == Barriers(started=2, ended=2, began_s=10), (
+        "and has not said yet that it runs its own"
+    )
+    state, _ = decide(state, ContainerLoaded(ZERO, 1, 2), 13.5)
+    assert state.barriers == Barriers(started=2, ended=2, last_s=3.5)
+
+
+def test_a_change_whose_deadline_cuts_a_container_off_is_counted() -> None:
+    apart = {ZERO: ContainerSpec("one task", "q", "p"), ONE: ContainerSpec("the other", "q", "p")}
+    state, _ = decide(started(None, ZERO), ModelChanged(2, apart), 10)
+    state, _ = decide(state, Tick(), 40)
+    assert state.barriers == Barriers(started=2, ended=2, timed_out=1, last_s=30)
 
 
 def test_a_container_that_keeps_its_tasks_keeps_its_fence() -> None:

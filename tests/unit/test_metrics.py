@@ -22,7 +22,7 @@ from grete.coordinator.metadata_manager import MetadataMetrics
 from grete.coordinator.metrics import MetricFacts, job_metrics
 from grete.coordinator.progress import ReportedProgress
 from grete.coordinator.renewal import RenewalFigures
-from grete.coordinator.state import Container, Failures, State
+from grete.coordinator.state import Barriers, Container, Failures, State
 from grete.coordinator.view import View
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -84,6 +84,7 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
     state = State(
         RetryPolicy(),
         launches=4,
+        barriers=Barriers(started=4, ended=3, timed_out=1, began_s=7, last_s=2.5),
         containers={
             ContainerId("0"): Container(launch=4, running=True, failures=Failures(count=2)),
             ContainerId("1"): Container(launch=2, given_up=True),
@@ -102,6 +103,7 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
         lag,
         2,
         events=["a", "a"],
+        processors=2,
         lease=RenewalFigures(renewals=7, failures=2, left_s=3.5),
     )
     found = parse(encode(job_metrics(facts)))
@@ -114,6 +116,11 @@ def test_what_the_loop_containers_and_checkpoints_know_is_exported() -> None:
         ("grete_lease_seconds", ()): 3.5,
         ("grete_lease_renewals_total", ()): 7,
         ("grete_lease_renewal_failures_total", ()): 2,
+        ("grete_barriers_started_total", ()): 4,
+        ("grete_barriers_ended_total", ()): 3,
+        ("grete_barriers_timed_out_total", ()): 1,
+        ("grete_rebalance_seconds", ()): 2.5,
+        ("grete_live_processors", ()): 2,
         ("grete_container_count", ()): 3,
         ("grete_running_containers", ()): 1,
         ("grete_needed_containers", ()): 1,

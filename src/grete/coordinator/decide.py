@@ -54,6 +54,11 @@ def decide(state: State, event: Event, now_s: float) -> Decision:
     """The next state and what to do. In a final phase nothing happens any more."""
     if state.phase in FINAL:
         return state, ()
+    state, actions = _decide(state, event, now_s)
+    return reconfigure.measured(state, now_s), actions
+
+
+def _decide(state: State, event: Event, now_s: float) -> Decision:
     match event:
         case ModelChanged():
             return reconfigure.model_changed(state, event, now_s)

@@ -91,6 +91,8 @@ class CoordinatorLoop:
         self._records: dict[ContainerId, LaunchRecord] = {}
         self._serial = 0
         self.registry = HeartbeatRegistry()
+        self.room: Sequence[ContainerId] = ()
+        """See Launcher.room, as it was at the last turn."""
         self.post = post
         self._on_record = on_record
 
@@ -116,8 +118,9 @@ class CoordinatorLoop:
             launch = self._launches.get(exit_.epoch)
             if launch is not None:
                 self.handle(_ended(*launch, exit_))
-        if self.state.phase is Phase.RUNNING and (room := self._launcher.room()):
-            self._job.fit(room)
+        self.room = self._launcher.room()
+        if self.state.phase is Phase.RUNNING and self.room:
+            self._job.fit(self.room)
         for found in self._job.poll(self.state):
             self.handle(found)
         for event in events:

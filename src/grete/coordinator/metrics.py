@@ -11,7 +11,7 @@ from grete.coordinator.metadata_manager import GROUP, MetadataMetrics
 from grete.coordinator.monitors.watch import Monitors
 from grete.coordinator.progress import Progress
 from grete.coordinator.renewal import RenewalFigures
-from grete.coordinator.state import State
+from grete.coordinator.state import Barriers, State
 from grete.coordinator.task_metrics import reported_metrics
 from grete.model.ids import JobId
 from grete.wire.prometheus_text import Family
@@ -40,6 +40,7 @@ class MetricFacts:
     monitors: Monitors | None = None
     lease: RenewalFigures = field(default_factory=RenewalFigures)
     events: Iterable[str] = field(default=())
+    processors: int = 0
 
 
 def job_metrics(facts: MetricFacts) -> Iterator[Family]:
@@ -83,6 +84,10 @@ def _coordinator(facts: MetricFacts) -> Iterator[Family]:
         "Renewals that failed, or had no answer.",
         lease.failures,
     )
+    yield from _barriers(Barriers() if facts.state is None else facts.state.barriers)
+    yield _single(
+        "grete_live_processors", gauge, "Stream processors that can run a container.", facts.processors
+    )
     yield _single("grete_container_count", gauge, "Containers in the job model.", facts.container_count)
     yield _single("grete_running_containers", gauge, "Containers that run.", running)
     yield _single("grete_needed_containers", gauge, "Containers that should run and do not.", needed)
@@ -100,6 +105,26 @@ def _coordinator(facts: MetricFacts) -> Iterator[Family]:
     for event, count in sorted(Counter(facts.events).items()):
         events.add(count, event=event)
     yield events
+
+
+def _barriers(barriers: Barriers) -> Iterator[Family]:
+    counter = "counter"
+    yield _single(
+        "grete_barriers_started_total", counter, "Changes of the job model that began.", barriers.started
+    )
+    yield _single("grete_barriers_ended_total", counter, "Those whose model was granted.", barriers.ended)
+    yield _single(
+        "grete_barriers_timed_out_total",
+        counter,
+        "Those whose deadline cut a container off.",
+        barriers.timed_out,
+    )
+    yield _single(
+        "grete_rebalance_seconds",
+        "gauge",
+        "Seconds that the last change took, until all containers ran it.",
+        round(barriers.last_s, 3),
+    )
 
 
 def _containers(facts: MetricFacts) -> Iterator[Family]:

@@ -55,7 +55,10 @@ def model_changed(state: State, event: ModelChanged, now_s: float) -> Decision:
     if state.phase is not Phase.RUNNING:
         return state, ()
     pending = Pending(event.revision, event.specs, now_s + event.deadline_s, event.cause)
-    state = replace(state, pending=pending)
+    barriers = state.barriers
+    began_s = now_s if barriers.began_s is None else barriers.began_s
+    barriers = replace(barriers, started=barriers.started + 1, began_s=began_s)
+    state = replace(state, pending=pending, barriers=barriers)
     actions: list[Action] = []
     dismissed = [id_ for id_, one in state.containers.items() if one.paused and id_ not in pending.specs]
     for id_ in [*_waited_for(state, pending), *sorted(dismissed)]:
@@ -130,7 +133,8 @@ def grant_when_free(state: State, now_s: float) -> Decision:
 
 def _grant(state: State, pending: Pending, now_s: float) -> Decision:
     state, fences = _raise_fences(state, pending)
-    state = replace(state, pending=None, specs=pending.specs, revision=pending.revision)
+    barriers = replace(state.barriers, ended=state.barriers.ended + 1)
+    state = replace(state, pending=None, specs=pending.specs, revision=pending.revision, barriers=barriers)
     actions: list[Action] = [*fences, Grant(pending.revision)]
     for id_, container in state.containers.items():
         if id_ not in pending.specs and not container.running:
@@ -201,7 +205,9 @@ def tick(state: State, now_s: float) -> Decision:
     if pending is None or now_s < pending.deadline_s:
         return state, ()
     actions: list[Action] = []
-    for id_ in _waited_for(state, pending):
+    if late := _waited_for(state, pending):
+        state = replace(state, barriers=replace(state.barriers, timed_out=state.barriers.timed_out + 1))
+    for id_ in late:
         state, more = cut_off(state, id_)
         actions += [
             *more,
@@ -210,6 +216,16 @@ def tick(state: State, now_s: float) -> Decision:
         state = fields(state, id_, **AT_REST)
     state, more = grant_when_free(state, now_s)
     return state, (*actions, *more)
+
+
+def measured(state: State, now_s: float) -> State:
+    """The state with how long the last change took, once it is over (`Barriers`)."""
+    barriers = state.barriers
+    if barriers.began_s is None or state.pending is not None:
+        return state
+    if any(one.running and (one.unsure or one.replacing) for one in state.containers.values()):
+        return state
+    return replace(state, barriers=replace(barriers, began_s=None, last_s=now_s - barriers.began_s))
 
 
 def leave(state: State, id_: ContainerId) -> Decision:

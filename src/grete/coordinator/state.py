@@ -104,6 +104,22 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class Barriers:
+    """The changes to another model since this coordinator leads, the first one included.
+
+    A change begins when containers are asked to let go of tasks, ends when the model is granted, and is over when
+    all that were commanded to run it have said that they do. `timed_out` counts those whose deadline cut a container
+    off. `began_s` is of the change that is not over yet; `last_s` is how long the last one took until it was.
+    """
+
+    started: int = 0
+    ended: int = 0
+    timed_out: int = 0
+    began_s: float | None = None
+    last_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """Everything decisions depend on. `specs` are those of the model in force, whose number is `revision`."""
 
@@ -116,3 +132,4 @@ class State:
     launches: int = 0
     kill_at_s: float | None = None
     message: str = ""
+    barriers: Barriers = Barriers()

@@ -357,5 +357,6 @@ class View:
             monitors=self.monitors,
             lease=RenewalFigures() if self.renewal is None else self.renewal.figures,
             events=[row.event for row in History(self._stream).rows()],
+            processors=0 if self.loop is None else len(self.loop.room),
         )
         return prometheus_text.encode(job_metrics(facts))
