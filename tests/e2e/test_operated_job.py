@@ -107,6 +107,7 @@ def test_a_job_is_reconfigured_succeeded_scaled_and_drained_without_a_record_los
     operator.eventually(lambda: len(set(operator.placed().values())) == 1, "the roll-back")
     (row,) = operator.grete("container", "list")
     assert row["tasks"] == ["Partition 0", "Partition 1"]
+    operator.eventually(lambda: "container-exited" in operator.events(), "the end of the second container")
     operator.fill(1_000)
 
     counter_job.fill(1_000)

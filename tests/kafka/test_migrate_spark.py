@@ -114,11 +114,15 @@ class Query:
         """Number them on, in each topic."""
         producer = Producer({"bootstrap.servers": self.bootstrap})
         for topic in self.topics:
-            partitions = len(self.admin.list_topics(topic, timeout=30).topics[topic].partitions)
+            eventually(lambda topic=topic: self.partitions(topic) > 0, f"every broker knows {topic}")
+            partitions = self.partitions(topic)
             for number in range(self.sent, self.sent + records):
                 producer.produce(topic, f"{topic} {number}".encode(), partition=number % partitions)
         assert producer.flush(30) == 0
         self.sent += records
+
+    def partitions(self, topic: str) -> int:
+        return len(self.admin.list_topics(topic, timeout=30).topics[topic].partitions)
 
     def everything(self) -> list[str]:
         return sorted(f"{topic} {number}" for topic in self.topics for number in range(self.sent))
