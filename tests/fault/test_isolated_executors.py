@@ -19,6 +19,7 @@ SECRET = "wonderland-4f1c"  # noqa: S105 - of this test alone
 EVENTS = {"enabled": "true", "compress": "false"}
 COUNTER = """
 import hashlib
+import sys
 import time
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class Counter(grete.StreamTask):
         self.counts.put(envelope.key, count)
         time.sleep(0.001)
         said = {"count": count, "word": self.word, "factor": beside.doubled(self.factor)}
+        said["is_alone"] = "pyarrow" not in sys.modules
         collector.send(self.out, said, key=envelope.key)
 """
 BESIDE = """
@@ -68,10 +70,12 @@ def counting(job: ClusterJob) -> None:
     }
 
 
+@pytest.mark.parametrize("is_isolated", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_job_whose_executors_have_nothing_of_its_machine_is_exact_though_one_is_lost_with_its_disk(
-    job: ClusterJob, isolated_cluster: SparkCluster
+    job: ClusterJob, isolated_cluster: SparkCluster, is_isolated: bool
 ) -> None:
     counting(job)
+    job.config["job.split.deployment.enabled"] = str(is_isolated).lower()
     events = job.home / "events"
     events.mkdir()
     job.config |= {f"spark.eventLog.{key}": value for key, value in EVENTS.items()}
@@ -91,8 +95,10 @@ def test_a_job_whose_executors_have_nothing_of_its_machine_is_exact_though_one_i
     found = job.outputs()
     counts = {key: [one["count"] for one in records] for key, records in found.items()}
     assert counts == {f"key{key}": list(range(1, 601)) for key in range(10)}
-    said_else = {(one["word"], one["factor"]) for records in found.values() for one in records}
-    assert said_else == {(hashlib.sha256(SECRET.encode()).hexdigest()[:8], 42)}
+    said_else = {
+        (one["word"], one["factor"], one["is_alone"]) for records in found.values() for one in records
+    }
+    assert said_else == {(hashlib.sha256(SECRET.encode()).hexdigest()[:8], 42, is_isolated)}
     written = [path.read_bytes() for path in files(job.home, isolated_cluster) if path.name != "secret"]
     assert any(b"SparkListenerApplicationStart" in text for text in written)
     assert not any(SECRET.encode() in text for text in (*written, *lines))
