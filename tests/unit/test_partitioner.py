@@ -48,3 +48,19 @@ def test_a_stream_or_its_system_chooses() -> None:
         assert [chosen(key, 8) for key in keys] == [partition_of(key, 8) for key in keys]
     with pytest.raises(ConfigError, match="one of samza, kafka"):
         kafka_partitioner(Settings.of({"streams.out.samza.partitioner": "murmur"}), OUT)
+
+
+def test_keys_of_a_serde_in_the_applications_process_go_nowhere_until_it_is_said_where() -> None:
+    """Its class may derive from one of ours, by which they went while the application had no process of its own."""
+    config = {
+        "systems.kafka.samza.factory": "kafka",
+        "systems.kafka.streams.out.samza.key.serde": "own",
+        "serializers.registry.own.class": "mine:Own",
+        "job.split.deployment.enabled": "true",
+    }
+    with pytest.raises(
+        ConfigError, match=r"'own' of kafka\.out.*systems\.kafka\.streams\.out\.samza\.partitioner=kafka"
+    ):
+        kafka_partitioner(Settings.of(config), OUT)
+    said = {**config, key: "kafka"}
+    assert kafka_partitioner(Settings.of(said), OUT) is partition_of
