@@ -58,9 +58,8 @@ def test_keys_of_a_serde_in_the_applications_process_go_nowhere_until_it_is_said
         "serializers.registry.own.class": "mine:Own",
         "job.split.deployment.enabled": "true",
     }
-    with pytest.raises(
-        ConfigError, match=r"'own' of kafka\.out.*systems\.kafka\.streams\.out\.samza\.partitioner=kafka"
-    ):
+    key = "systems.kafka.streams.out.samza.partitioner"
+    with pytest.raises(ConfigError, match=f"'own' of kafka.out.*{key}=kafka"):
         kafka_partitioner(Settings.of(config), OUT)
     said = {**config, key: "kafka"}
     assert kafka_partitioner(Settings.of(said), OUT) is partition_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from grete.errors import InDoubt
+from grete.errors import Fenced, InDoubt
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.metadata.coordinator_stream import CoordinatorStream
@@ -20,8 +20,13 @@ def _skip_fence(replaced: Replaced) -> None:
     replaced(MemoryKeyedLog, "_check", lambda self, fence: None)
 
 
-def _forget_raised_fence(replaced: Replaced) -> None:
-    replaced(MemoryKeyedLog, "raise_fence", lambda self, fence: None)
+def _forget_claim(replaced: Replaced) -> None:
+    def claim(self: MemoryKeyedLog, fence: Fence) -> None:
+        seen = self._epochs.get(fence.scope, -1)
+        if seen >= fence.epoch:
+            raise Fenced(fence.scope, epoch=fence.epoch, seen=seen)
+
+    replaced(MemoryKeyedLog, "claim", claim)
 
 
 def _ack_before_durable(replaced: Replaced) -> None:
@@ -122,9 +127,9 @@ def _stop_at_foreign(replaced: Replaced) -> None:
 
 PLANTS = {
     "fence-not-checked": Plant("the log takes writes of an older epoch", _skip_fence),
-    "raised-fence-forgotten": Plant(
-        "raising a fence does nothing until the next write",
-        _forget_raised_fence,
+    "claim-forgotten": Plant(
+        "claiming an epoch fences nobody off until the next write",
+        _forget_claim,
         ("stall-before", "stall-after", "take-over"),
     ),
     "acked-before-durable": Plant("append returns before anything is written", _ack_before_durable),
