@@ -63,7 +63,7 @@ def test_an_applications_process_starts_from_the_package_and_finds_all_that_it_m
     start = str(lib / "grete" / "application" / "start.py")
     os.close(reads[1])  # a pipe that has ended is the end of the process
     done = subprocess.run(
-        [sys.executable, "-I", "-S", start, *map(str, theirs), ""],
+        [sys.executable, "-I", "-S", "-B", start, *map(str, theirs), ""],
         pass_fds=theirs,
         capture_output=True,
         text=True,
