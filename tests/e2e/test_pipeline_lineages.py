@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,8 @@ from pyspark.sql import functions as F
 import grete
 from grete.clock import SystemClock
 from grete.errors import JobError
+from grete.spark.lineage_files import foreign_offsets
+from grete.spark.source_log import batches
 from grete.systems.local.system import LocalSystem
 from grete.testing.pipeline import PipelineUnderTest
 from grete.testing.pipeline_fixtures import start_pipeline as start_pipeline
@@ -137,6 +140,10 @@ def test_a_source_of_sparks_own_is_read_beside_and_is_no_reason_to_lose_or_doubl
     (tmp_path / "second.txt").write_text("z\n")
     job.run()
     assert sent(job) == [("a", 1), ("x", 2), ("y", 2), ("z", 2)]
+    [lineages] = (job.directory / "jobs").glob("*/container-*/lineages")
+    lineage = json.loads((lineages / "current.json").read_text())["id"]
+    last = max(batches(lineages / lineage / "spark" / "commits"))
+    assert foreign_offsets(lineages, lineage, last) == {"1": '{"logOffset":1}'}
     job.replay("local.in")
     with pytest.raises(JobError, match=r"a source that is not grete's, whose offsets are Spark's.*discard"):
         job.run()

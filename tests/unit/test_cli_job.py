@@ -160,8 +160,29 @@ def test_checkpoints_as_json_carry_lineage_and_batch(job: Path, capsys: Output) 
             "lineage": "lineage",
             "batch_id": 4,
             "store_positions": {},
+            "foreign_offsets": {},
         }
     }
+
+
+def test_offsets_of_sources_of_sparks_own_are_shown_as_spark_wrote_them(job: Path, capsys: Output) -> None:
+    with opened() as handle:
+        pipeline = {**handle.config(), "app.class": "orders:Pipeline"}
+        handle.stream.write_config(pipeline, run_id="run-1")
+        lineages = handle.state_directory / "container-0" / "lineages"
+    log = lineages / "lineage" / "spark" / "offsets"
+    log.mkdir(parents=True)
+    current = {"id": "lineage", "starting_offsets": {}, "plan": "p", "sources": ["local.in", ""]}
+    (lineages / "current.json").write_text(json.dumps(current))
+    (log / "4").write_text('v1\n{"batchWatermarkMs":0}\n{"tick":4,"next":{}}\n{"logOffset":3}')
+    assert main(["checkpoint", "show", "--task", "Partition 1", "-o", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["Partition 1"]["foreign_offsets"] == {"1": '{"logOffset":3}'}
+    assert main(["checkpoint", "show", "--task", "Partition 1"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "tasknames.Partition 1.systems.local.streams.in.partitions.1 = 2",
+        '# Partition 1: Spark\'s own source 1 of the plan ended at {"logOffset":3}',
+    ]
 
 
 def test_a_container_that_was_given_up_or_stopped_is_shown_so_and_not_as_running(

@@ -67,9 +67,12 @@ def _chosen(options: argparse.Namespace, task: str) -> bool:
 
 
 def _show(options: argparse.Namespace) -> int:
-    """Show every task's checkpoint: offsets as properties, or JSON with lineage, batch and store positions."""
-    commits = _commits(options)
-    commits = {task: c for task, c in commits.items() if _chosen(options, task)}
+    """Show every task's checkpoint: offsets as properties, or JSON with lineage, batch and store positions.
+
+    Offsets that only Spark has are comments among the properties.
+    """
+    known, foreign = _checkpoints(options)
+    commits = {task: c for task, c in known.items() if _chosen(options, task)}
     if options.output == "json":
         print_json(
             {
@@ -78,6 +81,7 @@ def _show(options: argparse.Namespace) -> int:
                     "lineage": commit.lineage,
                     "batch_id": commit.batch_id,
                     "store_positions": dict(commit.store_positions),
+                    "foreign_offsets": foreign.get(task, {}),
                 }
                 for task, commit in sorted(commits.items())
             }
@@ -85,18 +89,30 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     for line in format_checkpoints({task: commit.offsets for task, commit in commits.items()}):
         print(line)
+    for task in sorted(commits):
+        for number, end in foreign.get(task, {}).items():
+            print(f"# {printable(task)}: Spark's own source {number} of the plan ended at {printable(end)}")
     return 0
 
 
-def _commits(options: argparse.Namespace) -> Mapping[TaskName, TaskCommit]:
+def _checkpoints(
+    options: argparse.Namespace,
+) -> tuple[Mapping[TaskName, TaskCommit], Mapping[TaskName, Mapping[str, str]]]:
     """The checkpoints with which the next start begins, also of a Samza job that has not run under grete yet.
+
+    With them, by task, the offsets that are in Spark's own checkpoint alone (`foreign_of_tasks`).
 
     Raises:
         JobError: there is no such job, and none whose checkpoints a first run would take over.
     """
     try:
         with opened_job(options) as handle:
-            return handle.checkpoints()
+            commits = handle.checkpoints()
+            if not handle.settings.job.is_pipeline:
+                return commits, {}
+            from grete.operations.foreign_sources import foreign_of_tasks  # of the engine's room
+
+            return commits, foreign_of_tasks(handle, commits)
     except JobNotFound as error:
         if not options.config:
             raise
@@ -107,7 +123,7 @@ def _commits(options: argparse.Namespace) -> Mapping[TaskName, TaskCommit]:
         for note in found.notes:
             if note.outcome is Outcome.BLOCKS:
                 warn(f"{note.key}: {note.says}; {note.way_out}")
-        return {task.task: TaskCommit(task.checkpoint) for task in found.tasks if task.checkpoint}
+        return {task.task: TaskCommit(task.checkpoint) for task in found.tasks if task.checkpoint}, {}
 
 
 def _before_the_first_run(options: argparse.Namespace) -> TakeOver | None:
@@ -160,9 +176,8 @@ def _history(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    offsets = {
-        task: commit.offsets for task, commit in sorted(_commits(options).items()) if _chosen(options, task)
-    }
+    known, _ = _checkpoints(options)
+    offsets = {task: commit.offsets for task, commit in sorted(known.items()) if _chosen(options, task)}
     lines = list(format_checkpoints(offsets))
     if options.to is not None:
         Path(options.to).write_text("".join(f"{line}\n" for line in lines))

@@ -41,14 +41,7 @@ class LineageDirectory:
 
     def current(self) -> LineageInfo | None:
         """The lineage started last, None when there is none or its description is unreadable."""
-        try:
-            document = orjson.loads((self._directory / "current.json").read_bytes())
-            starting = document["starting_offsets"]
-            sources = document.get("sources", _streams(starting))
-            kept = document.get("kept")
-            return LineageInfo(document["id"], starting, document["plan"], tuple(map(str, sources)), kept)
-        except (OSError, orjson.JSONDecodeError, KeyError, TypeError, WireError):
-            return None
+        return _current(self._directory)
 
     def lock(self, lineage: LineageInfo) -> bool:
         """Take the lineage for this process; False when another living process has it."""
@@ -118,6 +111,33 @@ class LineageDirectory:
         """Give the locks back."""
         while self._locks:
             os.close(self._locks.pop())
+
+
+def foreign_offsets(directory: Path, lineage: str, batch: int) -> dict[str, str]:
+    """Where a batch ended of sources that are not grete's, as Spark wrote it, by their number in the plan.
+
+    Empty without such sources, and where the lineage's files are not, as on another machine.
+
+    Raises:
+        SparkLogUnreadable: Spark's offset log is damaged.
+    """
+    known, checkpoint = _current(directory), directory / lineage / "spark"
+    if known is None or known.id != lineage or batch not in batches(checkpoint / "offsets"):
+        return {}
+    ends = read_planned(checkpoint, batch).ends
+    foreign = [str(number) for number, source in enumerate(known.sources) if not source]
+    return {number: end.decode("utf-8", "replace") for number in foreign if (end := ends.get(number))}
+
+
+def _current(directory: Path) -> LineageInfo | None:
+    try:
+        document = orjson.loads((directory / "current.json").read_bytes())
+        starting = document["starting_offsets"]
+        sources = document.get("sources", _streams(starting))
+        kept = document.get("kept")
+        return LineageInfo(document["id"], starting, document["plan"], tuple(map(str, sources)), kept)
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError, WireError):
+        return None
 
 
 def _streams(starting_offsets: Mapping[str, int]) -> list[str]:
