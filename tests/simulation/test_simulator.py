@@ -94,7 +94,7 @@ def test_the_command_says_what_it_ran(capsys: pytest.CaptureFixture[str]) -> Non
 def test_the_command_fails_at_a_violation_and_says_how_to_replay_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["--seeds", "10", "--plant", "checkpoint-before-outputs"]) == 1
+    assert main(["--seeds", "60", "--plant", "checkpoint-before-outputs"]) == 1
     assert "replay: python -m grete.testing.simulator --seed " in capsys.readouterr().out
 
 

@@ -195,6 +195,8 @@ PLANTS = {
         "leader-lost",
         "pause-coordinator",
         "container-request",
+        "take-over",
+        "join",
     ),
     "processors-never-adopted": _plant(
         "a new leader has all containers of the one before started again", _never_adopted, "kill-coordinator"
