@@ -7,17 +7,18 @@ from typing import Any
 
 from grete.errors import IllegalStateError
 
-_Plain = int | float | str | bool | None
+Plain = int | float | str | bool | None
 Register = Callable[[str, str, str, Any], object]
 """Registers (kind, group, name, value) with the worker; raises what it refuses."""
 
 
-class CarriedCounter:
-    """Implements `grete.Counter`."""
+class SetCounter:
+    """Implements `grete.Counter`, and knows whether it was set."""
+
+    __slots__ = ("_is_set", "count")
 
     def __init__(self) -> None:
         self.count = 0
-        self._before = 0
         self._is_set = False
 
     def inc(self, n: int = 1) -> int:
@@ -37,32 +38,61 @@ class CarriedCounter:
         """See grete.Counter."""
         self.set(0)
 
+    def was_set(self) -> bool:
+        """Whether it was since this was last asked."""
+        was_set, self._is_set = self._is_set, False
+        return was_set
+
+
+class SetGauge:
+    """Implements `grete.Gauge`, and knows whether it was set."""
+
+    __slots__ = ("_is_changed", "value")
+
+    def __init__(self, value: Plain) -> None:
+        self.set(value)
+
+    def set(self, value: Plain) -> None:
+        """See grete.Gauge."""
+        if not isinstance(value, Plain):
+            raise TypeError(f"a gauge takes a number, a text or None, not {type(value).__name__}; convert it")
+        self.value, self._is_changed = value, True
+
+    def was_set(self) -> bool:
+        """Whether it was since this was last asked."""
+        was_set, self._is_changed = self._is_changed, False
+        return was_set
+
+
+class CarriedCounter(SetCounter):
+    """A counter whose changes are handed over as calls."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before = 0
+
     def take(self) -> list[Any]:
         """Calls that do the same to the worker's counter."""
         added, self._before = self.count - self._before, self.count
-        was_set, self._is_set = self._is_set, False
-        if was_set:
+        if self.was_set():
             return [["set", [self.count]]]
         return [["inc", [added]]] if added else []
 
 
-class CarriedGauge:
-    """Implements `grete.Gauge`."""
+class CarriedGauge(SetGauge):
+    """A gauge whose changes are handed over as calls; the worker knows its first value."""
 
-    def __init__(self, value: _Plain) -> None:
-        self.value = value
+    __slots__ = ()
+
+    def __init__(self, value: Plain) -> None:
+        super().__init__(value)
         self._is_changed = False
-
-    def set(self, value: _Plain) -> None:
-        """See grete.Gauge."""
-        if not isinstance(value, _Plain):
-            raise TypeError(f"a gauge takes a number, a text or None, not {type(value).__name__}; convert it")
-        self.value, self._is_changed = value, True
 
     def take(self) -> list[Any]:
         """As `CarriedCounter.take`."""
-        is_changed, self._is_changed = self._is_changed, False
-        return [["set", [self.value]]] if is_changed else []
+        return [["set", [self.value]]] if self.was_set() else []
 
 
 class CarriedTimer:
@@ -100,7 +130,7 @@ class CarriedMetrics:
         """See grete.MetricsRegistry."""
         return self._registered("counter", group, name, None, CarriedCounter)
 
-    def gauge(self, name: str, value: _Plain = 0, *, group: str = "application") -> Any:
+    def gauge(self, name: str, value: Plain = 0, *, group: str = "application") -> Any:
         """See grete.MetricsRegistry."""
         return self._registered("gauge", group, name, value, lambda: CarriedGauge(value))
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
+from grete.application.metrics import Plain, SetCounter, SetGauge
 from grete.clock import Clock
 from grete.errors import IllegalStateError
 from grete.wire.metric_values import TASK_GROUP, Count, Durations, Level, Metrics, MetricValue
@@ -21,68 +22,35 @@ _MOST = 1_000
 _LONGEST_NAME = 200
 _LONGEST_TEXT = 1_000
 _WHOLE_BELOW = 2**63
-_Plain = int | float | str | bool | None
 
 
-class TaskCounter:
-    """Implements `grete.Counter`."""
+class TaskCounter(SetCounter):
+    """A counter whose additions are reported."""
 
-    __slots__ = ("_is_set", "_reported", "count")
+    __slots__ = ("_reported",)
 
     def __init__(self) -> None:
-        self.count = 0
+        super().__init__()
         self._reported: int | None = None
-        self._is_set = False
-
-    def inc(self, n: int = 1) -> int:
-        """See grete.Counter."""
-        self.count += n
-        return self.count
-
-    def dec(self, n: int = 1) -> int:
-        """See grete.Counter."""
-        return self.inc(-n)
-
-    def set(self, n: int) -> None:
-        """See grete.Counter."""
-        self.count, self._is_set = n, True
-
-    def clear(self) -> None:
-        """See grete.Counter."""
-        self.set(0)
 
     def take(self) -> Count | None:
         """What was added since the last time; None for nothing."""
         before, self._reported = self._reported, self.count
-        was_set, self._is_set = self._is_set, False
-        if was_set:
+        if self.was_set():
             return Count(_whole(self.count), is_set=True)
         if before == self.count:
             return None
         return Count(_whole(self.count - (before or 0)))
 
 
-class TaskGauge:
-    """Implements `grete.Gauge`."""
+class TaskGauge(SetGauge):
+    """A gauge whose values are reported."""
 
-    __slots__ = ("_is_changed", "value")
-
-    def __init__(self, value: _Plain) -> None:
-        self.set(value)
-
-    def set(self, value: _Plain) -> None:
-        """See grete.Gauge."""
-        if not isinstance(value, _Plain):
-            raise TypeError(f"a gauge takes a number, a text or None, not {type(value).__name__}; convert it")
-        self.value = value
-        self._is_changed = True
+    __slots__ = ()
 
     def take(self) -> Level | None:
         """The value if it was set since the last time."""
-        if not self._is_changed:
-            return None
-        self._is_changed = False
-        return Level(_plain(self.value))
+        return Level(_plain(self.value)) if self.was_set() else None
 
 
 class TaskTimer:
@@ -136,7 +104,7 @@ class TaskMetrics:
         """See grete.MetricsRegistry."""
         return self._registered(TaskCounter, TaskCounter, group, name)
 
-    def gauge(self, name: str, value: _Plain = 0, *, group: str = _DEFAULT_GROUP) -> TaskGauge:
+    def gauge(self, name: str, value: Plain = 0, *, group: str = _DEFAULT_GROUP) -> TaskGauge:
         """See grete.MetricsRegistry."""
         return self._registered(TaskGauge, lambda: TaskGauge(value), group, name)
 
@@ -207,7 +175,7 @@ def _whole(number: int) -> int:
     return max(-_WHOLE_BELOW, min(_WHOLE_BELOW - 1, number))
 
 
-def _plain(value: _Plain) -> _Plain:
+def _plain(value: Plain) -> Plain:
     """A value that any JSON can have."""
     if isinstance(value, bool) or value is None:
         return value
