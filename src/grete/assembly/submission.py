@@ -277,11 +277,11 @@ class Submission:
 
     def goes_on(self) -> None:
         """What was submitted long ago does not take the place of what the stream holds by now."""
-        known = self.stream.config()
-        if self.waited_for is not None and known:
-            self._submitted = None
-        elif self.is_further_attempt and known:
-            self._submitted = {**known, **(self._options.place or {})}
+        if self.waited_for is None and not self.is_further_attempt:
+            return
+        if known := self.stream.config():
+            place = self._options.place or {}
+            self._submitted = None if self.waited_for is not None else {**known, **place}
 
     @property
     def is_further_attempt(self) -> bool:

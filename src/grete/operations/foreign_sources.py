@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from grete.checkpoint.task_commit import TaskCommit
-from grete.model.ids import TaskName
+from grete.model.ids import ContainerId, TaskName
 from grete.operations.job_handle import JobHandle
 from grete.spark.lineage_files import foreign_offsets
 
@@ -24,10 +25,13 @@ def foreign_of_tasks(
     if not job.is_pipeline:
         return {}
     folder, containers = job.lineage_directory(handle.job, handle.home), handle.assignments()
+
+    @cache  # the tasks of a container end their batches together
+    def of_batch(container: ContainerId, lineage: str, batch: int) -> dict[str, str]:
+        return foreign_offsets(folder / f"container-{container}" / "lineages", lineage, batch)
+
     found = {
-        task: foreign_offsets(
-            folder / f"container-{containers[task]}" / "lineages", commit.lineage, commit.batch_id
-        )
+        task: of_batch(containers[task], commit.lineage, commit.batch_id)
         for task, commit in commits.items()
         if commit.lineage and task in containers
     }

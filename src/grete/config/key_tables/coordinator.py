@@ -320,7 +320,7 @@ YARN_RESOURCES = Key(
     _CONTAINER,
     "Resources of the environments (isolation).",
     is_open=True,
-    no_effect="framework and application share an environment in this version",
+    no_effect="this version brings no package of the framework; grete package makes them",
 )
 YARN_PACKAGE = Key(
     "yarn.package.path",
