@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from grete.application.serdes import BytesSerde, IntegerSerde, JsonSerde, LongSerde, StringSerde
+from grete.application.collector import CarriedOutput
+from grete.application.serdes import BytesSerde, IntegerSerde, JsonSerde, LongSerde, StreamSerdes, StringSerde
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.systems.partitioner import kafka_partitioner, partition_of, samza_partition_of
+from grete.tasks.isolated.outputs import PlacedOutput
 
 OUT = SystemStream("kafka", "out")
 
@@ -50,16 +54,41 @@ def test_a_stream_or_its_system_chooses() -> None:
         kafka_partitioner(Settings.of({"streams.out.samza.partitioner": "murmur"}), OUT)
 
 
-def test_keys_of_a_serde_in_the_applications_process_go_nowhere_until_it_is_said_where() -> None:
-    """Its class may derive from one of ours, by which they went while the application had no process of its own."""
+def test_keys_whose_serde_is_in_the_applications_process_are_refused_where_it_cannot_be_asked() -> None:
+    """A task's process says what its class derives from; a command that writes by itself has no such process."""
     config = {
         "systems.kafka.samza.factory": "kafka",
         "systems.kafka.streams.out.samza.key.serde": "own",
         "serializers.registry.own.class": "mine:Own",
         "job.split.deployment.enabled": "true",
     }
-    key = "systems.kafka.streams.out.samza.partitioner"
-    with pytest.raises(ConfigError, match=f"'own' of kafka.out.*{key}=kafka"):
+    with pytest.raises(
+        ConfigError, match=r"'own' is not in the framework's environment.*samza\.partitioner=kafka"
+    ):
         kafka_partitioner(Settings.of(config), OUT)
-    said = {**config, key: "kafka"}
+    said = {**config, "systems.kafka.streams.out.samza.partitioner": "kafka"}
     assert kafka_partitioner(Settings.of(said), OUT) is partition_of
+
+
+def test_keys_of_a_task_go_where_the_serde_that_its_own_derives_from_puts_them_in_both_modes() -> None:
+    """The application's process names the serde of ours; the class is loaded there alone."""
+
+    class Own(LongSerde):
+        """As an application derives one."""
+
+    keys = [Own().to_bytes(number << 20) or b"" for number in range(50)]
+    there = CarriedOutput("kafka.out", StreamSerdes(Own(), JsonSerde()), 8, 1 << 20)
+    for key in keys:
+        there.keys.append(key)
+        there.values.append(b"1")
+        there.timestamps_ms.append(0)
+    [((_, key_base, _), blobs)] = there.take()
+    here = PlacedOutput("out", 8, 1 << 20, partial(kafka_partitioner, Settings.of({}), OUT), 0)
+    placed = {
+        key: partition
+        for partition, batch in here.place([bytes(one) for one in blobs], None, key_base)
+        for key in batch.column(0).to_pylist()
+    }
+    in_the_worker = kafka_partitioner(Settings.of({}), OUT, Own())
+    assert placed == {key: in_the_worker(key, 8) for key in keys}
+    assert placed != {key: partition_of(key, 8) for key in keys}

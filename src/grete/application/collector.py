@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grete.application.pipe import Blob, pack_column
-from grete.application.serdes import StreamSerdes
+from grete.application.serdes import StreamSerdes, base_of
 from grete.model.streams import Headers
 
 _NO_PARTITION = -1
@@ -53,6 +53,7 @@ class CarriedOutput:
 
     def __init__(self, stream: str, serdes: StreamSerdes, partitions: int, largest: int) -> None:
         self.stream = stream
+        self._key_base = base_of(serdes.key)
         self.key_to_bytes = serdes.key.to_bytes
         self.message_to_bytes = serdes.message.to_bytes
         self.partitions = partitions
@@ -89,11 +90,14 @@ class CarriedOutput:
             array("q", self.timestamps_ms),
             array("i", [self.chosen.get(row, _NO_PARTITION) for row in rows]),
         ]
-        self._settled.append(([self.stream, headers], blobs))
+        self._settled.append(([self.stream, self._key_base, headers], blobs))
         self.cut(0)
 
     def take(self) -> list[tuple[list[Any], list[Blob]]]:
-        """Everything gathered: stream and headers by row, and eight blobs; the output is empty afterwards."""
+        """Everything gathered; the output is empty afterwards.
+
+        Each piece is its stream, the serde that its keys' derives from, and headers by row, and eight blobs.
+        """
         self.settle(1)
         settled, self._settled = self._settled, []
         return settled

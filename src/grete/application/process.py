@@ -1,231 +1,36 @@
 """The application's process: holds the instances of a worker's tasks, and calls them as the worker asks.
 
-The worker sends a request and waits for `done` or `failed`. Meanwhile the process may ask the worker something, and
-waits for `answer` or `refused`: a store's entry, a stream's partitions, a secret. The application's prints go to the
-worker's log, since the pipe has descriptors of its own.
+The worker sends a request and waits for `done` or `failed`. Meanwhile the process may ask the worker something (see
+`questions`), and waits for `answer` or `refused`. The application's prints go to the worker's log, since the pipe has
+descriptors of its own.
 """
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import json
 import logging
 import os
 import sys
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice, repeat
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from operator import length_hint
 from typing import Any
 
-from grete.api import AsyncStreamTask, IncomingMessageEnvelope, Serde, StreamTask
+from grete.api import AsyncStreamTask, IncomingMessageEnvelope, StreamTask
 from grete.application.calls import call_for_each, is_machines_error
-from grete.application.carried import describe_error, rebuild_error
-from grete.application.collector import CarriedCollector, CarriedOutput
-from grete.application.context import Context, TaskControl
-from grete.application.load import check_class, has_own, load_class, load_task
-from grete.application.metrics import CarriedMetrics
-from grete.application.pipe import Blob, Pipe, pack_column, unpack_column
+from grete.application.carried import describe_error
+from grete.application.hosted import Events, Hosted, Reply
+from grete.application.load import check_class, has_own, load_class
+from grete.application.pipe import Pipe, unpack_column
 from grete.application.poison import PoisonPolicy
-from grete.application.serdes import BUILT_IN, StreamSerdes, load_own_serde, values_of
-from grete.application.store import TaskStore
-from grete.application.timers import Timers
-from grete.model.ids import SystemStreamPartition, TaskName
+from grete.application.questions import Worker, WorkersConfig
+from grete.application.serdes import StreamSerdes, values_of
+from grete.model.ids import SystemStreamPartition
 
 LOG_MARK = "\x1e"
 """Begins a line that is a log record, as JSON [level, logger, text]."""
-_WHOLE_ROWS = 50_000
-"""A store with no more entries is read once, and not once for each key."""
 _encode_log = json.JSONEncoder().encode
-
-Reply = tuple[Any, Sequence[Blob]]
-
-
-class Worker:
-    """The worker, as its application's process can ask it."""
-
-    def __init__(self, pipe: Pipe) -> None:
-        self._pipe = pipe
-        self.config: Mapping[str, str] = {}
-
-    def ask(self, verb: str, value: object, blobs: Sequence[Blob] = ()) -> tuple[Any, list[bytes]]:
-        """The worker's answer.
-
-        Raises:
-            GreteError: it refuses.
-        """
-        self._pipe.send(verb, value, blobs)
-        kind, answer, found = self._pipe.receive()
-        if kind == "refused":
-            raise rebuild_error(answer)
-        return answer, found
-
-    def serde(self, described: Sequence[str]) -> Serde:
-        """The serde of this implementation and name."""
-        implementation, name = described
-        if implementation in BUILT_IN:
-            return BUILT_IN[implementation]()
-        return load_own_serde(implementation, name, self.config)
-
-    def serdes(self, described: Sequence[Sequence[str]]) -> StreamSerdes:
-        """Serdes of keys and messages."""
-        return StreamSerdes(*map(self.serde, described))
-
-
-class WorkersConfig(Mapping[str, str]):
-    """The job's configuration; what refers to a secret is asked for when it is wanted."""
-
-    def __init__(self, config: Mapping[str, str], worker: Worker) -> None:
-        self._config = config
-        self._worker = worker
-
-    def __getitem__(self, key: str) -> str:
-        value = self._config[key]
-        return str(self._worker.ask("config", key)[0]) if "${" in value else value
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._config
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._config)
-
-    def __len__(self) -> int:
-        return len(self._config)
-
-    def __repr__(self) -> str:
-        return f"a configuration of {len(self)} keys"
-
-
-class WorkersStore:
-    """The base of a store, in the worker's file."""
-
-    def __init__(self, worker: Worker, task: int, name: str) -> None:
-        self._worker = worker
-        self._place = [task, name]
-        self.forget()
-
-    def forget(self) -> None:
-        """The file is another's, or what was changed since it was read is not in memory any more."""
-        self._whole: dict[bytes, bytes] | None = None
-        self._is_small = True
-
-    def get(self, key: bytes) -> bytes | None:
-        """See Base."""
-        if self._whole is None and self._is_small:
-            rows = list(islice(self.scan(None, None), _WHOLE_ROWS + 1))
-            self._is_small = len(rows) <= _WHOLE_ROWS
-            self._whole = dict(rows) if self._is_small else None
-        if self._whole is not None:
-            return self._whole.get(key)
-        is_there, blobs = self._worker.ask("get", self._place, [key])
-        return blobs[0] if is_there else None
-
-    def scan(self, first: bytes | None, last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """See Base."""
-        low = first or b""
-        while True:
-            is_all, blobs = self._worker.ask("scan", [*self._place, last is not None], [low, last or b""])
-            rows = list(zip(unpack_column(blobs[:3]), unpack_column(blobs[3:]), strict=True))
-            yield from rows  # type: ignore[misc] # a store has no None
-            if is_all:
-                return
-            low = (rows[-1][0] or b"") + b"\0"
-
-
-class Hosted:
-    """One task's instance, with its stores and what it has gathered."""
-
-    def __init__(self, worker: Worker, index: int, hello: Mapping[str, Any], events: Events) -> None:
-        name, ssps = hello["tasks"][index]
-        self.index = index
-        self.control = TaskControl()
-        self.collector = CarriedCollector(lambda stream: _open_output(worker, stream))
-        self.bases = {store: WorkersStore(worker, index, store) for store in hello["stores"]}
-        self.stores = {
-            store: TaskStore(self.bases[store], worker.serdes(described))
-            for store, described in hello["stores"].items()
-        }
-        self.metrics = CarriedMetrics(lambda *metric: worker.ask("metric", [index, *metric]))
-        self.instance = load_task(hello["task_class"])
-        self.timers = Timers(is_heard=has_own(type(self.instance), "on_timer"))
-        inputs = [SystemStreamPartition(*hello["ssps"][ssp]) for ssp in ssps]
-        self.context = Context(TaskName(name), inputs, worker.config, self.stores, self.metrics, self.timers)
-        self._events = events
-
-    def begin_batch(self, *, continues: bool) -> None:
-        """See TaskWorker.begin_batch."""
-        self.control.wants_commit = False
-        for name, store in self.stores.items():
-            if not store.begin_batch(continues=continues):
-                self.bases[name].forget()
-
-    def standing(self) -> list[Any]:
-        """What the worker has to know after each call."""
-        control = self.control
-        return [control.wants_commit, control.shutdown_task, control.shutdown_all, self.timers.next_ms]
-
-    def begin_message(self) -> None:
-        """See TaskWorker.begin_message."""
-        self.collector.begin_message()
-        for store in self.stores.values():
-            store.begin_message()
-
-    def undo_message(self) -> None:
-        """See TaskWorker.undo_message."""
-        self.collector.undo_message()
-        for store in self.stores.values():
-            store.undo_message()
-
-    def call_timers(self, now_ms: int) -> int:
-        """Call `on_timer` for each key that is due; returns how many."""
-        calls = 0
-        self.collector.timestamp_ms = now_ms
-        for key in self.timers.due(now_ms):
-            self._events.finish(self.instance.on_timer(key, self.collector, self.control))
-            calls += 1
-        return calls
-
-    def take(self) -> Reply:
-        """Outputs, changes of stores and metrics since the batch began."""
-        outputs = self.collector.take()
-        changes = [(name, made) for name, store in self.stores.items() if (made := store.changes())]
-        blobs = [blob for _, of_output in outputs for blob in of_output]
-        for _, made in changes:
-            blobs += [*pack_column(list(made)), *pack_column(list(made.values()))]
-        value = [[head for head, _ in outputs], [name for name, _ in changes], self.metrics.take()]
-        return value, blobs
-
-
-def _open_output(worker: Worker, stream: str) -> CarriedOutput:
-    (partitions, largest, described), _ = worker.ask("open", stream)
-    return CarriedOutput(stream, worker.serdes(described), partitions, largest)
-
-
-class Events:
-    """Ends calls of methods that may be `async def`."""
-
-    def __init__(self) -> None:
-        self._runner: asyncio.Runner | None = None
-
-    def finish(self, result: Any, timeout_s: float | None = None) -> None:
-        """Run a coroutine until it has ended."""
-        if not inspect.iscoroutine(result):
-            return
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-        self._runner.run(_in_time(result, timeout_s))
-
-
-async def _in_time(result: Any, timeout_s: float | None) -> None:
-    limit = asyncio.timeout(timeout_s)
-    try:
-        async with limit:
-            await result
-    except TimeoutError as error:
-        if not limit.expired():
-            raise
-        raise TimeoutError(f"it took longer than {timeout_s} s, see task.callback.timeout.ms") from error
 
 
 class Application:

@@ -156,6 +156,12 @@ BUILT_IN: Mapping[str, Callable[[], Serde]] = {
 """Those that need nothing but their name."""
 
 
+def base_of(serde: Serde) -> str:
+    """The name of the built-in serde that this one is or derives from; bytes when there is none."""
+    names = {kind: name for name, kind in BUILT_IN.items()}
+    return next((names[kind] for kind in type(serde).__mro__ if kind in names), "bytes")
+
+
 @dataclass(frozen=True, slots=True)
 class StreamSerdes:
     """Serdes of keys and of messages (values)."""

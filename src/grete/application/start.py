@@ -30,14 +30,17 @@ API = (
     "grete.application.carried",
     "grete.application.collector",
     "grete.application.context",
+    "grete.application.hosted",
     "grete.application.load",
     "grete.application.metrics",
     "grete.application.pipe",
     "grete.application.poison",
     "grete.application.process",
+    "grete.application.questions",
     "grete.application.serdes",
     "grete.application.store",
     "grete.application.timers",
+    "grete.application.undo",
 )
 """Modules of the framework that an application's process has; they import these and the standard library."""
 

@@ -31,12 +31,26 @@ def load_serde(name: str, settings: Settings, *, used_by: str, subject: str | No
 
         return RegistryAvroSerde.from_config(name, settings, subject)
     if ":" in implementation:
-        return load_own_serde(implementation, name, ApplicationConfig(settings.raw))
+        return _load_own(implementation, name, settings)
     known = ", ".join(sorted([*BUILT_IN, "avro", "avro-registry"]))
     raise ConfigError(
         f"{used_by} names the serde {name!r}, which is neither built in ({known}) nor registered; "
         f"set serializers.registry.{name}.class to module:Class"
     )
+
+
+def _load_own(path: str, name: str, settings: Settings) -> Serde:
+    try:
+        return load_own_serde(path, name, ApplicationConfig(settings.raw))
+    except ConfigError as error:
+        if not settings.job.is_isolated:
+            raise
+        raise ConfigError(
+            f"the serde {name!r} is not in the framework's environment ({error}), and classes of an application with "
+            f"job.split.deployment.enabled=true are in its own process alone. What is done here needs a serde of "
+            f"grete's, or {path!r} installed in the framework's environment; to place keys of the stream, also "
+            f"samza.partitioner=kafka will do"
+        ) from error
 
 
 def serde_names(stream: SystemStream, settings: Settings) -> tuple[tuple[str, str], tuple[str, str]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grete.api import Serde
 from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.errors import StreamError
@@ -183,8 +184,11 @@ class System(SystemAdmin, TransactionalStore):
                 show at the end only.
         """
 
-    def partitioner(self, stream: SystemStream) -> Partitioner:
-        """The function that chooses the partition of a key that is sent to the stream."""
+    def partitioner(self, stream: SystemStream, key_serde: Serde) -> Partitioner:
+        """The function that chooses the partition of a key that is sent to the stream.
+
+        `key_serde` is the serde of its keys; of one that this process cannot load, that of grete's it derives from.
+        """
         return partition_of
 
     @abstractmethod

@@ -8,9 +8,8 @@ from grete.api import Serde
 from grete.application.serdes import IntegerSerde, LongSerde, StringSerde
 from grete.config.choices import PartitionerChoice
 from grete.config.settings import Settings
-from grete.errors import ConfigError
 from grete.model.ids import SystemStream
-from grete.serdes import serde_names, stream_serdes
+from grete.serdes import stream_serdes
 from grete.wire.java_hash import string_hash
 
 Partitioner = Callable[[bytes, int], int]
@@ -78,21 +77,17 @@ def _long_hash(key: bytes) -> int:
     return int.from_bytes(((number ^ number >> 32) & _MASK).to_bytes(4, "big"), "big", signed=True)
 
 
-def kafka_partitioner(settings: Settings, stream: SystemStream) -> Partitioner:
+def kafka_partitioner(
+    settings: Settings, stream: SystemStream, key_serde: Serde | None = None
+) -> Partitioner:
     """The function that chooses an output's partitions on Kafka: `samza.partitioner` of the stream or its system.
 
-    Without either it is Samza's, so that a ported job's keys stay where they are.
+    Without either it is Samza's, so that a ported job's keys stay where they are. `key_serde` is as in System's; when
+    it is not given it is loaded.
 
     Raises:
-        ConfigError: another name; or it is Samza's, and the serde of keys is the application's, in its own process.
+        ConfigError: another name; or it is Samza's, and this process cannot load the serde of keys.
     """
     if settings.stream(stream).partitioner is PartitionerChoice.KAFKA:
         return partition_of
-    if settings.job.is_isolated and ":" in (named := serde_names(stream, settings)[0])[0]:
-        raise ConfigError(
-            f"serde {named[1]!r} of {stream}'s keys is a class of the application's, which with "
-            f"job.split.deployment.enabled=true this process does not load; Samza's partitioner places keys by what "
-            f"that class derives from. Set systems.{stream.system}.streams.{stream.stream}.samza.partitioner=kafka, "
-            f"which places keys of classes that derive from no serde of grete's as before, or use a serde of grete's"
-        )
-    return samza_partition_of(stream_serdes(stream, settings).key)
+    return samza_partition_of(key_serde or stream_serdes(stream, settings).key)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import orjson
 import pyarrow as pa
 
+from grete.api import Serde
 from grete.application.collector import GivenHeaders, check_size, encoded
 from grete.config.settings import Settings
 from grete.errors import StreamNotFound
@@ -76,9 +77,9 @@ class StreamFacts:
             found = self._known[stream] = (system.partition_count(name), system.largest_record(name))
         return found
 
-    def partitioner(self, stream: SystemStream) -> Partitioner:
+    def partitioner(self, stream: SystemStream, key_serde: Serde) -> Partitioner:
         """See System.partitioner."""
-        return self._outputs.written(stream)[0].partitioner(stream)
+        return self._outputs.written(stream)[0].partitioner(stream, key_serde)
 
 
 class _Output:
@@ -93,7 +94,7 @@ class _Output:
         self.partitions = facts.partitions(name)
         self.largest = facts.largest(name)
         self.buffers: dict[int, _Buffer] = {}
-        self._partitioner = facts.partitioner(stream)
+        self._partitioner = facts.partitioner(stream, serdes.key)
         self.buffer_of: dict[bytes | None, _Buffer] = {}
         """By key; remembered, because hashing in Python costs more than the rest of a send."""
 

@@ -11,6 +11,7 @@ from grete.application.context import Context, TaskControl
 from grete.application.load import has_own, load_task
 from grete.application.store import TaskStore
 from grete.application.timers import Timers
+from grete.application.undo import Undoable
 from grete.clock import Clock
 from grete.config.application_config import ApplicationConfig
 from grete.config.settings import Settings
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from grete.tasks.isolated.worker import HostedTask
 
 
-class TaskWorker:
+class TaskWorker(Undoable):
     """One task's instance with its stores."""
 
     hosted: HostedTask | None = None
@@ -57,9 +58,11 @@ class TaskWorker:
         self.token = ""
         self.control = TaskControl()
         self.metrics = TaskMetrics(clock)
-        self.collector = self._make_collector()
+        self.collector: Collector = self._make_collector()
         self.serdes = self._make_serdes()
-        self.stores = {store.name: self._open_store(store) for store in spec.stores}
+        self.stores: dict[str, TaskStore[StoreFile]] = {
+            store.name: self._open_store(store) for store in spec.stores
+        }
         self.instance: StreamTask | None = None
         self.timers = Timers(is_heard=False)
 
@@ -127,18 +130,6 @@ class TaskWorker:
 
     def gather(self) -> None:
         """Before a commit: have here what the task made."""
-
-    def begin_message(self) -> None:
-        """From here on `undo_message` can take back what the task does."""
-        self.collector.begin_message()
-        for store in self.stores.values():
-            store.begin_message()
-
-    def undo_message(self) -> None:
-        """Take back outputs and store changes since `begin_message`."""
-        self.collector.undo_message()
-        for store in self.stores.values():
-            store.undo_message()
 
     def partition_count(self, stream: str) -> int:
         """How many partitions a stream of the job's system has."""

@@ -30,14 +30,14 @@ _LONGEST = 128
 """Samza gives the service no more of a key than so many characters."""
 
 
-def hub_partitioner(settings: Settings, stream: SystemStream) -> Partitioner:
-    """The partitioner of an output: `systems.<system>.eventhubs.partition.method`.
+def hub_partitioner(settings: Settings, stream: SystemStream, key_serde: Serde | None = None) -> Partitioner:
+    """The partitioner of an output: `systems.<system>.eventhubs.partition.method`. `key_serde` is as in System's.
 
     Raises:
         ConfigError: the method is none, or keys that number a partition are no integers.
     """
     method = HubsSettings(settings.raw, stream.system).partitioning
-    serde = stream_serdes(stream, settings).key
+    serde = key_serde or stream_serdes(stream, settings).key
     if method is HubPartitioning.ROUND_ROBIN:
         turn = itertools.count()
         return lambda _key, partitions: next(turn) % partitions

@@ -17,6 +17,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from grete.api import Serde
 from grete.config.key_tables.task import CHECKPOINT_SYSTEM
 from grete.config.settings import Settings
 from grete.config.settings.eventhubs import HubsSettings
@@ -225,11 +226,11 @@ class EventHubsSystem(System):
         """See System: in the other system."""
         return self._other.changes(stream, partition, start, end, copied_ms=copied_ms)
 
-    def partitioner(self, stream: SystemStream) -> Partitioner:
+    def partitioner(self, stream: SystemStream, key_serde: Serde) -> Partitioner:
         """See System: by `partition.method`; of streams beside the hubs their system's."""
         if stream.system != self.name:
-            return self._other.partitioner(stream)
-        return hub_partitioner(self._context.settings, stream)
+            return self._other.partitioner(stream, key_serde)
+        return hub_partitioner(self._context.settings, stream, key_serde)
 
     def largest_record(self, stream: str) -> int:
         """See System."""

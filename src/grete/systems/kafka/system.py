@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from grete.api import Serde
 from grete.clock import Clock
 from grete.config.settings import Settings
 from grete.errors import (
@@ -268,9 +269,9 @@ class KafkaSystem(System):
         for _, batch in self.read(stream, partition, oldest, end):
             yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
 
-    def partitioner(self, stream: SystemStream) -> Partitioner:
+    def partitioner(self, stream: SystemStream, key_serde: Serde) -> Partitioner:
         """See System: Samza's or Kafka's."""
-        return kafka_partitioner(Settings.of(self._config), stream)
+        return kafka_partitioner(Settings.of(self._config), stream, key_serde)
 
     def largest_record(self, stream: str) -> int:
         """See System."""

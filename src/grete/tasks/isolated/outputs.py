@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from grete.api import Serde
+from grete.application.serdes import BUILT_IN
 from grete.config.settings import Settings
 from grete.model.ids import SystemStream
 from grete.systems.partitioner import Partitioner
@@ -46,23 +49,33 @@ class PlacedOutput:
     """One output stream of one task."""
 
     def __init__(
-        self, name: str, partitions: int, largest: int, partitioner: Partitioner, task_index: int
+        self,
+        name: str,
+        partitions: int,
+        largest: int,
+        partitioner_of: Callable[[Serde], Partitioner],
+        task_index: int,
     ) -> None:
-        """`name` is what the container's system calls the stream."""
+        """`name` is what the container's system calls the stream; `partitioner_of` gives that of a serde of keys."""
         self.name = name
         self.partitions = partitions
         self.largest = largest
         self._own = task_index % partitions
-        self._place_of = _Places(partitioner, partitions, self._own)
+        self._partitioner_of = partitioner_of
+        self._place_of: _Places | None = None
 
-    def place(self, blobs: Sequence[bytes], headers: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Each partition's records, in order."""
+    def place(
+        self, blobs: Sequence[bytes], headers: Any, key_base: str
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Each partition's records, in order; `key_base` names the serde that the one of their keys derives from."""
         keys = as_column(blobs[:3])
         batch = records(keys, as_column(blobs[3:6]), pa.array(as_numbers(blobs[6], np.int64)), headers)
         chosen = as_numbers(blobs[7], np.int32) if blobs[7] else None
         if chosen is None and (self.partitions == 1 or keys.null_count == len(keys)):
             yield self._own if self.partitions > 1 else 0, batch
             return
+        if self._place_of is None:
+            self._place_of = _Places(self._partitioner_of(BUILT_IN[key_base]()), self.partitions, self._own)
         self._place_of.make_room()
         places = np.fromiter(map(self._place_of.__getitem__, keys.to_pylist()), np.int32, len(keys))
         if chosen is not None:
@@ -95,16 +108,16 @@ class PlacedOutputs(Collector):
     def _open_placed(self, stream: SystemStream, name: str) -> PlacedOutput:
         facts = self._facts
         sizes = facts.partitions(name), facts.largest(name)
-        return PlacedOutput(name, *sizes, facts.partitioner(stream), self._task_index)
+        return PlacedOutput(name, *sizes, partial(facts.partitioner, stream), self._task_index)
 
     def settle(self) -> None:
         """Nothing: everything comes as columns."""
 
-    def add(self, stream: str, headers: Sequence[Any], blobs: Sequence[bytes]) -> None:
+    def add(self, stream: str, key_base: str, headers: Sequence[Any], blobs: Sequence[bytes]) -> None:
         """Take a piece of one stream's records."""
         output = self.output(stream)
         of_rows = _by_row(headers, len(blobs[6]) // 8) if headers else None
-        for partition, batch in output.place(blobs, of_rows):
+        for partition, batch in output.place(blobs, of_rows, key_base):
             self._gathered.setdefault((output.name, partition), []).append(batch)
 
     def take(self) -> Iterator[tuple[str, int, pa.RecordBatch]]:

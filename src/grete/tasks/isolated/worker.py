@@ -186,8 +186,8 @@ class HostedTask(StreamTask):
     def take(self) -> Iterator[tuple[str, pa.Array, pa.Array]]:
         """Take what it made of the batch; gives each store that was changed, with keys and values."""
         (heads, stores, metrics), blobs = self._call("take", self._index)
-        for number, (stream, headers) in enumerate(heads):
-            self._outputs.add(stream, headers, blobs[number * BLOBS : (number + 1) * BLOBS])
+        for number, (stream, key_base, headers) in enumerate(heads):
+            self._outputs.add(stream, key_base, headers, blobs[number * BLOBS : (number + 1) * BLOBS])
         for kind, group, name, calls in metrics:
             for method, arguments in calls:
                 getattr(self._metric(kind, group, name, None), method)(*arguments)
