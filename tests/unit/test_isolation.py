@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import grete
+from grete.application.beside import ApplicationProcess
 from grete.application.start import API
 from grete.cli.main import main
 from grete.clock import SystemClock
@@ -25,7 +26,6 @@ from grete.config.rules.validate import validate
 from grete.errors import ApplicationError, ApplicationGone, ConfigError, ProcessingError
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
-from grete.tasks.isolated.process import ApplicationProcess
 from grete.tasks.isolated.worker import minimal_hello
 from grete.testing.job import JobUnderTest
 from grete.testing.waiting import patient
@@ -301,7 +301,7 @@ def test_an_error_has_the_applications_traceback(start: Start) -> None:
 def test_the_process_ends_with_its_worker() -> None:
     script = (
         "import sys, time\n"
-        "from grete.tasks.isolated.process import ApplicationProcess\n"
+        "from grete.application.beside import ApplicationProcess\n"
         "print(ApplicationProcess(sys.executable, None).pid, flush=True)\n"
         "time.sleep(60)\n"
     )

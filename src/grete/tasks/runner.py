@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from grete.api import IncomingMessageEnvelope, StreamTask
+from grete.application.beside import CallFailed
 from grete.application.calls import call_for_each
 from grete.errors import ProcessingError
 from grete.failpoints import failpoint
@@ -28,7 +29,6 @@ from grete.systems.records import headers_of, records
 from grete.tasks.collector import dead_letter
 from grete.tasks.decoding import values_of
 from grete.tasks.faults import is_machines
-from grete.tasks.isolated.process import CallFailed
 from grete.tasks.isolated.worker import HostedTask
 from grete.tasks.results import Output, Processed
 from grete.tasks.spec import RunnerSpec, TaskProgress, TaskReport

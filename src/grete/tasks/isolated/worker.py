@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from grete.api import MessageCollector, StreamTask, TaskCoordinator
+from grete.application.beside import ApplicationProcess, CallFailed, interpreter
 from grete.application.context import TaskControl
 from grete.application.pipe import Blob, pack_column
 from grete.application.poison import PoisonPolicy
@@ -23,7 +24,6 @@ from grete.serdes import serde_names, store_serde_names
 from grete.systems.records import headers_of
 from grete.tasks.isolated.columns import as_blobs, as_column, numbers_as_blob
 from grete.tasks.isolated.outputs import BLOBS, PlacedOutputs
-from grete.tasks.isolated.process import ApplicationProcess, CallFailed, interpreter
 from grete.tasks.metrics import TaskMetrics
 from grete.tasks.spec import RunnerSpec
 from grete.tasks.stores.file import StoreFile

@@ -1,4 +1,7 @@
-"""The application's process beside a worker: started, asked, and described when it has ended."""
+"""The application's process beside one of the framework's: started, asked, and described when it has ended.
+
+This is the framework's side of the pipe, and no module of the API.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import grete.application
 from grete.application.carried import describe_error, rebuild_error
 from grete.application.pipe import Blob, Pipe
 from grete.errors import ApplicationError, ApplicationGone, ConfigError, GreteError
@@ -29,7 +31,7 @@ _SYNC_S = 1.0
 _LOG_MARK = "\x1e"
 _LAST_LINES = 20
 _LONGEST_LINE = 100_000
-_SCRIPT = Path(grete.application.__file__).with_name("start.py")
+_SCRIPT = Path(__file__).with_name("start.py")
 _LEFT_OUT = ("PYTHON", "PYSPARK", "SPARK_", "GRETE_", "VIRTUAL_ENV", "CONDA")
 """Beginnings of variables that speak of the worker's environment, or that are the framework's alone."""
 _output = logging.getLogger("grete.application.output")
