@@ -9,6 +9,7 @@ from grete.api import AsyncStreamTask as AsyncStreamTask
 from grete.api import Batch as Batch
 from grete.api import Counter as Counter
 from grete.api import DataFramePipeline as DataFramePipeline
+from grete.api import Description as Description
 from grete.api import Gauge as Gauge
 from grete.api import IncomingMessageEnvelope as IncomingMessageEnvelope
 from grete.api import KeyValueStore as KeyValueStore
@@ -17,7 +18,9 @@ from grete.api import MetricsRegistry as MetricsRegistry
 from grete.api import PipelineContext as PipelineContext
 from grete.api import Scheduler as Scheduler
 from grete.api import Serde as Serde
+from grete.api import Serdes as Serdes
 from grete.api import StreamTask as StreamTask
+from grete.api import SystemStreamPartitionGrouper as SystemStreamPartitionGrouper
 from grete.api import TaskContext as TaskContext
 from grete.api import TaskCoordinator as TaskCoordinator
 from grete.api import Timer as Timer

@@ -13,7 +13,7 @@ Both are named in configuration as `module:Class` or `module.Class`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -224,6 +224,38 @@ Done = Awaitable[None] | None
 """Nothing; an AsyncStreamTask's methods may be `async def`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Serdes:
+    """Names of the serdes of keys and of messages; None leaves it to the configuration."""
+
+    key: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a task reads, writes and keeps. Streams are `system.stream`, serdes are by name."""
+
+    inputs: Mapping[str, Serdes] | Sequence[str] = ()
+    outputs: Mapping[str, Serdes] | Sequence[str] = ()
+    stores: Mapping[str, Serdes] | Sequence[str] = ()
+    serdes: Mapping[str, type[Serde]] = field(default_factory=dict)
+    """The application's own, by the names under which the others use them."""
+
+
+class SystemStreamPartitionGrouper(Protocol):
+    """Divides what a job reads into tasks; named as `module:Class` in `job.systemstreampartition.grouper.factory`.
+
+    Made without arguments for each call. Equal SSPs and configurations have to give equal tasks at any time: a task's
+    name leads to its checkpoint and its state.
+    """
+
+    def group(
+        self, ssps: frozenset[SystemStreamPartition], config: Mapping[str, str]
+    ) -> Mapping[str, Iterable[SystemStreamPartition]]:
+        """The SSPs of each task by its name, each in one at least. Those of `task.broadcast.inputs` are not given."""
+
+
 class StreamTask(ABC):
     """One instance per task. Never called from two threads, never for two messages at once.
 
@@ -231,6 +263,15 @@ class StreamTask(ABC):
     executor or Python worker; then the task goes on as another one. So fields may hold clients, caches and what a
     window gathers, as in Samza, and nothing that must survive a failure: that belongs into a store.
     """
+
+    @classmethod
+    def describe(cls, config: Mapping[str, str]) -> Description:
+        """What tasks of the class read, write and keep, where no `task.inputs` are configured (Samza's describe).
+
+        Called once, when the job is submitted, in the application's environment. What it says becomes part of the
+        configuration, whose own keys win; values that refer to secrets are the references.
+        """
+        return Description()
 
     def init(self, context: TaskContext) -> Done:  # noqa: B027 - optional hook, not abstract
         """Called once before the first message."""

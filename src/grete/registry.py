@@ -7,7 +7,7 @@ names is imported, except where it names a class of the application itself and t
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
@@ -25,6 +25,24 @@ def known_plugins(group: str) -> Mapping[str, str]:
     return {point.name: point.value for point in sorted(entry_points(group=group))}
 
 
+def is_class_of_application(group: str, name: str, built_in: Collection[str] = ()) -> bool:
+    """Whether a name stands for a class of the application: the framework's own and its plug-ins come first."""
+    return ":" in name and name not in built_in and name not in known_plugins(group)
+
+
+def ways_to_name(group: str, name: str, *, accepts_classes: bool) -> str:
+    """What can be named in a group beside what is known, for the error of a name that is not."""
+    plugin = f"A plug-in is installed in the framework's environment as an entry point of the group {group!r}"
+    if accepts_classes:
+        return f"A class of the application is named module:Class. {plugin}"
+    if ":" in name:
+        return (
+            f"A class of the application cannot be one, since it would be called in processes of the framework, "
+            f"which never load the application. {plugin}"
+        )
+    return plugin
+
+
 def load_object(
     group: str,
     name: str,
@@ -33,7 +51,9 @@ def load_object(
     accepts_classes: bool = False,
     used_by: str,
 ) -> Any:
-    """The object called `name`: built in, else an installed plug-in of `group`, else `module:Class` where accepted.
+    """The object called `name`: built in, else an installed plug-in of `group`.
+
+    `accepts_classes` says that callers have looked for a class of the application before.
 
     `built_in` gives names and their `module:attribute`. `used_by` is the key that named it, for the error.
 
@@ -46,14 +66,9 @@ def load_object(
     plugins = known_plugins(group)
     if name in plugins:
         return import_object(plugins[name], used_by=used_by)
-    if accepts_classes and ":" in name:
-        return import_object(name, used_by=used_by)
     known = ", ".join(sorted({*own, *plugins})) or "none"
-    ways = "; a class of the application is named module:Class" if accepts_classes else ""
-    raise ConfigError(
-        f"{used_by}={name!r} is not known; known are {known}{ways}. "
-        f"A plug-in is installed as an entry point of the group {group!r}"
-    )
+    ways = ways_to_name(group, name, accepts_classes=accepts_classes)
+    raise ConfigError(f"{used_by}={name!r} is not known; known are {known}. {ways}")
 
 
 def import_object(path: str, *, used_by: str) -> Any:

@@ -108,8 +108,8 @@ class ApplicationProcess:
         """Its process id."""
         return self._process.pid
 
-    def load(self, hello: Mapping[str, Any], answers: Answers) -> Mapping[str, Any]:
-        """Let it import the application; the description of its class.
+    def load(self, said: Mapping[str, Any], answers: Answers, *, verb: str = "hello") -> Any:
+        """Let it import the application; what it answers to the first request, by default a description of its class.
 
         Raises:
             ConfigError: the class cannot be found, or is none.
@@ -119,8 +119,7 @@ class ApplicationProcess:
         expiry.start()
         try:
             self._received(answers)
-            description: Mapping[str, Any] = self.call("hello", hello, answers=answers)[0]
-            return description
+            return self.call(verb, said, answers=answers)[0]
         except CallFailed as failed:
             raise _of_load(failed.error) from None
         except ApplicationGone as gone:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from typing import Any
 
 from grete.api import AsyncStreamTask, StreamTask
 from grete.errors import ApplicationError, ConfigError
+
+
+def find_modules_in(folder: str | None) -> None:
+    """Let this process find the application's modules, which are in the folder if there is one."""
+    if folder and folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def load_task(task_class: str) -> StreamTask:

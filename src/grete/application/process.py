@@ -23,6 +23,7 @@ from grete.application.carried import describe_error
 from grete.application.hosted import Events, Hosted, Reply
 from grete.application.load import check_class, has_own, load_class
 from grete.application.pipe import Pipe, unpack_column
+from grete.application.plugins import ask
 from grete.application.poison import PoisonPolicy
 from grete.application.questions import Worker, WorkersConfig
 from grete.application.serdes import StreamSerdes, values_of
@@ -44,6 +45,11 @@ class Application:
         self._serdes: dict[int, StreamSerdes] = {}
         self._poison = PoisonPolicy()
         self._is_async = False
+
+    def ask(self, value: dict[str, Any], blobs: Sequence[bytes]) -> Reply:
+        """Let another class of the application answer."""
+        logging.getLogger().setLevel(value.pop("level"))
+        return ask(**value), ()
 
     def hello(self, value: dict[str, Any], blobs: Sequence[bytes]) -> Reply:
         """Load the application's class, and describe it."""

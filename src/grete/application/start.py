@@ -34,6 +34,7 @@ API = (
     "grete.application.load",
     "grete.application.metrics",
     "grete.application.pipe",
+    "grete.application.plugins",
     "grete.application.poison",
     "grete.application.process",
     "grete.application.questions",

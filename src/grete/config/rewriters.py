@@ -14,8 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from grete.application.plugins import checked_config, rewriter_of
 from grete.config import aliases, java_values
+from grete.config.application_classes import ask_application
 from grete.config.derived import with_derived_keys
+from grete.config.described import with_description
 from grete.config.java_regex import compile_java
 from grete.config.key_tables.job import (
     REWRITER_CLASS,
@@ -28,7 +31,7 @@ from grete.config.redact import redact_value
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
-from grete.registry import load_object
+from grete.registry import is_class_of_application, load_object
 
 _log = logging.getLogger(__name__)
 _REGEX_INPUT = "regex-input"
@@ -56,6 +59,8 @@ def apply_rewriters(
 ) -> dict[str, str]:
     """Apply every rewriter of `job.config.rewriters` to the result of the one before, each once; then complete it.
 
+    A task's class is asked what it describes where no inputs are named then.
+
     `list_streams` serves the built-in `regex-input`, `environment` (this process's by default) `environment`.
 
     Raises:
@@ -63,8 +68,8 @@ def apply_rewriters(
     """
     result = dict(config)
     for name in rewriter_names(config):
-        result = _checked(name, _load(name, result, list_streams, environment).rewrite(name, dict(result)))
-    return with_derived_keys(result)
+        result = _rewritten(name, result, list_streams, environment)
+    return with_derived_keys(with_description(result))
 
 
 def with_new_inputs(config: Mapping[str, str], *, list_streams: StreamLister) -> dict[str, str]:
@@ -144,40 +149,27 @@ def rewriter_names(config: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(listed))
 
 
-def _load(
+def _rewritten(
     name: str,
-    config: Mapping[str, str],
+    config: dict[str, str],
     list_streams: StreamLister | None,
     environment: Mapping[str, str] | None,
-) -> ConfigRewriter:
+) -> dict[str, str]:
     key = REWRITER_CLASS.named(name)
     if key not in config:
         raise ConfigError(f"Unable to find class config for config rewriter {name}. Set {key}")
     chosen = aliases.canonical(aliases.REWRITERS, config[key])
     if chosen == "environment":
-        return EnvironmentConfigRewriter(environment)
+        return EnvironmentConfigRewriter(environment).rewrite(name, config)
     if chosen == _REGEX_INPUT:
         if list_streams is None:
             raise ConfigError(f"{key}={config[key]!r} needs to list streams, which cannot be done here")
-        return RegexInputRewriter(list_streams)
+        return RegexInputRewriter(list_streams).rewrite(name, config)
+    if is_class_of_application(aliases.REWRITERS, chosen):
+        return dict(ask_application(Settings.of(config).job, "rewrite", chosen, key, [name, config]))
     loaded = load_object(aliases.REWRITERS, chosen, accepts_classes=True, used_by=key)
-    rewriter: ConfigRewriter = loaded() if callable(loaded) else loaded
-    if not callable(getattr(rewriter, "rewrite", None)):
-        raise ConfigError(f"{key}={config[key]!r} has no method rewrite(name, config)")
-    return rewriter
-
-
-def _checked(name: str, result: object) -> dict[str, str]:
-    if not isinstance(result, Mapping):
-        raise ConfigError(
-            f"config rewriter {name} returned {type(result).__name__}, not a mapping of strings"
-        )
-    wrong = sorted(str(k) for k, v in result.items() if not (isinstance(k, str) and isinstance(v, str)))
-    if wrong:
-        raise ConfigError(
-            f"config rewriter {name} returned keys or values that are no strings: {', '.join(wrong)}"
-        )
-    return dict(result)
+    rewriter: ConfigRewriter = rewriter_of(loaded, f"{key}={config[key]!r}")
+    return checked_config(name, rewriter.rewrite(name, dict(config)))
 
 
 class EnvironmentConfigRewriter:

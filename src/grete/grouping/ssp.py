@@ -9,13 +9,15 @@ java.util.HashSet that the original builds, since that order reaches the job mod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from grete.config import aliases
+from grete.config.application_classes import ask_application
 from grete.config.key_tables.job import SSP_GROUPER
 from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStreamPartition, TaskName, ssp_label
-from grete.registry import load_object
+from grete.registry import is_class_of_application, load_object
 from grete.wire.java_hash import JavaHashMap, hash_set_order
 
 Groups = dict[TaskName, tuple[SystemStreamPartition, ...]]
@@ -86,14 +88,36 @@ BUILT_IN = {
 }
 """An SspGrouper; plug-ins are entry points of `grete.ssp_groupers`."""
 KEY = SSP_GROUPER.name
+_SHOWN = 10
 
 
 def ssp_grouper(settings: Settings) -> SspGrouper:
-    """The configured grouper, by Samza's class name or its last part, or an installed plug-in.
+    """The configured grouper, by Samza's class name or its last part, an installed plug-in, or the application's.
 
     Raises:
         ConfigError: unknown; lists the known ones.
     """
     name = aliases.canonical(aliases.SSP_GROUPERS, settings.job.ssp_grouper)
-    grouper: SspGrouper = load_object(aliases.SSP_GROUPERS, name, built_in=BUILT_IN, used_by=KEY)
+    if is_class_of_application(aliases.SSP_GROUPERS, name, BUILT_IN):
+        return partial(_group_there, name)
+    grouper: SspGrouper = load_object(
+        aliases.SSP_GROUPERS, name, built_in=BUILT_IN, accepts_classes=True, used_by=KEY
+    )
     return grouper
+
+
+def _group_there(path: str, ssps: Iterable[SystemStreamPartition], settings: Settings) -> Groups:
+    """Groups that a class of the application makes; broadcast SSPs are added to each."""
+    shared = JavaHashMap.of(settings.task.broadcast_inputs)
+    own = [one for one in ssps if one not in shared]
+    given = [[one.system, one.stream, one.partition] for one in own]
+    made = ask_application(settings.job, "group", path, KEY, [given, dict(settings.raw)])
+    members = {TaskName(task): [SystemStreamPartition(*one) for one in of_task] for task, of_task in made}
+    grouped = {one for of_task in members.values() for one in of_task}
+    if grouped != set(own) or not all(members):
+        wrong = sorted(map(str, grouped.symmetric_difference(own))) or ["a task without a name"]
+        raise ConfigError(
+            f"{KEY}={path!r} has to put each of the SSPs that it is given into a task with a name, and no other; "
+            f"wrong are {', '.join(wrong[:_SHOWN])}"
+        )
+    return {task: hash_set_order([*of_task, *shared]) for task, of_task in members.items() if of_task}

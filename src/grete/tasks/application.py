@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from grete.api import DataFramePipeline, StreamTask
-from grete.application.load import check_class, load_class
+from grete.application.load import check_class, find_modules_in, load_class
 from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
 from grete.config.settings.job import JobSettings
 from grete.tasks.isolated.worker import Application, minimal_hello
@@ -22,8 +20,7 @@ def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFrameP
     if job.is_isolated and kind is StreamTask:
         Application(minimal_hello(job.raw, job.task_class or ""), folder).close()
         return
-    if folder and folder not in sys.path:
-        sys.path.insert(0, folder)
+    find_modules_in(folder)
     key, path = (
         (TASK_CLASS.name, job.task_class) if kind is StreamTask else (APP_CLASS.name, job.application_class)
     )

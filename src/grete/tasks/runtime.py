@@ -6,14 +6,13 @@ is valid only when the attempt that left it so is the one that was committed; th
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections import OrderedDict
 from functools import cached_property, partial
 from pathlib import Path
 
 from grete.api import AsyncStreamTask
-from grete.application.load import has_own, load_class
+from grete.application.load import find_modules_in, has_own, load_class
 from grete.clock import Clock, SystemClock
 from grete.config.key_tables.job import TASK_CLASS
 from grete.config.settings import Settings
@@ -45,8 +44,8 @@ class TaskWorkers:
         """They open the spec's system, unless `system` is given; it is closed with them, unless it is left open."""
         self._is_isolated = Settings.of(spec.config).job.is_isolated
         self._application: Application | None = None
-        if not self._is_isolated and spec.application_path and spec.application_path not in sys.path:
-            sys.path.insert(0, spec.application_path)
+        if not self._is_isolated:
+            find_modules_in(spec.application_path)
         self.spec = spec
         self.id = uuid.uuid4().hex
         self._leaves_system = leaves_system

@@ -36,7 +36,7 @@ from grete.config.settings.streams import stream_id_of, stream_ids, system_strea
 from grete.config.settings.systems import EMBEDDED_SYSTEM
 from grete.config.values import valid_value_of
 from grete.errors import ConfigError, WireError
-from grete.registry import known_plugins
+from grete.registry import known_plugins, ways_to_name
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -118,8 +118,11 @@ def _name_of_plugin(config: Mapping[str, str], key: str, value: str, known: Key[
     names = [*aliases.known_names(group), *_plugins(group)]
     if group == aliases.LAUNCHERS and not value.strip():
         yield "no job factory class defined: job.factory.class is empty; remove it, or set job.launcher"
-    elif aliases.canonical(group, value) not in names:
-        problem = f"it is not known; known are {', '.join(names)} and Samza's names for them"
+    elif aliases.canonical(group, value) not in names and not (
+        group == aliases.SSP_GROUPERS and ":" in value
+    ):
+        ways = ways_to_name(group, value, accepts_classes=group == aliases.SSP_GROUPERS)
+        problem = f"it is not known; known are {', '.join(names)} and Samza's names for them. {ways}"
         yield _wrong(config, key, problem)
 
 
@@ -168,7 +171,10 @@ def _no_inputs(config: Mapping[str, str]) -> Iterator[str]:
             f"a job runs, it takes in what appears"
         )
     else:
-        yield "Missing required config: task.inputs. Set it to system.stream[,system.stream]"
+        yield (
+            "Missing required config: task.inputs. Set it to system.stream[,system.stream], or let the task's class "
+            "say it in describe"
+        )
 
 
 def _streams(config: Mapping[str, str]) -> Iterator[str]:
@@ -202,7 +208,10 @@ def _systems(config: Mapping[str, str]) -> Iterator[str]:
         factory = aliases.canonical(aliases.SYSTEMS, config[key])
         if factory in available:
             continue
-        yield _wrong(config, key, f"this kind of system is not known; known are {', '.join(available)}")
+        ways = ways_to_name(aliases.SYSTEMS, factory, accepts_classes=False)
+        yield _wrong(
+            config, key, f"this kind of system is not known; known are {', '.join(available)}. {ways}"
+        )
     for key in (
         "job.coordinator.system",
         "job.default.system",
