@@ -6,11 +6,13 @@ import ast
 import json
 import logging
 import os
+import platform
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from grete.application.beside import ApplicationProcess
 from grete.application.start import API
 from grete.cli.main import main
 from grete.clock import SystemClock
+from grete.config.log_levels import log_levels
 from grete.config.rules.validate import validate
 from grete.errors import ApplicationError, ApplicationGone, ConfigError, ProcessingError
 from grete.model.streams import StreamSpec
@@ -329,24 +332,140 @@ def test_coordinator_and_container_never_import_the_application(tmp_path: Path) 
     (tmp_path / "application").mkdir()
     noting = "import sys; print(sys.orig_argv[1:3], file=open('imported', 'a'))"
     (tmp_path / "application" / "counting.py").write_text(answer("return count", imports=noting))
-    config = {**CONFIG, "job.name": "noting", "job.application.path": "application"}
-    (tmp_path / "job.properties").write_text("\n".join(f"{key}={value}" for key, value in config.items()))
+    run_to_its_end(tmp_path, os.environ)
+    [imported] = set((tmp_path / "application" / "imported").read_text().splitlines())
+    assert imported == str(["-I", str(Path(grete.__file__).parent / "application" / "start.py")])
     with closing(LocalSystem(tmp_path / "home" / "local", SystemClock())) as system:
+        assert [batch.num_rows for _, batch in system.read("out", 0, 0)] == [1]
+
+
+# --- logs ---
+
+CHATTY = """
+import logging
+own, other = logging.getLogger("my.module"), logging.getLogger("my.other")
+own.debug("own debug")
+own.info("own %s", "info")
+other.info("other info")
+own.error("own error")
+print("printed")
+"""
+
+
+@pytest.mark.parametrize(
+    ("explicit", "file", "said"),
+    [
+        (None, None, ["own info", "other info", "own error"]),
+        (
+            None,
+            'level = "WARNING"\n[loggers]\n"my.module" = "DEBUG"\n',
+            ["own debug", "own info", "own error"],
+        ),
+        ("ERROR", 'level = "DEBUG"\n', ["own error"]),
+    ],
+    ids=["frameworks-default", "applications-file", "explicit-setting"],
+)
+def test_one_file_has_the_lines_of_framework_and_application_as_the_first_of_three_asks_for(
+    tmp_path: Path, explicit: str | None, file: str | None, said: list[str]
+) -> None:
+    """What is set explicitly, the application's file, the framework's default."""
+    (tmp_path / "application").mkdir()
+    (tmp_path / "application" / "counting.py").write_text(answer("return count", imports=CHATTY))
+    if file is not None:
+        (tmp_path / "application" / "logging.toml").write_text(file)
+    environment = {name: value for name, value in os.environ.items() if name != "GRETE_LOG_LEVEL"}
+    if explicit is not None:
+        environment["GRETE_LOG_LEVEL"] = explicit
+    lines = run_to_its_end(tmp_path, environment)
+    of_application = [line for line in lines if " my." in line]
+    assert [
+        line.partition(" my.")[2].split(" ", 1)[1] for line in of_application
+    ] == said * 2  # looked at, and run
+    if explicit is None and file is None:
+        assert any(" INFO grete." in line for line in lines)
+        assert any(line.endswith("INFO grete.application.output printed") for line in lines)
+
+
+def run_to_its_end(folder: Path, environment: Mapping[str, str]) -> list[str]:
+    """Lines that the container of a job has logged which reads one message; its application is in the folder."""
+    config = {**CONFIG, "job.name": "told", "job.application.path": "application"}
+    (folder / "job.properties").write_text("\n".join(f"{key}={value}" for key, value in config.items()))
+    with closing(LocalSystem(folder / "home" / "local", SystemClock())) as system:
         system.create_stream(StreamSpec("in", 1))
         system.append("in", [Message(b"k", b"1", 1)])
     done = subprocess.run(
         [sys.executable, "-m", "grete.testing.sparkless", "--until-drained", "--config", "job.properties"],
-        cwd=tmp_path,
-        env={**os.environ, "GRETE_HOME": str(tmp_path / "home")},
+        cwd=folder,
+        env={**environment, "GRETE_HOME": str(folder / "home")},
         capture_output=True,
         text=True,
         timeout=patient(60),
     )
     assert done.returncode == 0, done.stderr
-    [imported] = set((tmp_path / "application" / "imported").read_text().splitlines())
-    assert imported == str(["-I", str(Path(grete.__file__).parent / "application" / "start.py")])
-    with closing(LocalSystem(tmp_path / "home" / "local", SystemClock())) as system:
-        assert [batch.num_rows for _, batch in system.read("out", 0, 0)] == [1]
+    [log] = folder.glob("home/**/container-0.log")
+    return log.read_text().splitlines()
+
+
+def test_an_application_that_sets_its_own_logging_up_leaves_the_frameworks_handlers_alone(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The framework's, such as the one that writes the job's log stream, still get the application's records."""
+    caplog.set_level(logging.INFO)
+    before = list(logging.getLogger().handlers)
+    imports = "import logging; own = logging.getLogger('my.module'); own.addHandler(logging.NullHandler())"
+    job = start(answer("own.warning('x %d', count); return count", imports=imports))
+    assert sent(job, "a") == [1]
+    job.kill()
+    assert ("my.module", logging.WARNING, "x 1") in caplog.record_tuples
+    assert logging.getLogger().handlers == before
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("level = [", "logging.toml cannot be read"),
+        ('level = "LOUD"', "level is no level; it may have"),
+        ('handlers = "mine:Handler"', "handlers is no level; it may have"),
+        ('[loggers]\n"a" = "loud"', "a is no level; it may have"),
+    ],
+)
+def test_a_logging_file_says_levels_and_nothing_that_would_be_loaded(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "logging.toml").write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        log_levels(str(tmp_path))
+
+
+# --- versions ---
+
+
+def test_an_application_made_for_another_grete_is_named_at_its_start_and_by_the_doctor(
+    start: Start,
+    environment: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It gets this one's API all the same; the report has the versions of both processes."""
+    caplog.set_level(logging.INFO)
+    [packages] = environment.glob("lib/python*/site-packages")
+    (packages / "grete-0.0.9.dist-info").mkdir()
+    (environment / "manifest.json").write_text('{"grete": "0.0.8"}')
+    job = start(answer("return grete.__version__"), job__application__environment=str(environment))
+    assert sent(job, "k") == [grete.__version__]
+    for version in ("0.0.8", "0.0.9"):
+        assert f"has grete {version}; its application gets the API of this grete" in caplog.text
+    assert re.search(r"task\.class=counting:Counter .* is in process \d+, with Python 3", caplog.text)
+    config = {**CONFIG, "job.name": "a", "job.application.environment": str(environment)}
+    (tmp_path / "job.properties").write_text("\n".join(f"{key}={value}" for key, value in config.items()))
+    main(["doctor", "-o", "json", "--config", str(tmp_path / "job.properties")])
+    [found] = [one for one in json.loads(capsys.readouterr().out) if one["check"] == "versions"]
+    assert not found["ok"]
+    python = platform.python_version()
+    assert f"framework: grete {grete.__version__}, Python {python} ({sys.executable})" in found["found"]
+    assert f"Python {python} ({environment}/bin/python)" in found["found"]
+    assert "dist-info has grete 0.0.9" in found["found"]
 
 
 # --- everything that a task has ---

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,6 +34,7 @@ _LONGEST_LINE = 100_000
 _SCRIPT = Path(__file__).with_name("start.py")
 _LEFT_OUT = ("PYTHON", "PYSPARK", "SPARK_", "GRETE_", "VIRTUAL_ENV", "CONDA")
 """Beginnings of variables that speak of the worker's environment, or that are the framework's alone."""
+_log = logging.getLogger("grete.application")
 _output = logging.getLogger("grete.application.output")
 
 
@@ -61,6 +62,24 @@ def interpreter(environment: str | None) -> str:
             f"environment; make the folder with: python -m venv {environment}"
         )
     return str(found)
+
+
+def other_gretes(environment: str | None, version: str) -> Iterator[tuple[str, Path]]:
+    """Other versions of grete with which an environment was made, and what says so: a package's manifest, or pip.
+
+    None of them runs: an application's process has the API of the framework that starts it. But it may have been
+    written for another one.
+    """
+    folder = Path(environment or os.devnull)
+    found = {
+        path: path.stem.split("-")[1] for path in folder.glob("lib/python*/site-packages/grete-*.dist-info")
+    }
+    manifest = folder / "manifest.json"
+    if manifest.is_file():
+        found[manifest] = str(json.loads(manifest.read_text("utf-8")).get("grete", version))
+    for path, of_path in found.items():
+        if of_path != version:
+            yield of_path, path
 
 
 class ApplicationProcess:
@@ -118,7 +137,8 @@ class ApplicationProcess:
         expiry = threading.Timer(self._start_s, self._expire)
         expiry.start()
         try:
-            self._received(answers)
+            python, _ = self._received(answers)
+            _log.info("%s is in process %d, with Python %s", self._shown, self.pid, python)
             return self.call(verb, said, answers=answers)[0]
         except CallFailed as failed:
             raise _of_load(failed.error) from None

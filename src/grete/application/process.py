@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from operator import length_hint
 from typing import Any
@@ -48,12 +48,12 @@ class Application:
 
     def ask(self, value: dict[str, Any], blobs: Sequence[bytes]) -> Reply:
         """Let another class of the application answer."""
-        logging.getLogger().setLevel(value.pop("level"))
+        _set_levels(value.pop("levels"))
         return ask(**value), ()
 
     def hello(self, value: dict[str, Any], blobs: Sequence[bytes]) -> Reply:
         """Load the application's class, and describe it."""
-        logging.getLogger().setLevel(value["level"])
+        _set_levels(value["levels"])
         self._hello = value
         self._worker.config = WorkersConfig(value["config"], self._worker)
         self._poison = PoisonPolicy(
@@ -203,6 +203,11 @@ class _ToWorker(logging.Handler):
         """Write the record."""
         line = _encode_log([record.levelno, record.name, self.format(record)])
         os.write(2, f"{LOG_MARK}{line}\n".encode())
+
+
+def _set_levels(levels: Mapping[str, int | str]) -> None:
+    for name, level in levels.items():
+        logging.getLogger(name or None).setLevel(level)
 
 
 def serve(reads: int, writes: int) -> None:

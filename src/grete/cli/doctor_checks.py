@@ -6,6 +6,7 @@ import importlib.machinery
 import importlib.metadata
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import socket
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _FIRST_SAFE_SQLITE = (3, 51, 3)
 _FREE_MB = 200
 _JAVA_TIMEOUT_S = 60
+_PYTHON_S = 30
 
 
 def python() -> Finding:
@@ -170,6 +172,8 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
     settings = Settings.of(config)
     yield from _spark(settings)
     yield _application(settings.job)
+    if settings.job.is_isolated:
+        yield _versions(settings.job)
     yield from azure_findings(settings)
     yield from kubernetes_findings(settings)
     of_kafka = list(kafka_findings(settings))
@@ -226,6 +230,30 @@ def _input(system: System, stream: SystemStream) -> Finding:
         return Finding("input", True, f"{stream} has {system.partition_count(stream.stream)} partitions")
     except StreamError as error:
         return Finding("input", False, str(error), f"grete stream create {stream} --partitions N")
+
+
+def _versions(job: JobSettings) -> Finding:
+    """Which Python and which grete the framework's processes and the application's have."""
+    import grete
+    from grete.application.beside import interpreter, other_gretes
+
+    ours = f"framework: grete {grete.__version__}, Python {platform.python_version()} ({sys.executable})"
+    try:
+        theirs = interpreter(job.application_environment)
+        command = [theirs, "-I", "-c", "import platform; print(platform.python_version())"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_PYTHON_S)  # noqa: S603
+    except (ConfigError, OSError, subprocess.SubprocessError) as error:
+        return Finding(
+            "versions", False, f"{ours}; application: {error}", "make job.application.environment anew"
+        )
+    others = [
+        f"{place} has grete {version}"
+        for version, place in other_gretes(job.application_environment, grete.__version__)
+    ]
+    found = "; ".join([ours, f"application: the same API, Python {done.stdout.strip()} ({theirs})", *others])
+    return Finding(
+        "versions", not others, found, "make job.application.environment with this version of grete"
+    )
 
 
 def _application(job: JobSettings) -> Finding:

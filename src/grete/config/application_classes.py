@@ -29,8 +29,8 @@ def ask_application(job: JobSettings, method: str, path: str, key: str, value: o
         find_modules_in(folder)
         return ask(method, path, key, value)
     process = ApplicationProcess(interpreter(job.application_environment), folder, shown=f"{key}={path}")
-    level = logging.getLogger().getEffectiveLevel()
-    request = {"method": method, "path": path, "key": key, "value": value, "level": level}
+    levels = {"": logging.getLogger().getEffectiveLevel()}
+    request = {"method": method, "path": path, "key": key, "value": value, "levels": levels}
     try:
         return process.load(request, _refuse, verb="ask")
     finally:

@@ -18,6 +18,7 @@ from grete.checkpoint.offset_manager import Skipped, StartingOffsets, resumed, s
 from grete.checkpoint.store import CheckpointStore
 from grete.checkpoint.task_commit import TaskCommit
 from grete.clock import Clock
+from grete.config.log_levels import log_levels, set_levels
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
 from grete.container.checkpoints import commit_target, reconcile_checkpoint_store
@@ -135,6 +136,7 @@ def steps(
     """As `prepare`; stops after each step, the first of which raises the fence and begins an epoch."""
     config, name = assignment.config, single_system(assignment)
     settings = Settings.of(config)
+    set_levels(log_levels(settings.job.application_path))
     check_application(settings.job, DataFramePipeline if settings.job.is_pipeline else StreamTask)
     target = commit_target(assignment, system, clock, store)
     right = system.begin_epoch(assignment.fence) if ended is None else ended.right

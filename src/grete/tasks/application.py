@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+
+import grete
 from grete.api import DataFramePipeline, StreamTask
+from grete.application.beside import other_gretes
 from grete.application.load import check_class, find_modules_in, load_class
 from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
 from grete.config.settings.job import JobSettings
 from grete.tasks.isolated.worker import Application, minimal_hello
+
+_log = logging.getLogger("grete.container")
 
 
 def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFramePipeline]) -> None:
@@ -18,7 +24,14 @@ def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFrameP
     """
     folder = job.application_path
     if job.is_isolated and kind is StreamTask:
-        Application(minimal_hello(job.raw, job.task_class or ""), folder).close()
+        for version, place in other_gretes(job.application_environment, grete.__version__):
+            _log.warning(
+                "%s has grete %s; its application gets the API of this grete, %s",
+                place,
+                version,
+                grete.__version__,
+            )
+        Application(minimal_hello(job.raw, job.task_class or "", folder), folder).close()
         return
     find_modules_in(folder)
     key, path = (

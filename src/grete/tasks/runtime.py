@@ -15,6 +15,7 @@ from grete.api import AsyncStreamTask
 from grete.application.load import find_modules_in, has_own, load_class
 from grete.clock import Clock, SystemClock
 from grete.config.key_tables.job import TASK_CLASS
+from grete.config.log_levels import log_levels, set_levels
 from grete.config.settings import Settings
 from grete.systems.base import System
 from grete.systems.factory import open_system
@@ -46,6 +47,7 @@ class TaskWorkers:
         self._application: Application | None = None
         if not self._is_isolated:
             find_modules_in(spec.application_path)
+        set_levels(log_levels(spec.application_path))
         self.spec = spec
         self.id = uuid.uuid4().hex
         self._leaves_system = leaves_system

@@ -17,6 +17,7 @@ from grete.application.pipe import Blob, pack_column
 from grete.application.poison import PoisonPolicy
 from grete.application.timers import Timers
 from grete.config.application_config import ApplicationConfig
+from grete.config.log_levels import log_levels
 from grete.config.settings import Settings
 from grete.errors import JobError
 from grete.model.ids import SystemStream
@@ -41,7 +42,7 @@ def hello(spec: RunnerSpec) -> dict[str, Any]:
     """
     settings, poison = Settings.of(spec.config), spec.poison
     return {
-        **minimal_hello(spec.config, spec.task_class),
+        **minimal_hello(spec.config, spec.task_class, spec.application_path),
         "ssps": [[one.system, one.stream, one.partition, one.key_bucket] for one in spec.ssps],
         "tasks": [[task.name, list(task.ssps)] for task in spec.tasks],
         "stores": {one.name: store_serde_names(one.name, settings) for one in spec.stores},
@@ -53,15 +54,15 @@ def hello(spec: RunnerSpec) -> dict[str, Any]:
     }
 
 
-def minimal_hello(config: Mapping[str, str], task_class: str) -> dict[str, Any]:
-    """As `hello`, for a process in which no task is opened."""
+def minimal_hello(config: Mapping[str, str], task_class: str, folder: str | None = None) -> dict[str, Any]:
+    """As `hello`, for a process in which no task is opened; the application's modules are in the folder."""
     timeout_ms = Settings.of(config).task.callback_timeout_ms
     return {
         "config": dict(config),
         "task_class": task_class,
         "poison": asdict(PoisonPolicy()) | {"exceptions": []},
         "message_s": timeout_ms / 1000 if timeout_ms > 0 else None,
-        "level": logging.getLogger().getEffectiveLevel(),
+        "levels": {"": logging.getLogger().getEffectiveLevel(), **log_levels(folder)},
     }
 
 
