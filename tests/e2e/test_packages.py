@@ -8,14 +8,19 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
+import google.protobuf
+import orjson
 import pytest
+from google.protobuf import struct_pb2
 
 from grete.errors import PackageError
 from grete.packages.build import Built, build_application, build_framework
 from grete.packages.verify import verify
+from grete.testing.job import JobUnderTest
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "scripts" / "packages" / "application.txt"
@@ -25,6 +30,16 @@ SEEN = """
 import json, ssl, sqlite3, sys, orjson, mine, importlib.util
 has_no_grete = importlib.util.find_spec("grete") is None
 print(json.dumps([orjson.__version__, sys.prefix, mine.__file__, has_no_grete, sys.path]))
+"""
+
+READING = """
+import grete, google.protobuf, orjson
+from google.protobuf import struct_pb2
+
+class Reader(grete.StreamTask):
+    def process(self, envelope, collector, coordinator):
+        read = struct_pb2.Struct.FromString(envelope.message)
+        collector.send("local.out", [read["carrier"], orjson.__version__, google.protobuf.__version__])
 """
 
 
@@ -79,9 +94,39 @@ def test_it_runs_where_its_makers_interpreter_is_not_and_has_its_own_packages(
     assert verify(place).problems == ()
 
 
+def test_a_task_has_other_versions_of_orjson_and_protobuf_than_the_worker_beside_it(
+    built: Built, tmp_path: Path
+) -> None:
+    """Both have libraries in C; protobuf is of another major version, and reads what the other one has written."""
+    (tmp_path / "reading.py").write_text(READING)
+    config = {
+        "task.class": "reading:Reader",
+        "task.inputs": "local.in",
+        "task.outputs": "local.out",
+        "systems.local.streams.out.samza.msg.serde": "json",
+        "systems.local.samza.offset.default": "oldest",
+        "job.split.deployment.enabled": "true",
+        "job.application.path": str(tmp_path),
+        "job.application.environment": str(built.folder),
+    }
+    ours = (version("orjson"), version("protobuf"))
+    assert (orjson.__version__, google.protobuf.__version__) == ours
+    message = struct_pb2.Struct()
+    message.update({"carrier": "AA"})
+    with closing(JobUnderTest(config=config).start()) as job:
+        job.send("local.in", message.SerializeToString())
+        job.run()
+        [(carrier, *theirs)] = job.messages("local.out")
+    assert carrier == "AA"
+    assert theirs == ["3.10.18", "5.29.5"]
+    assert [one.partition(".")[0] for one in (ours[1], theirs[1])] == ["6", "5"]
+    assert ours[0] != theirs[0]
+    assert built.folder not in Path(google.protobuf.__file__).parents
+
+
 def test_its_folder_and_archive_are_what_the_manifest_says_and_have_no_link(built: Built) -> None:
     assert verify(built.folder).problems == verify(built.archive).problems == ()
-    assert dict(built.manifest.requirements) == {"orjson": "3.10.18"}
+    assert dict(built.manifest.requirements) == {"orjson": "3.10.18", "protobuf": "5.29.5"}
     with tarfile.open(built.archive) as archive:
         entries = archive.getmembers()
     assert all(entry.isreg() and not entry.name.startswith((".", "/")) for entry in entries)

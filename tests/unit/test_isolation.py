@@ -26,7 +26,7 @@ from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.config.log_levels import log_levels
 from grete.config.rules.validate import validate
-from grete.errors import ApplicationError, ApplicationGone, ConfigError, ProcessingError
+from grete.errors import ApplicationError, ApplicationGone, ConfigError, IllegalStateError, ProcessingError
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
 from grete.tasks.isolated.worker import minimal_hello
@@ -198,6 +198,59 @@ def test_a_module_named_like_one_of_the_frameworks_is_the_applications(start: St
     (tmp_path / "application" / "grete" / "wire.py").write_text("ANSWER = 'my own wire'\n")
     job = start(answer("return grete.wire.ANSWER", imports="import grete.wire"))
     assert sent(job, "k") == ["my own wire"]
+
+
+def test_a_module_named_like_one_of_the_apis_is_not_the_applications(start: Start, tmp_path: Path) -> None:
+    """The API comes first, so both sides mean the same by its classes; its errors are the same when they cross."""
+    (tmp_path / "application" / "grete").mkdir(parents=True)
+    for name in ("__init__", "api", "errors"):
+        (tmp_path / "application" / "grete" / f"{name}.py").write_text("raise ImportError('not this one')\n")
+    body = "raise grete.errors.IllegalStateError(grete.api.__file__)"
+    with pytest.raises(IllegalStateError) as raised:
+        sent(start(answer(body, imports="import grete.errors")), "k")
+    assert str(raised.value) == grete.api.__file__
+
+
+def test_what_the_application_changes_in_a_module_of_the_api_changes_in_its_process_alone(
+    start: Start,
+) -> None:
+    imports = "import grete.api; grete.api.count = 0"
+    body = "grete.api.count += 1; grete.api.StreamTask.marked = grete.errors = None; return grete.api.count"
+    assert sent(start(answer(body, imports=imports)), "a", "b") == [1, 2]
+    assert not hasattr(grete.api, "count")
+    assert not hasattr(grete.api.StreamTask, "marked")
+    assert grete.errors is not None
+
+
+def test_modules_are_what_lies_in_the_folder_itself(start: Start, tmp_path: Path) -> None:
+    """No modules in folders below it, nothing that a .pth file names, and no other files."""
+    outside, folder = tmp_path / "outside", tmp_path / "application"
+    for place in (outside, folder / "below"):
+        place.mkdir(parents=True)
+        (place / f"of_{place.name}.py").write_text("A = 1\n")
+    (folder / "own.pth").write_text(f"{outside}\n")
+    (folder / "beside.py").write_text("A = 1\n")
+    (folder / "beside_text.txt").write_text("A = 1\n")
+    names = ["beside", "of_below", "of_outside", "beside_text", "below.of_below"]
+    text = f"return [find_spec(name) is not None for name in {names!r}]"
+    job = start(answer(text, imports="from importlib.util import find_spec"))
+    assert sent(job, "k") == [[True, False, False, False, True]]
+
+
+@pytest.mark.parametrize("kind", ["missing", "file"])
+def test_a_folder_of_modules_that_is_none_is_named(start: Start, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / kind
+    if kind == "file":
+        path.touch()
+    with pytest.raises(ConfigError, match=rf"job\.application\.path: there is no folder .*{kind}"):
+        sent(start(job__application__path=str(path)), "k")
+
+
+@pytest.mark.parametrize("name", ["../outside:Task", "..outside:Task", "/outside:Task"])
+def test_a_class_cannot_be_named_outside_of_the_folder(start: Start, tmp_path: Path, name: str) -> None:
+    (tmp_path / "outside.py").write_text(COUNTER.replace("Counter", "Task"))
+    with pytest.raises((ConfigError, ApplicationError), match=r"task\.class"):
+        sent(start(task__class=name), "k")
 
 
 def test_the_api_needs_nothing_but_the_standard_library() -> None:

@@ -90,8 +90,11 @@ def test_a_list_may_have_wildcards_and_blank_lines_and_must_be_there(tmp_path: P
     (tmp_path / api_list.NAME).write_text("\n  \n")
     with pytest.raises(PackageError, match="names nothing"):
         api_list.read_api_list(tmp_path)
-    (tmp_path / api_list.NAME).write_text("\ngrete.api.StreamTask\n\nlogging.handlers.*\n")
+    (tmp_path / api_list.NAME).write_text("\ngrete.api.StreamTask\n\nlogging.handlers.*\nmine.v?.Own$Inner\n")
     listed = api_list.read_api_list(tmp_path)
+    assert listed.patterns == ("grete.api.StreamTask", "logging.handlers.*", "mine.v?.Own$Inner")
+    assert listed.has("mine.v2.Own$Inner")
+    assert not listed.has("mine.v22.Own$Inner")
     assert listed.has("grete.api.StreamTask")
     assert listed.has("logging.handlers.RotatingFileHandler")
     assert not listed.has("grete.api.Serde")

@@ -91,8 +91,12 @@ class ApplicationProcess:
         """Starts it; `shown` is its name in errors, which has to be loaded by `load` within `start_s`.
 
         Raises:
-            ConfigError: the interpreter cannot be run.
+            ConfigError: the interpreter cannot be run, or the folder is none.
         """
+        if folder and not Path(folder).is_dir():
+            raise ConfigError(
+                f"job.application.path: there is no folder {folder}, which has to have the modules"
+            )
         self._shown = f"{shown} (with {python})"
         self._start_s = start_s
         requests, replies, life = os.pipe(), os.pipe(), os.pipe()
