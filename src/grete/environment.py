@@ -15,6 +15,8 @@ COORDINATOR_CONFIG = "SAMZA_COORDINATOR_SYSTEM_CONFIG"
 """JSON: the part of the configuration with which a container opens the coordinator stream."""
 HOME = "GRETE_HOME"
 TOKEN_FILE = "GRETE_COORDINATOR_TOKEN_FILE"  # noqa: S105 - a name
+CHANNEL = "GRETE_COORDINATOR_CHANNEL"
+"""host:port where containers on other machines reach the coordinator; its token is in the coordinator stream."""
 CONTAINER_EPOCH = "GRETE_CONTAINER_EPOCH"
 EXIT_FILE = "GRETE_EXIT_FILE"
 """Where a container leaves its exit report (`grete.exit_report`)."""

@@ -176,9 +176,10 @@ class MembersElsewhere(CoordinationError):
         self.id = id
         self.other = other
         super().__init__(
-            f"processor {id} cannot join: processor {other} of the job {what}. All processors of a job run on "
-            f"one machine, in one network, with one GRETE_HOME: start this one there, or stop the others first; one "
-            f"that died is forgotten after job.coordinator.lease.ttl.ms"
+            f"processor {id} cannot join: processor {other} of the job {what}. Processors of a job run on "
+            f"one machine, in one network, with one GRETE_HOME, unless each has a processor.address: set it for "
+            f"all of them, or start this one there, or stop the others first; one that died is forgotten after "
+            f"job.coordinator.lease.ttl.ms"
         )
 
 

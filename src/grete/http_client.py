@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import httpx
 
+from grete.channel.address import Channel
+from grete.channel.transport import ProvedTransport
 from grete.errors import CoordinatorUnavailable, Fenced, WireError
 from grete.wire import coordinator_api as api
 from grete.wire.container_protocol import Directive, Heartbeat, convert, document
@@ -58,13 +60,17 @@ def read_token(path: Path) -> str:
 
 
 class JobCoordinatorClient:
-    """Talks to one coordinator. The token comes from a file, never from the environment or a command line."""
+    """Talks to one coordinator. The token comes from a file, never from the environment or a command line.
+
+    With a `channel` the coordinator may be on another machine, and both ends prove that they have its token.
+    """
 
     def __init__(
         self,
         url: str,
         token_file: Path | None,
         *,
+        channel: Channel | None = None,
         timeout_s: float = 60.0,
         backoff: Backoff | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -75,13 +81,19 @@ class JobCoordinatorClient:
             OSError: the token's file cannot be read.
             WireError: it holds no token, or the address is none.
         """
-        headers = {}
-        if token_file is not None:
+        headers, transport = {}, None
+        if channel is not None:
+            headers["Authorization"] = f"Bearer {channel.token}"
+        elif token_file is not None:
             headers["Authorization"] = f"Bearer {read_token(token_file)}"
         self._backoff = backoff or Backoff()
         self._sleep = sleep
         try:
-            self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, trust_env=False)
+            if channel is not None:
+                transport = ProvedTransport(channel)
+            self._client = httpx.Client(
+                base_url=url, headers=headers, timeout=timeout_s, trust_env=False, transport=transport
+            )
         except (httpx.InvalidURL, ValueError) as error:
             raise WireError(f"{url[:200]!r} is no address of a coordinator: {error}") from error
 

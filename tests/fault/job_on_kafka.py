@@ -165,6 +165,11 @@ class Job:
         self.seen.assign([TopicPartition(self.output, 0, 0)])
 
     @property
+    def settings(self) -> Mapping[str, str]:
+        """Its configuration, as it is submitted."""
+        return self._settings
+
+    @property
     def input(self) -> str:
         """The topic that it reads."""
         return f"{self.id.name}-in"

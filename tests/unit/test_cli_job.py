@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from tests.unit.finished_job import JOB, ZERO, Output, config, config_file, opened
 
+from grete.channel.address import Channel
 from grete.checkpoint.names import checkpoint_log_name
 from grete.cli.main import main
 from grete.clock import SystemClock
 from grete.coordination.base import Holder
 from grete.metadata.assignments import TaskAssignments
+from grete.metadata.channels import read_channel, write_channel
 from grete.metadata.history import History
 from grete.metadata.job_index import claim_stream
 from grete.metadata.job_state import (
@@ -258,6 +260,25 @@ def test_stream_dump_decodes_messages_and_masks_secrets(job: Path, capsys: Outpu
     first = json.loads(text.splitlines()[0])
     assert first.items() >= {"type": "set-config", "key": "job.coordinator.system"}.items()
     assert first["values"] == {"value": "local"}
+
+
+def test_the_way_to_a_leader_is_that_of_its_epoch_and_a_dump_masks_its_token(
+    job: Path, capsys: Output
+) -> None:
+    with opened() as handle:
+        assert read_channel(handle.stream) is None
+        write_channel(handle.stream, Channel("10.0.0.1:7000", "of-the-first"), 4)
+        write_channel(handle.stream, Channel("10.0.0.2:7000", "of-the-next"), 5)
+        assert (
+            read_channel(handle.stream, 5)
+            == read_channel(handle.stream)
+            == Channel("10.0.0.2:7000", "of-the-next")
+        )
+        assert read_channel(handle.stream, 6) is None, "that leader has not said yet where it is"
+    assert main(["stream", "dump"]) == 0
+    text = capsys.readouterr().out
+    assert "10.0.0.2:7000" in text
+    assert "of-the-next" not in text
 
 
 def test_stream_dump_of_a_log_shows_checkpoints(job: Path, capsys: Output) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,15 @@ def test_the_place_of_a_process_is_the_same_by_any_way_to_its_home(tmp_path: Pat
     assert Place.here(tmp_path / "way") == Place.here(tmp_path / "home")
     assert Place.here(tmp_path / "home").loopback
     assert Place.here(tmp_path) != Place.here(tmp_path / "home")
+
+
+def test_processors_of_several_machines_join_where_each_has_an_address(group: Group) -> None:
+    group.agent("a", replace(HERE, address="10.0.0.1")).join()
+    group.agent("b", replace(ELSEWHERE, address="10.0.0.2")).join(patiently=False)
+    with pytest.raises(MembersElsewhere, match=r"set it for all of them"):
+        group.agent("c", ELSEWHERE).join(patiently=False)
+    alone = Group()
+    alone.agent("a", HERE).join()
+    with pytest.raises(MembersElsewhere, match=r"set it for all of them"):
+        alone.agent("b", replace(ELSEWHERE, address="10.0.0.2")).join(patiently=False)
+    assert set(group.members.members()) == {"a", "b"}

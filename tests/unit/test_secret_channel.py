@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from grete.channel.tls import encrypting
 from grete.config import secrets
-from grete.config.secret_channel import VARIABLE, FetchedSecrets, SecretsAddress, encrypting
+from grete.config.secret_channel import VARIABLE, FetchedSecrets, SecretsAddress
 from grete.config.secrets import resolve_secrets
 from grete.container.secret_server import SecretServer
 from grete.errors import ConfigError, JobError

@@ -14,6 +14,8 @@ from grete.assembly.inbox import Inbox
 from grete.assembly.stand_by import lead_when_free
 from grete.assembly.stop_signals import Requests
 from grete.assembly.submission import RunOptions, Submission
+from grete.channel.address import Channel
+from grete.channel.relay import Relay, listen_at
 from grete.clock import SystemClock
 from grete.config.choices import HttpAuthentication
 from grete.config.settings import Settings
@@ -46,6 +48,7 @@ from grete.metadata.history import History
 from grete.metadata.job_state import JobState, read_state
 from grete.model.fence import job_scope
 from grete.model.ids import JobId
+from grete.server.guard import Tokens
 from grete.server.serve import HttpServer, TokenFiles, bind, bind_beside, write_tokens
 
 _log = logging.getLogger("grete.coordinator")
@@ -184,15 +187,26 @@ class Incarnation:
     def _serve(self, settings: Settings, view: View) -> Served:
         files = TokenFiles.of(settings.job.state_directory(self.job, self._home))
         needs_read = settings.coordinator.http_authentication is HttpAuthentication.TOKEN
-        server = HttpServer(view, self._bound, write_tokens(files, needs_read=needs_read))
+        tokens = write_tokens(files, needs_read=needs_read)
+        server = HttpServer(view, self._bound, tokens)
         server.start()
         self._stack.callback(server.close)
         self._stack.callback(view.stop_holding)  # the server ends when it has answered
         if self._on_view is not None:
             self._on_view(view)
         self._signals.listen()
-        address = Address(server.url, files.container, files.read)
+        address = Address(server.url, files.container, files.read, self._relayed(server, tokens))
         return Served(address, self._launcher, self._observer.event)
+
+    def _relayed(self, server: HttpServer, tokens: Tokens) -> Channel | None:
+        """How containers on other machines reach the server from now on."""
+        host = self._options.reached_at
+        if not host or tokens.container is None:
+            return None
+        relay = Relay(listen_at(host), host, tokens.container, server.address)
+        relay.start()
+        self._stack.callback(relay.close)
+        return relay.channel
 
     def _arrived(self) -> list[Event]:
         """The signals that have come, and an event; at once when a container ends that can be waited for.

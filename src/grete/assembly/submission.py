@@ -68,6 +68,8 @@ class RunOptions:
     container_command: Sequence[str] = (sys.executable, "-P", "-m", _SPARK_CONTAINER)
     open_launcher: OpenLauncher | None = None
     """Where containers run that `job.launcher` does not start."""
+    reached_at: str = ""
+    """This machine's address, at which containers on others reach the coordinator; empty where there are none."""
     place: Mapping[str, str] | None = None
     """Of an attempt of a deployment, which its environment names: settings that follow from where this process is.
 

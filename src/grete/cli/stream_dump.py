@@ -26,6 +26,7 @@ from grete.cli.stream_system import (
     read_records,
 )
 from grete.errors import StreamNotFound, WireError
+from grete.metadata.channels import CHANNEL
 
 if TYPE_CHECKING:
     from grete.keyed_log.base import KeyedLog, Record
@@ -149,9 +150,10 @@ def _print_coordinator_record(record: Record, *, raw: bool) -> None:
         print_json_line({"offset": record.offset, "error": str(error)})
         return
     values = None if message.values is None else dict(message.values)
-    if values is not None and message.type.lower() == "set-config" and "value" in values:
+    if values is not None and message.type.lower() in ("set-config", CHANNEL) and "value" in values:
         from grete.config.redact import redact_value
 
+        # the channel's value is the token that containers on other machines prove
         values["value"] = redact_value(message.key, str(values["value"]))
     source = None if message.origin is None else message.origin.source
     print_json_line(

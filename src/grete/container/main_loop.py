@@ -32,6 +32,7 @@ from grete.diagnostics.streams import container_name
 from grete.errors import ConfigError, GreteError, WireError
 from grete.http_client import JobCoordinatorClient
 from grete.metadata.access import open_coordinator_stream
+from grete.metadata.channels import read_channel
 from grete.metadata.job_state import read_state
 from grete.metadata.locality import LocalityManager
 from grete.model.ending import ContainerEnd, ExitCode, exit_code, failure_of
@@ -83,7 +84,8 @@ class ContainerMainLoop:
             self._stop.set,
             self._find_coordinator,
         )
-        client = JobCoordinatorClient(given.coordinator_url, given.token_file)
+        self._is_reached_by_channel = bool(given.channel)
+        client = self._first_client(given)
         self._metrics = ContainerMetrics(self._id, SystemClock())
         self._control.on_progress = self._metrics.add_engine
         self._reporters = MetricsReporters(self._metrics.snapshot, since_ms=SystemClock().wall_ms())
@@ -91,6 +93,13 @@ class ContainerMainLoop:
             client, self._id, self._epoch, reactions, metrics=self._metrics.reported
         )
         self._course = Course(self._id, self._epoch, self._control, self._report)
+
+    def _first_client(self, given: ContainerEnvironment) -> JobCoordinatorClient:
+        if not self._is_reached_by_channel:
+            return JobCoordinatorClient(given.coordinator_url, given.token_file)
+        job = Settings.of(self._coordinator_config).job.id
+        with open_coordinator_stream(self._coordinator_config, job, self._home) as stream:
+            return JobCoordinatorClient(given.coordinator_url, None, channel=read_channel(stream))
 
     def _report(self, **changed: Any) -> None:
         self._sender.report(**changed)
@@ -190,6 +199,7 @@ class ContainerMainLoop:
         try:
             with open_coordinator_stream(self._coordinator_config, self._job, self._home) as stream:
                 state = read_state(stream)
+                channel = None if state is None else read_channel(stream, state.epoch)
         except GreteError as error:
             if error.may_pass:
                 raise
@@ -198,7 +208,10 @@ class ContainerMainLoop:
         if state is None or not state.url or (state.url, state.epoch) == self._found:
             return None
         try:
-            client = self._client_at(state.url, Path(state.token_file))
+            if self._is_reached_by_channel and channel is not None:
+                client = JobCoordinatorClient(state.url, None, channel=channel)
+            else:
+                client = self._client_at(state.url, Path(state.token_file))
         except (OSError, WireError) as error:
             _log.debug("the coordinator at %.200r can not be asked: %s", state.url, error)
             return None

@@ -14,16 +14,8 @@ from collections.abc import Mapping
 
 import orjson
 
-from grete.config.secret_channel import (
-    CONNECT_S,
-    LENGTH,
-    PROOF_BYTES,
-    SecretsAddress,
-    encrypting,
-    exactly,
-    mark_of,
-    proof,
-)
+from grete.channel.tls import CONNECT_S, PROOF_BYTES, encrypting, exactly, mark_of, proof
+from grete.config.secret_channel import LENGTH, SecretsAddress
 from grete.config.secrets import references, resolve_secrets
 from grete.errors import ConfigError
 

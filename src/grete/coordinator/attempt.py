@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from grete.channel.address import Channel
 from grete.coordinator.events import Event
 from grete.coordinator.metadata_manager import JobCoordinatorMetadataManager, MetadataMetrics
 from grete.coordinator.monitors.watch import Monitors
@@ -14,6 +15,7 @@ from grete.coordinator.standing import Standing
 from grete.coordinator.state import State
 from grete.failpoints import failpoint
 from grete.metadata.change_authors import changed_since_the_last_start, described
+from grete.metadata.channels import write_channel
 from grete.metadata.coordinator_stream import CoordinatorStream
 from grete.metadata.history import History, unchanged_attempts
 from grete.metadata.job_state import JobState, write_state
@@ -22,11 +24,15 @@ from grete.wire.job_coordinator_metadata import epoch_id
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a coordinator is served, and the files with the tokens of containers and of readers."""
+    """Where a coordinator is served, and the files with the tokens of containers and of readers.
+
+    `channel` is how containers on other machines reach it, if they do.
+    """
 
     url: str
     token_file: Path
     read_token_file: Path
+    channel: Channel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,7 @@ class Attempt:
         self._environment = {"SAMZA_EPOCH_ID": run_id, **environment}
         self._manager = JobCoordinatorMetadataManager(stream, cluster_type(environment))
         self.address = Address("", Path(), Path())
+        self._has_channel = False
 
     @property
     def metrics(self) -> MetadataMetrics:
@@ -109,6 +116,9 @@ class Attempt:
         running = JobState(
             "running", self.run_id, self.epoch, at.url, tokens[0], message, tokens[1], standing.word
         )
+        if at.channel is not None and not self._has_channel:
+            write_channel(self._stream, at.channel, self.epoch)
+            self._has_channel = True
         write_state(self._stream, running)
 
     def end(self, final: State) -> JobState:

@@ -123,7 +123,9 @@ class CoordinatedJob:
         """See coordinator.loop.Job."""
         at, home = self._attempt.address, self._surroundings.home
         config = self._settings.coordinator.environment
-        return ContainerEnvironment(container, epoch, at.url, at.token_file, config, home).variables()
+        channel = "" if at.channel is None else at.channel.address
+        made = ContainerEnvironment(container, epoch, at.url, at.token_file, config, home, channel=channel)
+        return made.variables()
 
     def fence_off(self, container: ContainerId, epoch: int) -> None:
         """See coordinator.loop.Job."""

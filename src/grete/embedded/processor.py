@@ -12,9 +12,10 @@ from enum import StrEnum
 from types import TracebackType
 
 from grete.assembly.submission import RunOptions, submitted_config
+from grete.channel.relay import listen_at
 from grete.clock import SystemClock
 from grete.config.choices import LauncherChoice
-from grete.config.key_tables.job import LAUNCHER
+from grete.config.key_tables.job import LAUNCHER, PROCESSOR_ADDRESS
 from grete.config.settings import Settings
 from grete.container.main_loop import OnState
 from grete.coordination.base import Coordination, Leadership
@@ -26,7 +27,7 @@ from grete.embedded.launcher import ProcessorsLauncher
 from grete.embedded.leading import Leading
 from grete.embedded.orders import scope_of
 from grete.embedded.place import Place
-from grete.environment import grete_home
+from grete.environment import HOME, grete_home
 from grete.errors import IllegalStateError, ProcessorFailed
 from grete.launch.base import Launcher
 from grete.launch.factory import LaunchContext
@@ -97,7 +98,8 @@ class StreamProcessor:
     as in any job: a task's owner commits and ends before another one begins, and one that is paused or cut off can
     commit nothing any more. A container that fails ends its processor, and its tasks go to the others.
 
-    All run on one machine, with one `GRETE_HOME`; one that does not is refused. No signal handler, log handler or
+    All run on one machine, with one `GRETE_HOME`, unless each has a `processor.address` at which the others reach it;
+    one that is elsewhere is refused. No signal handler, log handler or
     working folder of the process is changed. The last processor that stops ends the job; an operator's `grete stop`
     ends all of them.
     """
@@ -139,9 +141,11 @@ class StreamProcessor:
 
         Raises:
             IllegalStateError: it was started before.
-            ConfigError: the configuration is wrong; every problem at once, and nothing was written.
+            ConfigError: the configuration is wrong; every problem at once, and nothing was written. Or
+                `processor.address` is no address of this machine.
             IdTaken: a living processor has this id.
-            MembersElsewhere: the job's processors are on another machine, or have another GRETE_HOME.
+            MembersElsewhere: the job's processors are on another machine, or have another GRETE_HOME, and not all
+                of them have an address.
             CoordinationUnreachable: the service that elects leaders does not answer.
         """
         with self._lock:
@@ -216,24 +220,36 @@ class StreamProcessor:
         asked = RunOptions(config=self._config, stands_by=True, open_launcher=self._open_launcher)
         if self._run_container is not None:
             asked = replace(asked, container_command=())
-        return replace(asked, config=submitted_config(asked, grete_home(), SystemClock()))
+        config = submitted_config(asked, grete_home(), SystemClock())
+        self._address = config.pop(PROCESSOR_ADDRESS.name, "")  # this processor's, and not the job's
+        return replace(asked, config=config, reached_at=self._address)
 
     def _open(self, settings: Settings, options: RunOptions, opened: ExitStack) -> None:
         clock, self._ttl_s = SystemClock(), settings.coordinator.lease_ttl_s
         self._job = settings.job.id
         coordination = open_coordination(settings, grete_home(), clock, ttl_s=self._ttl_s)
         opened.callback(coordination.close)
+        cells, home = coordination.cells(scope_of(self._job)), grete_home()
+        if self._address:
+            listen_at(self._address).close()
         self._agent = Agent(
             self.id,
-            coordination.cells(scope_of(self._job)),
+            cells,
             clock,
-            self._run_container or _run_with_spark,
+            self._run_here,
             self._on_container,
             ttl_s=self._ttl_s,
             every_s=look_every_s(coordination, self._ttl_s),
-            place=Place.here(grete_home()),
+            place=Place.here(home, self._address),
         )
         self._leading = Leading(options, self._agent.stop)
+
+    def _run_here(
+        self, environment: Mapping[str, str], stop: threading.Event, on_state: OnState
+    ) -> ContainerEnd:
+        """Run a container that a leader has ordered, which may be on another machine and have another home."""
+        run = self._run_container or _run_with_spark
+        return run({**environment, HOME: str(grete_home())}, stop, on_state)
 
     def _open_launcher(
         self, context: LaunchContext, coordination: Coordination, leadership: Leadership

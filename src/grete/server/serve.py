@@ -119,6 +119,7 @@ class HttpServer:
 
     def __init__(self, view: CoordinatorView, bound: socket.socket, tokens: Tokens) -> None:
         host, port = bound.getsockname()[:2]
+        self.address = host, port
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         hosts = frozenset({host, "localhost", "127.0.0.1", "[::1]"})
         app = build_app(view, tokens=tokens, hosts=hosts)

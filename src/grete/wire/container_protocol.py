@@ -188,6 +188,8 @@ class ContainerEnvironment:
     """JSON, see `config.coordinator_config`."""
     home: Path
     is_thread: bool = False
+    channel: str = ""
+    """host:port where containers on other machines reach the coordinator; empty where there are none."""
 
     def variables(self) -> dict[str, str]:
         """The environment that a launcher passes on."""
@@ -199,6 +201,7 @@ class ContainerEnvironment:
             env.TOKEN_FILE: str(self.token_file),
             env.CONTAINER_EPOCH: str(self.epoch),
             **({env.IN_PROCESS: "1"} if self.is_thread else {}),
+            **({env.CHANNEL: self.channel} if self.channel else {}),
         }
 
     @classmethod
@@ -212,6 +215,7 @@ class ContainerEnvironment:
             variables[env.COORDINATOR_CONFIG],
             env.grete_home(variables),
             variables.get(env.IN_PROCESS) == "1",
+            variables.get(env.CHANNEL, ""),
         )
 
     def coordinator_system(self) -> dict[str, str]:

@@ -393,6 +393,15 @@ APPLICATION_ENVIRONMENT = Key(
     default_doc="the interpreter of the framework",
 )
 PROCESSOR_ID = Key("processor.id", TEXT, None, _CONTAINER, "This processor's id, in embedded mode.")
+PROCESSOR_ADDRESS = Key(
+    "processor.address",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Address or name at which the job's processors on other machines reach this one, in embedded mode. Each "
+    "names its own.",
+    default_doc="all processors are on this machine",
+)
 PROCESSOR_LIST = Key(
     "processor.list", LIST, None, _SET_ONCE, "Every processor's id, for the single-task grouper."
 )

@@ -15,6 +15,16 @@ def executor_problems(config: Mapping[str, str]) -> Iterator[str]:
     settings = Settings.of(config)
     if settings.spark.is_local:
         return
+    for key, name in embedded_systems(settings):
+        yield (
+            f"{SPARK_MASTER.name}={settings.spark.master}: {key} names the embedded system {name!r}, "
+            f"which is files of this machine, and executors of a cluster have no way to them. Name streams "
+            f"of Kafka, or remove {SPARK_MASTER.name} to run the job on this machine"
+        )
+
+
+def embedded_systems(settings: Settings) -> Iterator[tuple[str, str]]:
+    """The embedded systems that tasks open, each with the key that names it."""
     try:
         named = {INPUTS.name: settings.task.all_inputs, OUTPUTS.name: settings.task.outputs}
         letters = settings.task.dead_letters
@@ -24,10 +34,4 @@ def executor_problems(config: Mapping[str, str]) -> Iterator[str]:
     systems = {key: {stream.system for stream in streams} for key, streams in named.items()}
     systems[LOG_SYSTEM.name] = {settings.job.log_system or ""} - {""}
     for key, names in systems.items():
-        for name in sorted(names):
-            if settings.system(name).is_embedded:
-                yield (
-                    f"{SPARK_MASTER.name}={settings.spark.master}: {key} names the embedded system {name!r}, "
-                    f"which is files of this machine, and executors of a cluster have no way to them. Name streams "
-                    f"of Kafka, or remove {SPARK_MASTER.name} to run the job on this machine"
-                )
+        yield from ((key, name) for name in sorted(names) if settings.system(name).is_embedded)

@@ -25,6 +25,7 @@ from grete.config.rules.eventhubs import eventhubs_problems
 from grete.config.rules.executors import executor_problems
 from grete.config.rules.one_system import one_system_problems
 from grete.config.rules.outputs import output_problems
+from grete.config.rules.processors import processor_problems
 from grete.config.rules.unsupported import unsupported
 from grete.config.rules.warnings import warnings_of
 from grete.config.rules.zookeeper import zookeeper_problems
@@ -317,6 +318,7 @@ _RULES: tuple[Callable[[Mapping[str, str]], Iterator[str]], ...] = (
     _regexes,
     diagnostics_problems,
     executor_problems,
+    processor_problems,
     one_system_problems,
     azure_problems,
     eventhubs_problems,

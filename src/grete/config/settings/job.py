@@ -48,6 +48,7 @@ class JobSettings(Section):
     """The system of the stream that log records go to."""
     is_log_location_enabled = Setting(LOG_LOCATION)
     processor_id = OptionalSetting(keys.PROCESSOR_ID)
+    processor_address = OptionalSetting(keys.PROCESSOR_ADDRESS)
 
     @cached_property
     def id(self) -> JobId:

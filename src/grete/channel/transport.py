@@ -1,0 +1,123 @@
+"""HTTP over proved connections: the end of a client on another machine than the server's (`channel.relay`)."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Any
+
+import httpcore
+import httpx
+
+from grete.channel.address import CLIENT, SERVER, Channel, address_of
+from grete.channel.tls import CONNECT_S, encrypting, prove
+
+
+class ProvedTransport(httpx.BaseTransport):
+    """Sends requests to the server behind the channel, wherever their URL points to. Nothing is sent before both ends
+    have proved that they have the token.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        """Make ready; nothing is connected yet.
+
+        Raises:
+            ValueError: the address is none.
+        """
+        backend = _Proved(address_of(channel.address), channel.token.encode())
+        self._pool = httpcore.ConnectionPool(network_backend=backend)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """See httpx."""
+        url = httpcore.URL(
+            scheme=request.url.raw_scheme,
+            host=request.url.raw_host,
+            port=request.url.port,
+            target=request.url.raw_path,
+        )
+        sent = httpcore.Request(
+            request.method,
+            url,
+            headers=request.headers.raw,
+            content=request.read(),
+            extensions=request.extensions,
+        )
+        try:
+            with closing(self._pool.handle_request(sent)) as answer:
+                content = answer.read()
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+            raise httpx.TransportError(f"{type(error).__name__}: {error}") from error
+        return httpx.Response(answer.status, headers=answer.headers, content=content)
+
+    def close(self) -> None:
+        """See httpx."""
+        self._pool.close()
+
+
+class _Proved(httpcore.NetworkBackend):
+    """Connects to one address, and proves the key there."""
+
+    def __init__(self, address: tuple[str, int], key: bytes) -> None:
+        self._address = address
+        self._key = key
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        """See httpcore; the address is always the relay's."""
+        patience_s = CONNECT_S if timeout is None else min(timeout, CONNECT_S)
+        try:
+            plain = socket.create_connection(self._address, patience_s)
+            with plain:
+                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection = encrypting(is_server=False).wrap_socket(plain)
+            try:
+                prove(connection, self._key, own=CLIENT, other=SERVER)
+            except (OSError, ValueError):
+                connection.close()
+                raise
+        except (OSError, ValueError) as error:
+            raise httpcore.ConnectError(f"{self._address[0]}:{self._address[1]}: {error}") from error
+        return _Stream(connection)
+
+
+class _Stream(httpcore.NetworkStream):
+    def __init__(self, connection: ssl.SSLSocket) -> None:
+        self._connection = connection
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        self._connection.settimeout(timeout)
+        try:
+            return self._connection.recv(max_bytes)
+        except TimeoutError as error:
+            raise httpcore.ReadTimeout(str(error)) from error
+        except OSError as error:
+            raise httpcore.ReadError(str(error)) from error
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._connection.settimeout(timeout)
+        try:
+            self._connection.sendall(buffer)
+        except TimeoutError as error:
+            raise httpcore.WriteTimeout(str(error)) from error
+        except OSError as error:
+            raise httpcore.WriteError(str(error)) from error
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def get_extra_info(self, info: str) -> Any:
+        """Whether an idle connection has something to say, which is its end."""
+        if info != "is_readable":
+            return None
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        return bool(poll.poll(0))
