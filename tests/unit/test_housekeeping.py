@@ -296,9 +296,27 @@ def test_a_container_looks_after_what_its_job_names(system: LocalSystem, clock: 
     task = AssignedTask(TaskName("one"), (SystemStreamPartition("local", "in", 0),), 1)
     assert policies(Assignment(JobId("job"), ContainerId("0"), 1, config, (task,))) == [
         StreamPolicy("job-1-counts-changelog", partitions=frozenset({1}), min_compaction_lag_ms=7),
-        StreamPolicy("in", retention_bytes=100),
+        StreamPolicy("in", partitions=frozenset({0}), retention_bytes=100),
         StreamPolicy("out", retention_ms=5000),
     ]
+
+
+def test_containers_that_share_an_input_do_not_look_after_the_same_partitions(
+    system: LocalSystem, clock: ManualClock
+) -> None:
+    """Each would merge what the others merge as well; of three, two would work for nothing."""
+    system.create_stream(StreamSpec("in", 3))
+    for offset in range(80):
+        for partition in range(3):
+            system.append("in", [Message(b"k", b"v", offset, partition=partition)])
+    task = AssignedTask(TaskName("one"), (SystemStreamPartition("local", "in", 1),), 1)
+    given = policies(Assignment(JobId("job"), ContainerId("0"), 1, {}, (task,)))
+    while Housekeeper(system, given, (), clock).step():
+        pass
+    with system.file.reading() as connection:
+        stream = system.stream("in").id
+        found = [len(segments_from(connection, PartitionKey(stream, partition), 0)) for partition in range(3)]
+    assert found == [80, 1, 80]
 
 
 def test_a_pipelines_container_looks_after_no_streams_of_other_systems() -> None:
@@ -312,4 +330,6 @@ def test_a_pipelines_container_looks_after_no_streams_of_other_systems() -> None
         SystemStreamPartition(system, name, 0) for system, name in (("local", "in"), ("kafka", "flights"))
     )
     task = AssignedTask(TaskName("one"), ssps, 0)
-    assert policies(Assignment(JobId("job"), ContainerId("0"), 1, config, (task,))) == [StreamPolicy("in")]
+    assert policies(Assignment(JobId("job"), ContainerId("0"), 1, config, (task,))) == [
+        StreamPolicy("in", partitions=frozenset({0}))
+    ]

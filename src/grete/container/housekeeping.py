@@ -108,7 +108,10 @@ class CommitRetention:
 
 
 def policies(assignment: Assignment) -> list[StreamPolicy]:
-    """How long the records of each of the container's streams are kept, of the system that it commits to."""
+    """How long the records of each of the container's streams are kept, of the system that it commits to.
+
+    Of a stream that it only reads these are the partitions of its tasks: the others are other containers'.
+    """
     name, settings = single_system(assignment), Settings.of(assignment.config)
     changelogs = [
         StreamPolicy(
@@ -118,14 +121,18 @@ def policies(assignment: Assignment) -> list[StreamPolicy]:
         )
         for store in settings.store_names
     ]
-    read = {ssp.stream for ssp in assignment.ssps if ssp.system == name}
+    read: dict[str, set[int]] = {}
+    for ssp in assignment.ssps:
+        if ssp.system == name:
+            read.setdefault(ssp.stream, set()).add(ssp.partition)
     written = {stream.stream for stream in written_together(settings, name)}
     others = [
         StreamPolicy(
             stream,
+            partitions=None if stream in written else frozenset(read[stream]),
             retention_ms=settings.stream(SystemStream(name, stream)).retention_ms,
             retention_bytes=settings.stream(SystemStream(name, stream)).retention_bytes,
         )
-        for stream in sorted(read | written)
+        for stream in sorted(read.keys() | written)
     ]
     return [*changelogs, *others]
