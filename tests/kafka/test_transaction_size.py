@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -12,10 +13,13 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from tests.kafka.kafka_job import Job
 from tests.support.tcp_proxy import TcpProxy
 
+from grete.clock import SystemClock
 from grete.errors import LogError, ProcessingError
+from grete.kafka.client import KafkaConnection
+from grete.kafka.producer import BATCH_BYTES, NotWritten, TransactionalProducer, transaction_producer
 from grete.tasks.share_loop import ShareLoop
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 
 def job_behind(kafka: KafkaCluster, home: Path, timeout_ms: int) -> Job:
@@ -125,6 +129,30 @@ def test_records_that_their_topic_takes_go_on_in_smaller_batches_when_its_limit_
         eventually(lambda: share.step(1.0) is not None, "a commit")
         container.run(container.worker())
         job.assert_exactly_once()
+
+
+def test_records_behind_a_batch_that_its_topic_refused_say_why_they_were_not_written(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    """The last record, the only one that is reported, is small enough: the client purges it."""
+    connection = KafkaConnection({"bootstrap.servers": kafka.bootstrap}, 20.0, SystemClock())
+    deadline_s = time.monotonic() + patient(60.0)
+    with closing(Job(kafka.bootstrap, tmp_path, partitions=1)) as job:
+        set_largest(kafka, job.input, 20_000)
+        producer = TransactionalProducer(
+            lambda: transaction_producer(connection, f"refused-{job.mark}", 60.0), SystemClock()
+        )
+        producer.open(deadline_s)
+        producer.begin()
+        values = [bytes(10_000)] * (BATCH_BYTES // 10_000 + 1)
+        producer.produce_columns(job.input, 0, ([b"key"] * len(values), values, [0] * len(values)))
+        with pytest.raises(NotWritten, match="MSG_SIZE_TOO_LARGE") as refused:
+            producer.settle(deadline_s)
+        assert refused.value.is_final
+        with pytest.raises(NotWritten, match="MSG_SIZE_TOO_LARGE"):
+            producer.produce(job.input, 0, b"key", b"after it")
+        producer.abort(deadline_s)
+        assert producer.is_open
 
 
 def set_largest(kafka: KafkaCluster, topic: str, size: int) -> None:

@@ -18,6 +18,7 @@ from grete.kafka.outcome import OutcomeUnknown as OutcomeUnknown
 from grete.model.streams import Headers
 
 _STEP_S = 5.0
+_FLUSH_STEP_S = 1.0
 BATCH_BYTES = 512 * 1024
 _LARGEST_MESSAGE = 1_000_000_000
 _ABORTED_KEY = b"grete-nothing"
@@ -26,7 +27,11 @@ _ABORTED_KEY = b"grete-nothing"
 
 def not_written(error: KafkaException) -> NotWritten:
     """The client's exception as a refusal."""
-    return NotWritten(describe(reason_of(error)), is_final=is_final(reason_of(error)))
+    return _refusal(reason_of(error))
+
+
+def _refusal(reason: KafkaError) -> NotWritten:
+    return NotWritten(describe(reason), is_final=is_final(reason))
 
 
 class Deliveries:
@@ -38,22 +43,17 @@ class Deliveries:
     def __init__(self) -> None:
         self.ends: dict[Partition, int] = {}
         self.count, self.first = 0, -1
-        self._error: KafkaError | None = None
+        self.refusal: KafkaError | None = None
 
     def take(self, error: KafkaError | None, message: Message) -> None:
         """Called by the producer for each record that is to be reported."""
         if error is not None:
-            self._error = self._error or error
+            self.refusal = self.refusal or error
             return
         where, offset = (str(message.topic()), int(message.partition() or 0)), message.offset() or 0
         self.ends[where] = max(offset + 1, self.ends.get(where, 0))
         self.first = offset if self.count == 0 else min(self.first, offset)
         self.count += 1
-
-    def check(self) -> None:
-        """Raises NotWritten when the broker has refused a record."""
-        if self._error is not None:
-            raise NotWritten(describe(self._error), is_final=is_final(self._error))
 
 
 class TransactionalProducer:
@@ -151,7 +151,7 @@ class TransactionalProducer:
         try:
             self.producer.produce(topic, value, key, partition, take, timestamp=time_ms, headers=[*headers])
         except KafkaException as error:
-            raise not_written(error) from error
+            raise self._refused(reason_of(error)) from error
 
     def produce_columns(
         self,
@@ -176,7 +176,7 @@ class TransactionalProducer:
                 report = self.deliveries.take if row == last else None
                 produce(topic, value, key, partition, report, None, time_ms)  # by place: 0.2 µs less
         except KafkaException as error:
-            raise not_written(error) from error
+            raise self._refused(reason_of(error)) from error
 
     def _produce_with_headers(
         self,
@@ -197,28 +197,55 @@ class TransactionalProducer:
             NotWritten: refused, or not in time.
         """
         self._flush(deadline_s)
-        self.deliveries.check()
+        if self.deliveries.refusal is not None:
+            raise self._refused(self.deliveries.refusal)
         return self.deliveries.ends
 
     def _flush(self, deadline_s: float) -> None:
         """Wait until the broker has taken every record, or refused it.
 
         Raises:
-            NotWritten: not in time.
+            NotWritten: not in time, or not before the transaction is aborted.
         """
-        while self._unsent(deadline_s) > 0:
+        while (unsent := self._unsent(deadline_s)) > 0:
+            reason = self._reason_to_abort()
+            if reason is not None:
+                raise _refusal(reason)
             if self._clock.monotonic_s() >= deadline_s:
-                raise NotWritten("the broker did not take the records in time")
+                raise NotWritten(
+                    f"brokers did not take {unsent} records of a transaction in time; check that they run and can be "
+                    f"reached, and that each partition that is written has a leader"
+                )
 
     def _unsent(self, deadline_s: float) -> int:
         try:
-            return self.producer.flush(self._left_s(deadline_s))
+            return self.producer.flush(min(self._left_s(deadline_s), _FLUSH_STEP_S))
         except KafkaException as error:  # a fatal one
             raise not_written(error) from error
         except SystemError as error:
             # The client mostly raises it, as that of being fenced, while it still calls back for reports; Python
             # then complains about the mixture. The producer is of no use any more, and nothing was committed.
             raise NotWritten(f"the producer has ended: {error.__cause__ or error}") from error
+
+    def _refused(self, seen: KafkaError) -> NotWritten:
+        """The refusal of a record: why the transaction is lost if it is, else what was seen of it.
+
+        When a batch is refused, the client reports that it purged the records behind it, and takes no others. Nobody
+        could know from that that a topic takes less now, and the same was sent again for two minutes.
+        """
+        return _refusal(self._reason_to_abort() or seen)
+
+    def _reason_to_abort(self) -> KafkaError | None:
+        """Why the transaction that is open can only be aborted; None while it can be committed.
+
+        The client cannot be asked, but says it when it refuses to begin another one: that, or that one is open.
+        """
+        try:
+            self.producer.begin_transaction()
+        except KafkaException as error:
+            reason = reason_of(error)
+            return None if reason.code() == KafkaError._STATE else reason
+        raise AssertionError("a transaction is open")
 
     def abort(self, deadline_s: float) -> None:
         """Nothing was committed, so whatever happens here nothing will be: at worst the broker's timeout aborts."""
@@ -283,7 +310,7 @@ class TransactionalProducer:
             reason = reason_of(error)
             if reason.txn_requires_abort():
                 self.abort(deadline_s)
-                raise NotWritten(describe(reason)) from error
+                raise _refusal(reason) from error
             self.give_up()
             raise OutcomeUnknown(describe(reason)) from error
 

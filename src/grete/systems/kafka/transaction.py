@@ -121,6 +121,10 @@ class GroupTransactions(ReadableProducer):
         self._began_s = self._clock.monotonic_s()
         super().begin()
 
+    def settle(self, deadline_s: float) -> Mapping[Partition, int]:
+        """See TransactionalProducer. No longer than brokers keep the transaction open, and as long again."""
+        return super().settle(min(deadline_s, self._began_s + 2 * self._transaction_timeout_s))
+
     def abort(self, deadline_s: float) -> None:
         """See TransactionalProducer."""
         has_timed_out = self._has_been_too_long()
