@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,13 +13,16 @@ import pytest
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.coordination.kafka import KafkaCoordination
+from grete.kafka.client import KafkaConnection
+from grete.kafka.producer import NotWritten, TransactionalProducer, transaction_producer
 from grete.kafka.settings import KafkaLogSettings
+from grete.kafka.topics import Topics, TopicSettings
 from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.kafka import KafkaKeyedLog
 from grete.model.streams import StreamSpec
 from grete.systems.factory import open_system
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.waiting import eventually
+from grete.testing.waiting import eventually, patient
 
 _Use = Callable[[KafkaLogSettings, str, Path], None]
 
@@ -76,3 +80,29 @@ def test_the_clients_of_what_is_closed_are_gone_at_once(
     before = clients()
     use(settings, f"closed-{tmp_path.name}"[:60], tmp_path)
     eventually(lambda: clients() <= before, "the end of their threads")
+
+
+def test_a_producer_that_was_fenced_off_keeps_no_client_of_its_callers_alive(kafka: KafkaCluster) -> None:
+    before = clients()
+    be_fenced_off(kafka.bootstrap)
+    gc.collect()
+    eventually(lambda: clients() <= before, "the end of their threads")
+
+
+def be_fenced_off(bootstrap: str) -> None:
+    """Amid a transaction of which many records are still to be reported."""
+    clock, id_ = SystemClock(), f"fenced-{uuid.uuid4().hex[:8]}"
+    connection = KafkaConnection({"bootstrap.servers": bootstrap}, 20.0, clock)
+    deadline_s = clock.monotonic_s() + patient(60.0)
+    Topics(connection, "kafka", clock).create(id_, 1, TopicSettings(1, "", {}))
+    old, new = (
+        TransactionalProducer(lambda: transaction_producer(connection, id_, 60.0), clock) for _ in range(2)
+    )
+    old.open(deadline_s)
+    old.begin()
+    new.open(deadline_s)
+    for number in range(1_000):
+        old.produce(id_, 0, b"key", str(number).encode())
+    with pytest.raises(NotWritten):
+        old.settle(deadline_s)
+    old.abort(deadline_s)

@@ -225,7 +225,12 @@ class TransactionalProducer:
         except SystemError as error:
             # The client mostly raises it, as that of being fenced, while it still calls back for reports; Python
             # then complains about the mixture. The producer is of no use any more, and nothing was committed.
-            raise NotWritten(f"the producer has ended: {error.__cause__ or error}") from error
+            self.drop()
+            said = str(error.__cause__ or error)
+            # The client loses count of who holds this exception, so it stays for ever, and by its traceback would
+            # the frames of all callers with all clients that they use: some 25 with four threads each.
+            error.__traceback__ = error.__context__ = error.__cause__ = None
+            raise NotWritten(f"the producer has ended: {said}") from None
 
     def _refused(self, seen: KafkaError) -> NotWritten:
         """The refusal of a record: why the transaction is lost if it is, else what was seen of it.
@@ -249,6 +254,8 @@ class TransactionalProducer:
 
     def abort(self, deadline_s: float) -> None:
         """Nothing was committed, so whatever happens here nothing will be: at worst the broker's timeout aborts."""
+        if not self.is_open:
+            return  # the producer has ended, and its transaction with it
         try:
             self.producer.abort_transaction(self._left_s(deadline_s))
         except KafkaException:
