@@ -1,17 +1,19 @@
 """Submit to first committed record, and memory at rest: a job of grete against Structured Streaming by hand.
 
-    python -m benchmarks.start
+    python -m benchmarks.start [embedded | pipeline] [--rounds N]
 
-Both read 3,000 records and run a Python function over them: grete a StreamTask with a store, changelog and
-checkpoints on the embedded system, by hand a query with `mapInArrow` from text files into files. Seconds until a
-reader sees the first output, CPU seconds of all processes until then, and their memory (proportional set size) three
-seconds later. In turns; the ratio is of medians.
+Both read 3,000 records. `embedded`: they run a Python function over them, grete a StreamTask with a store, changelog
+and checkpoints on the embedded system, by hand a query with `mapInArrow` from text files into files. `pipeline`: they
+run the same frame of Spark's own operators between two topics of one broker, new ones each time. Seconds until a
+reader of what is committed sees the first output, CPU seconds of all processes until then, and their memory
+(proportional set size) three seconds later. In turns; the ratio is of medians.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
-import json
+import itertools
 import os
 import signal
 import statistics
@@ -19,16 +21,33 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+from confluent_kafka import Producer
+
+from benchmarks.contestants import (
+    PARTITIONS,
+    PIPELINES,
+    Command,
+    Race,
+    keep,
+    make_topic,
+    reader,
+    record,
+    surroundings,
+)
 from grete.clock import SystemClock
 from grete.model.streams import StreamSpec
 from grete.systems.local.system import LocalSystem, Message
+from grete.testing.kafka_broker import KafkaCluster
 
-ROUNDS = 5
+Prepare = Callable[[Path], tuple[Command, Callable[[], bool]]]
+"""Makes a contestant's inputs in a folder; its command, and whether a reader sees an output of it."""
 RECORDS = 3_000
+ROUNDS = 5
 _REST_S = 3.0
 _LIMIT_S = 120.0
 _PROPERTIES = """
@@ -58,7 +77,7 @@ query.trigger(processingTime="0 seconds").start(sys.argv[1] + "/out").awaitTermi
 """
 
 
-def _grete(home: Path) -> tuple[list[str], Callable[[], bool]]:
+def _grete(home: Path) -> tuple[Command, Callable[[], bool]]:
     (home / "job.properties").write_text(_PROPERTIES)
     with closing(LocalSystem(home / "local", SystemClock())) as local:
         local.ensure_stream(StreamSpec("in", 2))
@@ -68,16 +87,36 @@ def _grete(home: Path) -> tuple[list[str], Callable[[], bool]]:
         with closing(LocalSystem(home / "local", SystemClock())) as local:
             return "out" in local.streams() and any(int(o.upcoming) for o in local.offsets("out").values())
 
-    return ["-m", "grete.cli.main", "run", "--quiet", "--config", str(home / "job.properties")], has_output
+    words = ["-m", "grete.cli.main", "run", "--quiet", "--config", str(home / "job.properties")]
+    return ([sys.executable, *words], {"GRETE_HOME": str(home)}), has_output
 
 
-def _by_hand(home: Path) -> tuple[list[str], Callable[[], bool]]:
+def _by_hand(home: Path) -> tuple[Command, Callable[[], bool]]:
     (home / "in").mkdir()
     (home / "in" / "records.txt").write_text("".join(f'{{"key": "key{i % 50}"}}\n' for i in range(RECORDS)))
     (home / "by_hand.py").write_text(_BY_HAND)
-    return [str(home / "by_hand.py"), str(home)], lambda: any(
-        (home / "out" / "_spark_metadata").glob("[0-9]*")
-    )
+    words = [sys.executable, str(home / "by_hand.py"), str(home)]
+    return (words, {}), lambda: any((home / "out" / "_spark_metadata").glob("[0-9]*"))
+
+
+def _between_topics(bootstrap: str, contestant: Callable[[Race], Command], name: str) -> Prepare:
+    """New topics for each start, the first one filled."""
+    numbers = itertools.count(1)
+
+    def prepare(home: Path) -> tuple[Command, Callable[[], bool]]:
+        source, target = (f"{name}-{next(numbers)}-{end}" for end in ("in", "out"))
+        for topic in (source, target):
+            make_topic(bootstrap, topic)
+        producer = Producer({"bootstrap.servers": bootstrap})
+        for number in range(RECORDS):
+            key, value = record(number)
+            producer.produce(source, value, key, number % PARTITIONS)
+        producer.flush()
+        race = Race(bootstrap, source, target, "pass", home)
+        outputs = reader(race)
+        return contestant(race), lambda: outputs.poll(0) is not None
+
+    return prepare
 
 
 def _tree(pid: int) -> Iterator[int]:
@@ -104,15 +143,12 @@ def _memory_mb(pid: int) -> float:
     return 0.0
 
 
-def _measured(prepare: Callable[[Path], tuple[list[str], Callable[[], bool]]]) -> dict[str, float]:
+def _measured(prepare: Prepare) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        command, has_output = prepare(home)
-        environment = {**os.environ, "GRETE_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+        (command, variables), has_output = prepare(Path(folder))
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, **variables}
         began_s = time.monotonic()
-        with subprocess.Popen(
-            [sys.executable, *command], env=environment, stderr=subprocess.DEVNULL
-        ) as process:
+        with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
             try:
                 while not has_output():
                     if process.poll() is not None or time.monotonic() - began_s > _LIMIT_S:
@@ -127,20 +163,52 @@ def _measured(prepare: Callable[[Path], tuple[list[str], Callable[[], bool]]]) -
         return {"first_record_s": first_s, "cpu_s": cpu_s, "memory_mb": memory}
 
 
-def run() -> dict[str, dict[str, float]]:
-    """Medians of both, and their ratio."""
-    contestants = {"grete": _grete, "spark by hand": _by_hand}
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in contestants}
-    for _ in range(ROUNDS):
-        for name, prepare in contestants.items():
-            found[name].append(_measured(prepare))
+@contextmanager
+def _embedded() -> Iterator[Mapping[str, Prepare]]:
+    yield {"grete": _grete, "spark by hand": _by_hand}
+
+
+@contextmanager
+def _pipeline() -> Iterator[Mapping[str, Prepare]]:
+    with tempfile.TemporaryDirectory() as folder:
+        broker = KafkaCluster(Path(folder) / "broker")
+        broker.start()
+        try:
+            yield {
+                name: _between_topics(broker.bootstrap, PIPELINES[contestant], contestant.replace(" ", "-"))
+                for name, contestant in (("grete", "pipeline"), ("spark by hand", "pipeline by hand"))
+            }
+        finally:
+            broker.stop()
+
+
+KINDS = {"embedded": _embedded, "pipeline": _pipeline}
+
+
+def run(kind: str = "embedded", rounds: int = ROUNDS) -> dict[str, Any]:
+    """Each start of both, their medians, and the ratio of these."""
+    found: dict[str, list[dict[str, float]]] = {}
+    with KINDS[kind]() as contestants:
+        for _ in range(rounds):
+            for name, prepare in contestants.items():
+                found.setdefault(name, []).append(_measured(prepare))
     medians = {
         name: {key: round(statistics.median(row[key] for row in rows), 2) for key in rows[0]}
         for name, rows in found.items()
     }
     grete, by_hand = medians["grete"], medians["spark by hand"]
-    return medians | {"ratio": {key: round(grete[key] / by_hand[key], 2) for key in grete}}
+    return medians | {"ratio": {key: round(grete[key] / by_hand[key], 2) for key in grete}, "starts": found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Submit to first committed record, against by hand.")
+    parser.add_argument("kind", nargs="?", choices=KINDS, default="embedded")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--discard", action="store_true", help="keep no file of it")
+    given = parser.parse_args()
+    figures = surroundings() | run(given.kind, given.rounds)
+    keep(figures, kind=f"start-{given.kind}", is_discarded=given.discard)
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(), indent=2))
+    main()
