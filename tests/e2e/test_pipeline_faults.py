@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.support.postgresql import PostgreSql
 
 import grete
 from grete.clock import SystemClock
@@ -20,7 +23,7 @@ from grete.systems.base import Message
 from grete.systems.local.system import LocalSystem
 from grete.testing.pipeline import PipelineUnderTest
 from grete.testing.pipeline_fixtures import start_pipeline as start_pipeline
-from grete.testing.waiting import patient
+from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -115,6 +118,64 @@ def test_full_outputs_are_waited_for_and_a_slow_one_holds_its_container_and_each
     own = [n for path in job.config.parent.glob("own-*.json") for n in json.loads(path.read_text())]
     assert sorted(own) == numbers
     assert log.count("starting lineage") == 1, "neither fault has cost the container its place"
+
+
+INTO_A_TABLE = """
+import grete
+from pyspark.sql import functions as F
+
+class Rows(grete.DataFramePipeline):
+    def build(self, inputs):
+        return {"rows": inputs["local.in"].select(F.col("value").cast("string").cast("int").alias("n"))}
+"""
+TABLE_PROPERTIES = """
+job.name=counter
+job.application.path=.
+app.class=counter:Rows
+task.inputs=local.in
+task.max.records.per.batch=50
+systems.local.samza.offset.default=oldest
+spark.master=local[2]
+spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+outputs.rows.table=numbers
+"""
+AWAY_S = 60
+
+
+@pytest.mark.nightly
+def test_a_database_that_is_away_for_a_minute_costs_no_row_and_its_container_goes_on(
+    postgresql: PostgreSql, tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
+) -> None:
+    """The container that waits is the one that goes on: its process, its Spark and its lineage."""
+    job = job_maker(tmp_path, INTO_A_TABLE, TABLE_PROPERTIES)
+    job.configure({f"outputs.rows.{name}": value for name, value in postgresql.config.items()})
+    postgresql.sql("DROP TABLE IF EXISTS grete_commits, numbers; CREATE TABLE numbers (n int)")
+
+    def written() -> list[int]:
+        return sorted(int(row[0]) for row in postgresql.sql("TABLE numbers"))
+
+    with closing(LocalSystem(job.home / "local", SystemClock())) as local:
+
+        def send(first: int) -> None:
+            local.append("in", (Message(None, b"%d" % n, n) for n in range(first, first + RECORDS)))
+
+        local.ensure_stream(StreamSpec("in", 1))
+        send(0)
+        running = subprocess.Popen(job.command("run", "--quiet"), env=job.environment())
+        try:
+            eventually(lambda: len(written()) == RECORDS, "the rows are in the table")
+            postgresql.stop()
+            send(RECORDS)
+            eventually(lambda: "container 0 waits" in job.log(), "the container has noticed")
+            time.sleep(AWAY_S)
+            postgresql.start()
+            eventually(lambda: len(written()) >= 2 * RECORDS, "the other rows are there as well")
+            eventually(lambda: "container 0 goes on" in job.log(), "it says so")
+        finally:
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(timeout=patient(60)) == 0
+    assert written() == list(range(2 * RECORDS))
+    assert job.log().count("starting lineage") == 1
 
 
 class Both(grete.DataFramePipeline):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import reduce
@@ -19,9 +22,12 @@ import grete
 from grete import Batch
 from grete.clock import SystemClock
 from grete.errors import JobError
+from grete.model.streams import StreamSpec
+from grete.systems.base import Message
 from grete.systems.local.system import LocalSystem
 from grete.testing.pipeline import PipelineUnderTest
 from grete.testing.pipeline_fixtures import start_pipeline as start_pipeline
+from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -93,6 +99,17 @@ class WithOthers(grete.DataFramePipeline):
             .union(table.select("key"))
             .union(numbers.select(F.col("n").cast("string")))
         )
+
+
+class WithRate(grete.DataFramePipeline):
+    """An input of the job, and the numbers that Spark makes by the clock."""
+
+    output = "local.out"
+
+    def build(self, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        rate = self.context.read_stream("rate", rowsPerSecond="20")
+        numbers = rate.select(F.col("value").cast("string").alias("key"))
+        return inputs["local.a"].select(F.col("key").cast("string")).union(numbers)
 
 
 class Noted(grete.DataFramePipeline):
@@ -186,6 +203,88 @@ def test_a_delta_table_and_a_python_data_source_are_read_beside_an_input(
     send(job, a="a1")
     job.run()
     assert keys(job) == sorted([*numbers, "a0", "a1", "t0", "t1", "t2"])
+
+
+def test_the_numbers_of_a_rate_source_go_on_after_a_restart_and_none_is_lost_or_repeated(
+    start: Start,
+) -> None:
+    job = start(WithRate, **{"task.inputs": "local.a"})
+    send(job, a="a0")
+
+    def numbers() -> list[int]:
+        return sorted(int(key) for key in keys(job) if key != "a0")
+
+    def has_more_than(count: int) -> bool:
+        job.run()
+        return len(numbers()) > count
+
+    eventually(lambda: has_more_than(0), "the clock has made numbers")
+    before = numbers()
+    job.restart()
+    eventually(lambda: has_more_than(len(before)), "it has made more")
+    assert numbers() == list(range(len(numbers())))
+    assert keys(job).count("a0") == 1
+
+
+PATTERN = """
+job.name=counter
+job.application.path=.
+app.class=counter:All
+task.inputs=local.orders-eu
+task.outputs=local.out
+job.config.rewriters=orders
+job.config.rewriter.orders.class=regex-input
+job.config.rewriter.orders.system=local
+job.config.rewriter.orders.regex=orders-.*
+job.coordinator.monitor-input-regex.frequency.ms=200
+systems.local.samza.offset.default=oldest
+spark.master=local[2]
+spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
+UNION = """
+from functools import reduce
+
+import grete
+from pyspark.sql import DataFrame
+
+class All(grete.DataFramePipeline):
+    output = "local.out"
+
+    def build(self, inputs):
+        frames = (inputs[name].select("key", "value") for name in sorted(inputs))
+        return reduce(DataFrame.unionByName, frames)
+"""
+
+
+@pytest.mark.nightly
+def test_a_running_pipeline_reads_a_stream_that_its_pattern_matches_as_soon_as_it_is_there(
+    tmp_path: Path, job_maker: Callable[[Path, str, str], Any]
+) -> None:
+    job = job_maker(tmp_path, UNION, PATTERN)
+
+    with closing(LocalSystem(job.home / "local", SystemClock())) as local:
+
+        def fill(stream: str) -> None:
+            local.ensure_stream(StreamSpec(stream, 2))
+            local.append(stream, (Message(b"%s" % stream.encode(), b"%d" % n, n) for n in range(100)))
+
+        def sent() -> Counter[bytes]:
+            if "out" not in local.streams():
+                return Counter()
+            partitions = range(local.partition_count("out"))
+            batches = [batch for one in partitions for _, batch in local.read("out", one, 0)]
+            return Counter(key for batch in batches for key in batch.column(0).to_pylist())
+
+        fill("orders-eu")
+        running = subprocess.Popen(job.command("run", "--quiet"), env=job.environment())
+        try:
+            eventually(lambda: sent() == {b"orders-eu": 100}, "the first input is read")
+            fill("orders-us")
+            both = {b"orders-eu": 100, b"orders-us": 100}
+            eventually(lambda: sent() == both, "the one that came is read as well, and nothing twice")
+        finally:
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(timeout=patient(60)) == 0
 
 
 def test_a_repeated_batch_has_its_name_and_no_other_batch_ever_gets_it(start: Start, tmp_path: Path) -> None:

@@ -191,6 +191,19 @@ def test_a_new_stream_that_the_regex_matches_becomes_an_input_and_nothing_else_i
     assert job.step() == []
 
 
+def test_inputs_of_a_pipeline_grow_by_the_regex_as_those_of_stream_tasks_do(
+    home: Path, system: LocalSystem
+) -> None:
+    system.create_stream(StreamSpec("orders-eu", 2))
+    own = {key: value for key, value in CONFIG.items() if not key.startswith(("task.class", "stores."))}
+    with ExitStack() as stack:
+        job = Watched(home, stack, config={**own, "app.class": "orders:Orders"})
+        job.brokers.create_stream(StreamSpec("orders-us", 3))
+        (changed,) = job.step()
+        assert shown(job.model)["Partition 2"] == ["local.orders-us.2"]
+        assert "task.inputs" in changed.cause
+
+
 def drain(job: Watched) -> None:
     write_request(job.stream, Request(RequestKind.DRAIN, 2, "enough"))
 
