@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from grete.cli.main import main
+from grete.spark.versions import class_archive
 
 Output = pytest.CaptureFixture[str]
 
@@ -66,6 +67,28 @@ def test_another_name_of_our_python_is_ours(
     monkeypatch.setenv("PYSPARK_PYTHON", str(Path(sys.executable).with_name(name)))
     assert main(["doctor", "-o", "json"]) == 0
     assert '"check": "PYSPARK_PYTHON"' in capsys.readouterr().out
+
+
+def test_a_pipeline_that_starts_without_an_archive_of_sparks_classes_is_told_how_to_make_one(
+    home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no fault: the pipeline runs."""
+    pipeline = "job.name=pipeline\napp.class=words:Words\ntask.inputs=local.in\n"
+
+    def said(config: str) -> list[str]:
+        (home / "job.properties").write_text(config)
+        main(["doctor", "-o", "json", "--config", str(home / "job.properties")])
+        found = json.loads(capsys.readouterr().out)
+        assert all(one["ok"] for one in found if one["check"] == "class archive")
+        return [one["found"] for one in found if one["check"] == "class archive"]
+
+    monkeypatch.setattr(sys, "prefix", str(home))
+    (none,) = said(pipeline)
+    assert "python -m grete.spark.class_archive" in none
+    class_archive().touch()
+    assert said(pipeline) == [str(class_archive())]
+    assert said(f"{pipeline}spark.driver.extraJavaOptions=-Xss2m\n") == []
+    assert said(pipeline.replace("app.class=words", "task.class=words")) == []
 
 
 def test_a_home_that_cannot_be_written(home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from grete.spark.session import class_archive, context_settings, session_settings
+from grete.spark.session import context_settings, session_settings
+from grete.spark.versions import class_archive
 
 
 def test_speculation_is_off_for_stream_tasks_whatever_is_configured(caplog: pytest.LogCaptureFixture) -> None:

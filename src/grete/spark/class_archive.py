@@ -2,7 +2,7 @@
 
     python -m grete.spark.class_archive [ARCHIVE [JVM OPTION ...]]
 
-Without ARCHIVE it is where sessions of pipelines look for it (`session.class_archive`). It holds for this Java,
+Without ARCHIVE it is where sessions of pipelines look for it (`versions.class_archive`). It holds for this Java,
 Spark's jars and their paths, and the same garbage collector; with another, Java starts without it.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from grete.spark.session import class_archive
+from grete.spark.versions import class_archive
 
 
 def main(arguments: Sequence[str]) -> None:

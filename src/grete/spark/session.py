@@ -27,6 +27,7 @@ from grete.spark.java import quick_starts, rename_without_programs
 from grete.spark.kafka_connector import connector_settings, could_not_start
 from grete.spark.kafka_options import REDACTED_OPTIONS
 from grete.spark.libraries import output_settings
+from grete.spark.versions import class_archive
 from grete.spark.worker_python import worker_python
 
 _log = logging.getLogger("grete.container")
@@ -222,11 +223,6 @@ def session_settings(
     if local_cores(settings["spark.master"]) is not None:
         settings.setdefault("spark.python.daemon.module", _WORKER_DAEMON)
     return settings
-
-
-def class_archive() -> Path:
-    """Where `grete.spark.class_archive` writes the archive: in the environment that holds Spark."""
-    return Path(sys.prefix) / f"grete-spark-{pyspark.__version__}.jsa"
 
 
 def _log_level(config: Mapping[str, str]) -> str:

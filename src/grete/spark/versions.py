@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import re
+import sys
 from pathlib import Path
 
 from grete.config.settings import Settings
@@ -27,6 +28,11 @@ def installed() -> str | None:
     except OSError:
         return None
     return match[1] if match else None
+
+
+def class_archive() -> Path:
+    """Where `grete.spark.class_archive` writes the archive: in the environment that holds Spark."""
+    return Path(sys.prefix) / f"grete-spark-{installed()}.jsa"
 
 
 def refusal(version: str, settings: Settings | None = None) -> str:
