@@ -6,7 +6,8 @@ Both read 3,000 records. `embedded`: they run a Python function over them, grete
 and checkpoints on the embedded system, by hand a query with `mapInArrow` from text files into files. `pipeline`: they
 run the same frame of Spark's own operators between two topics of one broker, new ones each time. Seconds until a
 reader of what is committed sees the first output, CPU seconds of all processes until then, and their memory
-(proportional set size) three seconds later. In turns; the ratio is of medians.
+(proportional set size) three seconds later. In turns; the ratio to by hand is of medians. Where there is an archive
+of Spark's classes, from which pipelines start, one starts without it as well.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from benchmarks.contestants import (
 )
 from grete.clock import SystemClock
 from grete.model.streams import StreamSpec
+from grete.spark.versions import class_archive
 from grete.systems.local.system import LocalSystem, Message
 from grete.testing.kafka_broker import KafkaCluster
 
@@ -163,6 +165,14 @@ def _measured(prepare: Prepare) -> dict[str, float]:
         return {"first_record_s": first_s, "cpu_s": cpu_s, "memory_mb": memory}
 
 
+def _without_archive(race: Race) -> Command:
+    """Options of one's own, here what Java does anyway, have the archive in them, or go without."""
+    words, environment = PIPELINES["pipeline"](race)
+    with (race.directory / "job.properties").open("a") as config:
+        config.write("spark.driver.extraJavaOptions=-Xshare:auto\n")
+    return words, environment
+
+
 @contextmanager
 def _embedded() -> Iterator[Mapping[str, Prepare]]:
     yield {"grete": _grete, "spark by hand": _by_hand}
@@ -170,13 +180,16 @@ def _embedded() -> Iterator[Mapping[str, Prepare]]:
 
 @contextmanager
 def _pipeline() -> Iterator[Mapping[str, Prepare]]:
+    contestants = {"grete": PIPELINES["pipeline"], "spark by hand": PIPELINES["pipeline by hand"]}
+    if class_archive().exists():
+        contestants["grete without archive"] = _without_archive
     with tempfile.TemporaryDirectory() as folder:
         broker = KafkaCluster(Path(folder) / "broker")
         broker.start()
         try:
             yield {
-                name: _between_topics(broker.bootstrap, PIPELINES[contestant], contestant.replace(" ", "-"))
-                for name, contestant in (("grete", "pipeline"), ("spark by hand", "pipeline by hand"))
+                name: _between_topics(broker.bootstrap, contestant, name.replace(" ", "-"))
+                for name, contestant in contestants.items()
             }
         finally:
             broker.stop()
@@ -186,7 +199,7 @@ KINDS = {"embedded": _embedded, "pipeline": _pipeline}
 
 
 def run(kind: str = "embedded", rounds: int = ROUNDS) -> dict[str, Any]:
-    """Each start of both, their medians, and the ratio of these."""
+    """Each start of all, their medians, and the ratio of these to by hand."""
     found: dict[str, list[dict[str, float]]] = {}
     with KINDS[kind]() as contestants:
         for _ in range(rounds):
@@ -196,8 +209,13 @@ def run(kind: str = "embedded", rounds: int = ROUNDS) -> dict[str, Any]:
         name: {key: round(statistics.median(row[key] for row in rows), 2) for key in rows[0]}
         for name, rows in found.items()
     }
-    grete, by_hand = medians["grete"], medians["spark by hand"]
-    return medians | {"ratio": {key: round(grete[key] / by_hand[key], 2) for key in grete}, "starts": found}
+    by_hand = medians["spark by hand"]
+    ratios = {
+        name: {key: round(value / by_hand[key], 2) for key, value in one.items()}
+        for name, one in medians.items()
+        if one is not by_hand
+    }
+    return medians | {"ratio": ratios, "starts": found}
 
 
 def main() -> None:
