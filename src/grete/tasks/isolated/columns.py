@@ -10,9 +10,7 @@ import pyarrow as pa
 
 from grete.application.pipe import Blob
 
-_OFFSET_BYTES = 4
-_COLUMN = 3
-"""Blobs of a column of bytes."""
+_LENGTH_BYTES = 4
 
 
 def as_blobs(column: pa.Array) -> list[Blob]:
@@ -25,10 +23,10 @@ def as_blobs(column: pa.Array) -> list[Blob]:
         else b""
     )
     if rows == 0 or offsets is None:
-        return [np.zeros(rows + 1, np.int32).tobytes(), b"", nulls]
-    ends = np.frombuffer(offsets, np.int32, rows + 1, start * _OFFSET_BYTES)
+        return [np.zeros(rows, np.int32).tobytes(), b"", nulls]
+    ends = np.frombuffer(offsets, np.int32, rows + 1, start * _LENGTH_BYTES)
     values = memoryview(data)[ends[0] : ends[-1]] if data is not None else b""
-    return [(ends - ends[0]).tobytes(), values, nulls]
+    return [np.diff(ends).tobytes(), values, nulls]
 
 
 def numbers_as_blob(column: pa.Array) -> bytes:
@@ -38,12 +36,15 @@ def numbers_as_blob(column: pa.Array) -> bytes:
 
 def as_column(blobs: Sequence[bytes]) -> pa.Array:
     """The inverse of `as_blobs`."""
-    offsets, data, nulls = blobs
-    rows = len(offsets) // _OFFSET_BYTES - 1
+    lengths, data, nulls = blobs
+    offsets = np.zeros(len(lengths) // _LENGTH_BYTES + 1, np.int32)
+    np.cumsum(np.frombuffer(lengths, np.int32), out=offsets[1:])
     valid = None
     if nulls:
         valid = pa.py_buffer(np.packbits(np.frombuffer(nulls, np.uint8) == 0, bitorder="little").tobytes())
-    return pa.Array.from_buffers(pa.binary(), rows, [valid, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.Array.from_buffers(
+        pa.binary(), len(offsets) - 1, [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
 
 
 def as_numbers(blob: bytes, kind: Any) -> Any:
