@@ -81,6 +81,9 @@ def main(arguments: Sequence[str]) -> int:
     except GreteError as error:
         print(f"grete: {printable(str(error))}", file=sys.stderr, flush=True)
         code = error.exit_code
+    except OSError as error:
+        print(f"grete: {printable(str(error))}", file=sys.stderr, flush=True)
+        code = 1
     if signals.have_come:
         return _TERMINATED
     if code == 0 and given.manager is Manager.KUBERNETES:

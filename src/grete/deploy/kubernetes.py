@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 
 import yaml
 
@@ -24,11 +23,14 @@ from grete.deploy.manifests import (
     secret_name,
     shipped_config,
 )
+from grete.deploy.objects import ContainerStatus, Object, StateDetails, milliseconds, object_of
 from grete.errors import JobError
 
 _CALL_S = 15.0
 _END_S = 120.0
 _POLLS_S = (0.2, 1.0)
+_TRIES = 20
+"""For what others change between a look at it and a call."""
 _STRICT = "fieldValidation=Strict"
 _DRY = f"dryRun=All&{_STRICT}"
 _RIGHTS = (
@@ -64,28 +66,41 @@ class _Namespace:
 
     def ensure(self, made: Manifest) -> None:
         """Make it, or make what is there equal to it."""
-        path = self.path(made["kind"], made["metadata"]["name"])
-        while not self.create(made):
-            there = self.server.read(path, _CALL_S)
+        name = made["metadata"]["name"]
+        for _ in range(_TRIES):
+            if self.create(made):
+                return
+            there = self.read(made["kind"], name)
             if there is None:
                 continue
-            version = {"resourceVersion": there["metadata"]["resourceVersion"]}
+            version = {"resourceVersion": there.metadata.resource_version}
             document = {**made, "metadata": {**made["metadata"], **version}}
-            if self.server.replace(f"{path}?{_STRICT}", document, _CALL_S) is not None:
+            path = f"{self.path(made['kind'], name)}?{_STRICT}"
+            if self.server.replace(path, document, _CALL_S) is not None:
                 return
+        raise JobError(f"{made['kind']} {name} changes all the time: it could not be replaced {_TRIES} times")
+
+    def read(self, kind: str, name: str) -> Object | None:
+        """The object as it is now, None when there is none."""
+        found = self.server.read(self.path(kind, name), _CALL_S)
+        return None if found is None else object_of(found)
 
     def remove(self, kind: str, name: str) -> bool:
         """Whether it was there."""
-        path = self.path(kind, name)
-        while (there := self.server.read(path, _CALL_S)) is not None:
-            if self.server.remove(path, {"uid": there["metadata"]["uid"]}, _CALL_S):
+        for _ in range(_TRIES):
+            there = self.read(kind, name)
+            if there is None:
+                return False
+            if self.server.remove(self.path(kind, name), {"uid": there.metadata.uid}, _CALL_S):
                 return True
-        return False
+        raise JobError(f"{kind} {name} is made again all the time: it could not be removed {_TRIES} times")
 
-    def pods(self, deployment: Deployment) -> Sequence[Manifest]:
-        """The pods of coordinators of the job."""
-        selector = f"{JOB_LABEL}={deployment.name}"
-        return self.server.select(self.collection("Pod"), selector, _CALL_S).documents
+    def labelled(self, kind: str, deployment: Deployment, *also: str) -> list[Object]:
+        """What belongs to the job; of those that were made for one deployment, with that label `also`."""
+        selector = ",".join((f"{JOB_LABEL}={deployment.name}", *also))
+        found = self.server.select(self.collection(kind), selector, _CALL_S).documents
+        objects = map(object_of, found)  # what dropped the question answers with everybody's
+        return [one for one in objects if one.metadata.labels.get(JOB_LABEL) == deployment.name]
 
 
 class Kubernetes(ClusterManager):
@@ -116,7 +131,7 @@ class Kubernetes(ClusterManager):
         secrets = deployment.secret_values(os.environ)
         with _opened(deployment) as namespace:
             made = manifests(deployment, namespace.name, secrets)
-            before = namespace.server.read(namespace.path("StatefulSet", deployment.name), _CALL_S)
+            before = namespace.read("StatefulSet", deployment.name)
             if before is not None and not replace:
                 raise _deployed_already(deployment, before)
             if before is not None:
@@ -125,25 +140,24 @@ class Kubernetes(ClusterManager):
                 namespace.ensure(each)
             if not namespace.create(made[-1]):  # two deployments at once: the first goes on
                 namespace.remove("Secret", secret_name(deployment))
-                there = namespace.server.read(namespace.path("StatefulSet", deployment.name), _CALL_S)
-                raise _deployed_already(deployment, there or made[-1])
+                raise _deployed_already(deployment, namespace.read("StatefulSet", deployment.name))
         return Deployed(deployment.name, f"deployment {deployment.id}", True, SystemClock().wall_ms())
 
     def status(self, deployment: Deployment) -> list[Deployed]:
         """See ClusterManager."""
         with _opened(deployment) as namespace:
-            found = namespace.server.read(namespace.path("StatefulSet", deployment.name), _CALL_S)
-            pods = namespace.pods(deployment)
+            found = namespace.read("StatefulSet", deployment.name)
+            pods = namespace.labelled("Pod", deployment)
         if found is None:
             return []
         rows = [row for pod in pods for row in _attempts(pod, namespace.name)]
-        state = f"deployment {found['metadata']['annotations'].get(DEPLOYMENT_LABEL, '')}"
-        return [Deployed(deployment.name, state, True, _when(found["metadata"]["creationTimestamp"]), rows)]
+        state = f"deployment {found.metadata.annotations.get(DEPLOYMENT_LABEL, '')}"
+        return [Deployed(deployment.name, state, True, found.metadata.created_ms, rows)]
 
     def kill(self, deployment: Deployment) -> list[str]:
         """See ClusterManager."""
         with _opened(deployment) as namespace:
-            if namespace.server.read(namespace.path("StatefulSet", deployment.name), _CALL_S) is None:
+            if namespace.read("StatefulSet", deployment.name) is None:
                 return []
             _end(namespace, deployment)
         return [deployment.name]
@@ -162,8 +176,8 @@ def _masked(made: Manifest) -> Manifest:
     return {**made, "data": dict.fromkeys(made["data"], MASK)} if made["kind"] == "Secret" else made
 
 
-def _deployed_already(deployment: Deployment, there: Manifest) -> JobError:
-    id_ = (there["metadata"].get("annotations") or {}).get(DEPLOYMENT_LABEL, "")
+def _deployed_already(deployment: Deployment, there: Object | None) -> JobError:
+    id_ = "that has ended since" if there is None else there.metadata.annotations.get(DEPLOYMENT_LABEL, "")
     return JobError(
         f"job {deployment.job.shown} is deployed as StatefulSet {deployment.name} (deployment {id_}); end it with "
         "grete stop and grete deploy kill, or let this deployment take its place with --replace"
@@ -173,32 +187,24 @@ def _deployed_already(deployment: Deployment, there: Manifest) -> JobError:
 def _end(namespace: _Namespace, deployment: Deployment) -> None:
     """Remove the StatefulSet, wait until its pods are gone, and remove what only it needed."""
     namespace.remove("StatefulSet", deployment.name)
-    for pod in namespace.pods(deployment):
-        namespace.remove("Pod", pod["metadata"]["name"])
+    for pod in namespace.labelled("Pod", deployment):
+        namespace.remove("Pod", pod.metadata.name)
     deadline = Deadline(SystemClock(), _END_S, pauses_s=_POLLS_S)
-    while namespace.pods(deployment):
+    while namespace.labelled("Pod", deployment):
         if not deadline.pause():
             raise JobError(
                 f"pods of {deployment.name} have not ended within {_END_S:g} s; its Secrets are left"
             )
-    selector = f"{JOB_LABEL}={deployment.name},{DEPLOYMENT_LABEL}"
-    for secret in namespace.server.select(namespace.collection("Secret"), selector, _CALL_S).documents:
-        namespace.remove("Secret", secret["metadata"]["name"])
+    for secret in namespace.labelled("Secret", deployment, DEPLOYMENT_LABEL):
+        namespace.remove("Secret", secret.metadata.name)
 
 
-def _attempts(pod: Manifest, namespace: str) -> Iterator[AttemptRow]:
+def _attempts(pod: Object, namespace: str) -> Iterator[AttemptRow]:
     """The attempts of a pod that are known: the present one, and how often it was begun again."""
-    status = pod.get("status") or {}
-    name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "no node yet")
-    for container in status.get("containerStatuses") or [{}]:
-        [(state, details)] = list((container.get("state") or {"waiting": {}}).items())[:1]
-        began = details.get("startedAt") or pod["metadata"]["creationTimestamp"]
-        words = " ".join(filter(None, (state, details.get("reason", ""))))
-        number = int(container.get("restartCount", 0)) + 1
-        yield AttemptRow(
-            number, f"{name} on {node}", _when(began), words, f"kubectl logs -n {namespace} {name}"
-        )
-
-
-def _when(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp() * 1000)
+    name, node = pod.metadata.name, pod.spec.node_name or "no node yet"
+    for container in pod.status.container_statuses or [ContainerStatus()]:
+        state, details = next(iter(container.state.items()), ("waiting", StateDetails()))
+        began_ms = pod.metadata.created_ms if details.started_at is None else milliseconds(details.started_at)
+        words = " ".join(filter(None, (state, details.reason)))
+        number = container.restart_count + 1
+        yield AttemptRow(number, f"{name} on {node}", began_ms, words, f"kubectl logs -n {namespace} {name}")

@@ -4,38 +4,39 @@ from __future__ import annotations
 
 import getpass
 import os
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypeVar
 from xml.etree import ElementTree
 
 import httpx
+import msgspec
+from msgspec import Meta, Struct
 
 from grete.config.key_tables.deploy import YARN_ADDRESS, YARN_CONF
 from grete.config.settings.deploy import DeploySettings
 from grete.errors import ConfigError, JobError
+from grete.http_answers import whole_answer
+
+T = TypeVar("T")
 
 _TIMEOUT_S = 15.0
 _ENDED = ("FINISHED", "FAILED", "KILLED")
-_ID = re.compile(r"application_(\d+)_(\d+)")
+_ID = r"^application_\d+_\d+$"
+"""It becomes part of the address of a kill."""
 _WEB = "yarn.resourcemanager.webapp.address"
 
 
-@dataclass(frozen=True, slots=True)
-class YarnApplication:
+class YarnApplication(Struct, frozen=True, rename="camel"):
     """An application as the ResourceManager reports it."""
 
-    id: str
+    id: Annotated[str, Meta(pattern=_ID)]
     state: str
-    final_status: str
-    tags: tuple[str, ...]
-    user: str
-    queue: str
-    started_ms: int
-    tracking_url: str
-    diagnostics: str
+    final_status: str = ""
+    application_tags: str | None = None
+    user: str | None = None
+    started_time: int = 0
+    diagnostics: str | None = None
 
     @property
     def is_live(self) -> bool:
@@ -43,21 +44,44 @@ class YarnApplication:
         return self.state not in _ENDED
 
     @property
-    def order(self) -> tuple[int, int]:
+    def tags(self) -> list[str]:
+        """What it is found by."""
+        return (self.application_tags or "").split(",")
+
+    @property
+    def order(self) -> tuple[int, ...]:
         """Grows with each application that was submitted."""
-        found = _ID.fullmatch(self.id)
-        return (int(found[1]), int(found[2])) if found else (0, 0)
+        return tuple(map(int, self.id.split("_")[1:]))
 
 
-@dataclass(frozen=True, slots=True)
-class YarnAttempt:
+class YarnAttempt(Struct, frozen=True, rename="camel"):
     """One attempt of an application: an ApplicationMaster."""
 
-    number: int
-    container: str
-    node: str
-    started_ms: int
-    logs: str
+    id: int
+    container_id: str | None = None
+    node_id: str | None = None
+    start_time: int = 0
+    logs_link: str | None = None
+
+
+class _Applications(Struct):
+    app: list[YarnApplication] = []
+
+
+class _Found(Struct):
+    apps: _Applications | None
+
+
+class _Attempts(Struct, rename="camel"):
+    app_attempt: list[YarnAttempt] = []
+
+
+class _FoundAttempts(Struct, rename="camel"):
+    app_attempts: _Attempts | None
+
+
+class _Killed(Struct):
+    state: str
 
 
 class ResourceManager:
@@ -72,8 +96,11 @@ class ResourceManager:
         Raises:
             JobError: it does not answer, or refuses.
         """
-        apps = (self._ask("GET", "apps", {"applicationTags": tag})["apps"] or {}).get("app", ())
-        return sorted(map(_application, apps), key=lambda one: one.order)
+        found = self._ask(_Found, "GET", "apps", {"applicationTags": tag}).apps or _Applications()
+        ours = [
+            one for one in found.app if tag in one.tags
+        ]  # what dropped the question answers with everybody's
+        return sorted(ours, key=lambda one: one.order)
 
     def attempts(self, application: str) -> list[YarnAttempt]:
         """The attempts of an application, the first first.
@@ -81,8 +108,10 @@ class ResourceManager:
         Raises:
             JobError: as `find`.
         """
-        found = self._ask("GET", f"apps/{application}/appattempts")["appAttempts"] or {}
-        return sorted(map(_attempt, found.get("appAttempt", ())), key=lambda one: one.number)
+        found = (
+            self._ask(_FoundAttempts, "GET", f"apps/{application}/appattempts").app_attempts or _Attempts()
+        )
+        return sorted(found.app_attempt, key=lambda one: one.id)
 
     def kill(self, application: str) -> None:
         """Ask for an end of the application; it has ended once `find` says so.
@@ -90,38 +119,39 @@ class ResourceManager:
         Raises:
             JobError: as `find`.
         """
-        self._ask("PUT", f"apps/{application}/state", {"user.name": getpass.getuser()}, {"state": "KILLED"})
+        parameters = {"user.name": getpass.getuser()}
+        self._ask(_Killed, "PUT", f"apps/{application}/state", parameters, {"state": "KILLED"})
 
     def _ask(
         self,
+        kind: type[T],
         method: str,
         path: str,
         parameters: Mapping[str, str] | None = None,
         body: Mapping[str, str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> T:
         problems = []
-        for address in self._addresses:
-            url = f"{address}/ws/v1/cluster/{path}"
-            try:
-                answer = httpx.request(
-                    method,
-                    url,
-                    params=parameters,
-                    json=body,
-                    timeout=_TIMEOUT_S,
-                    follow_redirects=True,  # a standby names the active one so
-                    trust_env=False,
-                )
-                if answer.status_code < 300:
-                    document: dict[str, Any] = answer.json()
-                    return document
-            except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-                problems.append(f"{method} {url}: {error!r}")
-            else:
-                problems.append(f"{method} {url}: {answer.status_code} {answer.text[:300]}")
+        with httpx.Client(
+            follow_redirects=True, trust_env=False
+        ) as client:  # a standby names the active one so
+            for address in self._addresses:
+                url = f"{address}/ws/v1/cluster/{path}"
+                try:
+                    answer = whole_answer(client, method, url, _TIMEOUT_S, params=parameters, json=body)
+                    if (
+                        answer.is_success and answer.request.method == method
+                    ):  # some redirects make a GET of a PUT
+                        return msgspec.json.decode(answer.content, type=kind, strict=False)
+                except (httpx.RequestError, httpx.InvalidURL, RecursionError) as error:
+                    problems.append(f"{method} {url}: {error!r}")
+                except msgspec.DecodeError as error:
+                    problems.append(f"{method} {url}: no answer of YARN's, {error}: {answer.text[:300]}")
+                else:
+                    asked = f"{answer.request.method} {answer.url}"
+                    problems.append(f"{asked}: {answer.status_code} {answer.text[:300]}")
         raise JobError(
-            f"YARN's ResourceManager gives no answer: {'; '.join(problems)}. Check {YARN_ADDRESS.name} and that it "
-            "runs; nothing was changed"
+            f"YARN's ResourceManager gives no answer: {'; '.join(problems)}. Check {YARN_ADDRESS.name} and that "
+            "it runs"
         )
 
 
@@ -172,28 +202,3 @@ def _addresses(folder: Path) -> list[str]:
     if not addresses:
         raise ConfigError(f"{site} does not say where the ResourceManager is; set {YARN_ADDRESS.name}")
     return addresses
-
-
-def _application(found: Mapping[str, Any]) -> YarnApplication:
-    tags = tuple(filter(None, str(found.get("applicationTags") or "").split(",")))
-    return YarnApplication(
-        str(found["id"]),
-        str(found["state"]),
-        str(found.get("finalStatus", "")),
-        tags,
-        user=str(found.get("user") or ""),
-        queue=str(found.get("queue") or ""),
-        started_ms=int(found.get("startedTime") or 0),
-        tracking_url=str(found.get("trackingUrl") or ""),
-        diagnostics=str(found.get("diagnostics") or "").strip(),
-    )
-
-
-def _attempt(found: Mapping[str, Any]) -> YarnAttempt:
-    return YarnAttempt(
-        int(found["id"]),
-        str(found.get("containerId") or ""),
-        str(found.get("nodeId") or ""),
-        int(found.get("startTime") or 0),
-        str(found.get("logsLink") or ""),
-    )

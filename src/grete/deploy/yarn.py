@@ -173,7 +173,7 @@ class Yarn(ClusterManager):
         for one in live:
             _end(manager, deployment, one)
         _submit(deployment, plan, secrets)
-        found = manager.find(deployment.name)
+        found = _submitted(manager, deployment)
         own = next((one for one in found if _own_tag(deployment) in one.tags), None)
         if own is None:
             raise JobError(f"spark-submit has ended, and YARN knows no application of {_own_tag(deployment)}")
@@ -201,13 +201,25 @@ def _listing(name: str, values: Mapping[str, str]) -> list[str]:
     return [f"\n# {name}", *(f"{key}={value}" for key, value in sorted(values.items()))]
 
 
+def _submitted(manager: ResourceManager, deployment: Deployment) -> list[YarnApplication]:
+    try:
+        return manager.find(deployment.name)
+    except JobError as error:
+        raise JobError(
+            f"the application was submitted, and whether it is the job's only one could not be asked; look with "
+            f"grete deploy status: {error}"
+        ) from error
+
+
 def _deployed(one: YarnApplication, attempts: Sequence[YarnAttempt]) -> Deployed:
     state = one.state if one.final_status in ("", "UNDEFINED") else f"{one.state} {one.final_status}"
     rows = [
-        AttemptRow(each.number, f"{each.container} on {each.node}", each.started_ms, logs=each.logs)
+        AttemptRow(
+            each.id, f"{each.container_id} on {each.node_id}", each.start_time, logs=each.logs_link or ""
+        )
         for each in attempts
     ]
-    return Deployed(one.id, state, one.is_live, one.started_ms, rows, one.diagnostics)
+    return Deployed(one.id, state, one.is_live, one.started_time, rows, (one.diagnostics or "").strip())
 
 
 def _deployed_already(deployment: Deployment, running: YarnApplication) -> JobError:
@@ -218,17 +230,19 @@ def _deployed_already(deployment: Deployment, running: YarnApplication) -> JobEr
 
 
 def _submit(deployment: Deployment, plan: YarnPlan, secrets: Mapping[str, str]) -> None:
-    folder = deployment.folder
-    private_directory(folder)
+    folder, settings = deployment.folder, deployment.settings
     command = list(plan.command)
-    settings = deployment.settings
+    try:
+        private_directory(folder)
+        _write(folder / CONFIG_FILE, format_properties(plan.config))
+        _write(folder / _SPARK_FILE, format_properties(plan.properties))
+        if secrets:
+            _write(folder / SECRETS_FILE, json.dumps(secrets))
+    except OSError as error:
+        raise JobError(f"cannot write what is sent to {folder}, nothing was sent: {error}") from error
     if not settings.deploy.package and settings.job.application_path:
         packed = pack(Path(settings.job.application_path), folder)
         command = [word.replace(plan.archives[PACKAGE], str(packed.path)) for word in command]
-    _write(folder / CONFIG_FILE, format_properties(plan.config))
-    _write(folder / _SPARK_FILE, format_properties(plan.properties))
-    if secrets:
-        _write(folder / SECRETS_FILE, json.dumps(secrets))
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
     environment |= {"HADOOP_CONF_DIR": str(plan.hadoop_folder), "SPARK_HOME": str(_spark_home())}
     log = folder / "submit.log"

@@ -17,12 +17,14 @@ import httpx
 
 from grete.coordination.kubernetes.access import Access
 from grete.errors import CoordinationError, CoordinationUnreachable
+from grete.http_answers import whole_answer
 
 Document = dict[str, Any]
-_OK, _NOT_FOUND, _CONFLICT = (200, 201), 404, 409
+_NOT_FOUND, _CONFLICT = 404, 409
 _REFUSED = (401, 403)
 _LATER = 429
 _LONGEST_TEXT = 500
+_NO_API_SERVER = "That is no API server's answer: look what stands before it"
 _LEASES = "bind it to a Role with get, create and update on leases of coordination.k8s.io (docs/backends.md)"
 
 
@@ -52,7 +54,7 @@ class ApiServer:
             CoordinationError: refused.
         """
         answer = self._request("GET", path, timeout_s)
-        return None if answer.status_code == _NOT_FOUND else self._document(answer, path)
+        return None if _is_status(answer, _NOT_FOUND) else self._document(answer, path)
 
     def create(self, path: str, document: Document, timeout_s: float) -> Document | None:
         """Make an object in a collection; None when there is one of this name.
@@ -62,7 +64,7 @@ class ApiServer:
             CoordinationError: refused, or there is no such namespace.
         """
         answer = self._request("POST", path, timeout_s, document)
-        return None if answer.status_code == _CONFLICT else self._document(answer, path)
+        return None if _is_status(answer, _CONFLICT) else self._document(answer, path)
 
     def replace(self, path: str, document: Document, timeout_s: float) -> Document | None:
         """Replace the object that was read; None when it was changed, removed or recreated since.
@@ -73,7 +75,7 @@ class ApiServer:
         """
         assert document["metadata"]["resourceVersion"], "without it whatever is there would be replaced"
         answer = self._request("PUT", path, timeout_s, document)
-        if answer.status_code in (_CONFLICT, _NOT_FOUND):
+        if _is_status(answer, _CONFLICT, _NOT_FOUND):
             return None
         return self._document(answer, path)
 
@@ -85,7 +87,7 @@ class ApiServer:
             CoordinationError: refused.
         """
         answer = self._request("DELETE", path, timeout_s, {"preconditions": dict(expected)})
-        if answer.status_code in (_CONFLICT, _NOT_FOUND):
+        if _is_status(answer, _CONFLICT, _NOT_FOUND):
             return False
         self._document(answer, path)
         return True
@@ -99,7 +101,12 @@ class ApiServer:
         """
         answer = self._request("GET", path, timeout_s, parameters={"labelSelector": selector})
         document = self._document(answer, path)
-        return Selection(document["items"], document["metadata"]["resourceVersion"])
+        try:
+            return Selection(document["items"], document["metadata"]["resourceVersion"])
+        except (KeyError, TypeError) as error:
+            raise CoordinationUnreachable(
+                f"GET {self._access.server}{path}: no list. {_NO_API_SERVER}"
+            ) from error
 
     def watch(self, path: str, selector: str, version: str, watch_s: float, timeout_s: float) -> None:
         """Wait until objects with these labels are not those of `version` any more, `watch_s` at most.
@@ -140,15 +147,11 @@ class ApiServer:
     ) -> httpx.Response:
         client = self._opened()
         try:
-            answer = client.request(
-                method,
-                path,
-                json=body,
-                params=parameters,
-                headers=self._access.headers(),
-                timeout=httpx.Timeout(timeout_s, connect=timeout_s / 2),
+            headers = self._access.headers()
+            answer = whole_answer(
+                client, method, path, timeout_s, json=body, params=parameters, headers=headers
             )
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             if isinstance(error, httpx.ConnectError):
                 self._forget(client)
             raise CoordinationUnreachable(
@@ -174,14 +177,15 @@ class ApiServer:
                 self._client = None
 
     def _document(self, answer: httpx.Response, path: str) -> Document:
-        try:
-            document = answer.json()
-        except ValueError:
-            document = {"message": answer.text}
-        if answer.status_code in _OK and isinstance(document, dict):
+        document = _object(answer)
+        if answer.is_success and document is not None:
             return document
-        said = str(document.get("message", "") if isinstance(document, dict) else document)[:_LONGEST_TEXT]
-        what = f"{answer.request.method} {self._access.server}{path}: {answer.status_code} {said}"
+        said = answer.text if document is None else str(document.get("message", ""))
+        what = f"{answer.request.method} {self._access.server}{path}: {answer.status_code} {said[:_LONGEST_TEXT]}"
+        if answer.is_redirect:
+            raise CoordinationUnreachable(f"{what}, go to {answer.headers.get('location')}. {_NO_API_SERVER}")
+        if answer.is_success or (document is None and answer.status_code in (_NOT_FOUND, _CONFLICT)):
+            raise CoordinationUnreachable(f"{what}. {_NO_API_SERVER}")
         if answer.status_code in _REFUSED:
             raise CoordinationError(f"{what}. {self._access.origin} may not do this: {self._rights}")
         if answer.status_code == _NOT_FOUND:
@@ -196,3 +200,17 @@ class ApiServer:
             client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+def _object(answer: httpx.Response) -> Document | None:
+    """The JSON object that was answered, None for anything else."""
+    try:
+        document = answer.json()
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _is_status(answer: httpx.Response, *codes: int) -> bool:
+    """Whether the API server itself says one of these: a proxy's page with that code says nothing of objects."""
+    return answer.status_code in codes and (_object(answer) or {}).get("kind") == "Status"
