@@ -12,14 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from grete.config.properties import parse_properties
 from grete.environment import CONTAINER_EPOCH, EXIT_FILE
+from grete.errors import ConfigError
 from grete.launch.base import ContainerStart, Launcher
 from grete.launch.process import ProcessLauncher
-from grete.launch.processes import name_of
+from grete.launch.processes import children_of, is_running, name_of
+from grete.launch.spark_submit import SparkSubmitLauncher, find_spark_submit
 from grete.launch.thread import ThreadLauncher
 from grete.model.ids import ContainerId
 from grete.testing.conformance.launch import KillingLauncherConformance, LauncherConformance, behave
-from grete.testing.waiting import patient
+from grete.testing.waiting import eventually, patient
 
 
 class TestProcessLauncher(KillingLauncherConformance):
@@ -37,6 +40,67 @@ class TestProcessLauncher(KillingLauncherConformance):
         )
         yield another
         another.close()
+
+
+SUBMIT = """#!{python}
+import subprocess, sys
+words = sys.argv[1:]
+[main] = [place for place, word in enumerate(words) if word.endswith(".py")]
+code = subprocess.run([sys.executable, *words[main:]]).returncode
+sys.exit(code if code >= 0 else 128 - code)
+"""
+"""Does to a driver what Spark's own does, without a JVM."""
+
+
+class TestSparkSubmitLauncher(KillingLauncherConformance):
+    """As the real one is in tests/fault/test_spark_submit.py."""
+
+    @pytest.fixture
+    def launcher(self, tmp_path: Path) -> Iterator[Launcher]:
+        yield from submitting(tmp_path, [sys.executable, "-m", "grete.testing.conformance.launch"])
+
+    @pytest.fixture
+    def another(self, launcher: Launcher, tmp_path: Path) -> Iterator[Launcher]:
+        yield from submitting(tmp_path, [sys.executable, "-m", "not.adopted"])
+
+    def test_a_driver_ends_with_the_process_that_was_killed(self, launcher: Launcher, file: Path) -> None:
+        """A container that nobody watches would go on to read and commit."""
+        assert isinstance(launcher, SparkSubmitLauncher)
+        self._running(launcher, file, self._start(file, "run deaf"))
+        submitted = launcher.process_id(ContainerId("0"))
+        assert submitted is not None
+        [driver] = children_of(submitted)
+        name = str(name_of(driver))
+        launcher.kill(ContainerId("0"))
+        self._exits(launcher)
+        eventually(lambda: not is_running(name), "the driver's end")
+
+
+def submitting(folder: Path, command: Sequence[str]) -> Iterator[Launcher]:
+    program = folder / "spark-submit"
+    program.write_text(SUBMIT.format(python=sys.executable))
+    program.chmod(0o700)
+    launcher = SparkSubmitLauncher(str(program), command, {"spark.master": "local"}, folder / "logs")
+    yield launcher
+    launcher.close()
+
+
+def test_settings_are_submitted_in_a_private_file_without_those_that_refer_to_secrets(tmp_path: Path) -> None:
+    options = {"spark.master": "spark://one:7077", "spark.x.password": "${env:PASSWORD}"}
+    launcher = SparkSubmitLauncher(
+        "true", [sys.executable, "-P", "-m", "a.module"], options, tmp_path / "logs"
+    )
+    launcher.start(ContainerStart(ContainerId("0"), 1, {}))
+    launcher.close()
+    properties = tmp_path / "logs" / "spark-submit.properties"
+    written = parse_properties(properties.read_text(), origin="written")
+    assert written == {"spark.master": "spark://one:7077", "spark.pyspark.driver.python": sys.executable}
+    assert properties.stat().st_mode & 0o077 == 0
+
+
+def test_a_machine_without_spark_submit_is_told_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"spark_submit: .*/bin/spark-submit is no program: set SPARK_HOME"):
+        find_spark_submit({"SPARK_HOME": str(tmp_path)})
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ class ClusterJob:
         self._bootstrap = bootstrap
         self.partitions = partitions
         self.log_level = "INFO"
+        self.until_drained = True
         self.config = {
             "job.name": self.name,
             "job.application.path": ".",
@@ -88,10 +89,11 @@ class ClusterJob:
             yield opened
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """`grete run --until-drained`."""
+        """`grete run`, with `--until-drained` unless it is to go on."""
         path = self.application / "job.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in self.config.items()))
-        command = [sys.executable, "-m", "grete.cli.main", "run", "--until-drained", "--quiet"]
+        drained = ["--until-drained"] if self.until_drained else []
+        command = [sys.executable, "-m", "grete.cli.main", "run", *drained, "--quiet"]
         given = {"GRETE_HOME": str(self.home), "GRETE_LOG_LEVEL": self.log_level, BROKERS: self._bootstrap}
         return subprocess.Popen(
             [*command, *words, "--config", str(path)],

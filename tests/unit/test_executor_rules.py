@@ -53,3 +53,11 @@ def test_the_embedded_system_is_refused_with_the_key_and_the_way_out(
 
 def test_coordinators_may_keep_their_stream_in_files_of_their_machine() -> None:
     assert errors(job_coordinator_system="local") == []
+
+
+def test_a_container_whose_driver_the_cluster_would_place_is_refused_with_the_way_out() -> None:
+    given = {**KAFKA, **CLUSTER, "job.launcher": "spark_submit"}
+    assert check(given).errors == ()
+    [error] = check({**given, "spark.submit.deployMode": "cluster"}).errors
+    assert "spark.submit.deployMode=cluster" in error
+    assert "grete deploy" in error

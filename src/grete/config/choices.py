@@ -47,6 +47,7 @@ class LauncherChoice(StrEnum):
     """How containers are started."""
 
     PROCESS = "process"
+    SPARK_SUBMIT = "spark_submit"
     THREAD = "thread"
     PROCESSORS = "processors"
     """In processes that joined the job; `grete.StreamProcessor` sets it."""

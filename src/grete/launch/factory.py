@@ -15,6 +15,7 @@ from grete.registry import load_object
 
 BUILT_IN = {
     "process": "grete.launch.process:open_launcher",
+    "spark_submit": "grete.launch.spark_submit:open_launcher",
     "thread": "grete.launch.thread:open_launcher",
 }
 """A function from a LaunchContext to a Launcher; plug-ins are entry points of `grete.launchers`."""

@@ -125,12 +125,15 @@ class ProcessLauncher(Launcher):
     def _exit_file(self, container_id: ContainerId) -> Path:
         return self._directory / f"container-{container_id}.exit.json"
 
+    def process_id(self, container_id: ContainerId) -> int | None:
+        """The process that was started for the container, None where there is none."""
+        running = self._running.get(container_id)
+        return None if running is None or running.process is None else running.process.pid
+
     def handle(self, container_id: ContainerId) -> str:
         """See Launcher: boot, process id and start time."""
-        running = self._running.get(container_id)
-        if running is None or running.process is None:
-            return ""
-        return str(name_of(running.process.pid) or "")
+        pid = self.process_id(container_id)
+        return "" if pid is None else str(name_of(pid) or "")
 
     def adopt(self, container: ContainerStart, handle: str) -> bool:
         """See Launcher. One that has ended is adopted too when it said how, so that its exit is reported.

@@ -35,6 +35,16 @@ def name_of(pid: int) -> ProcessName | None:
         return None
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes that a running process has started and that run, without those of their own."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError):
+            if int(stat.read_bytes().rpartition(b")")[2].split()[1]) == pid:
+                found.append(int(stat.parent.name))
+    return found
+
+
 def parse_name(text: str) -> ProcessName | None:
     """Read `str(ProcessName)`, None when it is something else."""
     parts = text.split("/")

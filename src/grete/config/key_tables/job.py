@@ -87,8 +87,9 @@ LAUNCHER = Key(
     one_of_or_plugin(LauncherChoice, aliases.LAUNCHERS),
     "process",
     _CONTAINER,
-    "How containers are started: each in a process of its own, as threads of the coordinator, or by the processors "
-    "that joined the job (`grete.StreamProcessor` sets that).",
+    "How containers are started: each in a process of its own, each by `spark-submit` in client mode on the "
+    "coordinator's machine, as threads of the coordinator, or by the processors that joined the job "
+    "(`grete.StreamProcessor` sets that).",
 )
 CONTAINER_COUNT = Key(
     "job.container.count",

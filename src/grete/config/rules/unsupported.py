@@ -31,6 +31,12 @@ def unsupported(config: Mapping[str, str]) -> Iterator[str]:
             "job.launcher=thread runs one container only, since one process has one Spark; set job.launcher=process "
             "to run all of them"
         )
+    mode = config.get("spark.submit.deployMode", "client").strip()
+    if _launcher(config) == "spark_submit" and mode != "client":
+        yield (
+            f"spark.submit.deployMode={mode}: a container is a driver on its coordinator's machine, and asks it over "
+            f"loopback; remove the key, or let grete deploy run coordinator and container on YARN or Kubernetes"
+        )
 
 
 def _standby(config: Mapping[str, str]) -> Iterator[str]:

@@ -1,0 +1,117 @@
+"""Containers as applications of their own, by `spark-submit` in client mode on this machine.
+
+The process is spark-submit's JVM; the container is its child (`spark_driver.py`). So Spark's own ways to say what an
+application has apply: spark-defaults.conf, packages, keytabs, whatever a distribution's spark-submit adds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from grete.config.key_tables.job import LAUNCHER
+from grete.config.properties import format_properties
+from grete.errors import ConfigError
+from grete.launch.base import ContainerStart
+from grete.launch.factory import LaunchContext
+from grete.launch.process import ProcessLauncher
+from grete.launch.processes import OtherProcess, children_of, name_of
+from grete.model.ids import ContainerId
+from grete.private_files import private_directory, private_opener
+
+_DRIVER = Path(__file__).with_name("spark_driver.py")
+_PROPERTIES = "spark-submit.properties"
+
+
+def open_launcher(context: LaunchContext) -> SparkSubmitLauncher:
+    """See `grete.launch.factory`.
+
+    Raises:
+        ConfigError: there is no spark-submit.
+    """
+    spark = context.settings.spark
+    options = {**spark.options, "spark.master": spark.master, "spark.submit.deployMode": "client"}
+    return SparkSubmitLauncher(find_spark_submit(os.environ), context.command, options, context.logs)
+
+
+def find_spark_submit(environment: Mapping[str, str]) -> str:
+    """The program of SPARK_HOME, else that on the PATH, where PySpark's own is as well.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    home = environment.get("SPARK_HOME")
+    found = str(Path(home) / "bin" / "spark-submit") if home else shutil.which("spark-submit")
+    if found is None or not os.access(found, os.X_OK):
+        raise ConfigError(
+            f"{LAUNCHER.name}=spark_submit: {found or 'spark-submit'} is no program: set SPARK_HOME, or put the "
+            f"environment's bin folder on the PATH"
+        )
+    return found
+
+
+class SparkSubmitLauncher(ProcessLauncher):
+    """Submits an application for each container: `command`, the words of a Python module, is its driver.
+
+    `options` are Spark's settings. They are in a private file, not in an argument; those that refer to secrets are
+    the container's business, which resolves them.
+    """
+
+    def __init__(
+        self, program: str, command: Sequence[str], options: Mapping[str, str], log_directory: Path
+    ) -> None:
+        python, module = command[0], command[command.index("-m") + 1 :]
+        self._properties = log_directory / _PROPERTIES
+        self._options = {key: value for key, value in options.items() if "${" not in value}
+        self._options["spark.pyspark.driver.python"] = python
+        words = ("--load-spark-defaults", "--properties-file", str(self._properties))
+        super().__init__([program, *words, str(_DRIVER), *module], log_directory)
+
+    def start(self, container: ContainerStart) -> None:
+        """See Launcher."""
+        private_directory(self._properties.parent)
+        with open(self._properties, "w", opener=private_opener) as file:
+            file.write(format_properties(self._options))
+        super().start(container)
+
+    def request_stop(self, container_id: ContainerId) -> None:
+        """See Launcher: SIGTERM to the driver, or to a JVM that has not started it yet.
+
+        The JVM would end under a driver at once.
+        """
+        with contextlib.closing(_Driver(self.process_id(container_id))) as driver:
+            if not driver.send(signal.SIGTERM):
+                super().request_stop(container_id)
+
+
+class _Driver:
+    """The container below a JVM of spark-submit, if it was started."""
+
+    def __init__(self, submitted: int | None) -> None:
+        self._process: OtherProcess | None = None
+        for child in () if submitted is None else children_of(submitted):
+            name = name_of(child)
+            if name is not None and _runs_driver(child):
+                with contextlib.suppress(OSError):
+                    self._process = OtherProcess(name)
+
+    def send(self, number: signal.Signals) -> bool:
+        """Whether there was one to send it to."""
+        if self._process is not None:
+            self._process.send(number)
+        return self._process is not None
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+
+
+def _runs_driver(pid: int) -> bool:
+    try:
+        return os.fsencode(_DRIVER) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
