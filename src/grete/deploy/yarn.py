@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import json
 import os
 import shlex
@@ -28,7 +27,8 @@ from grete.deploy.resource_manager import (
     find_resource_manager,
     hadoop_folder,
 )
-from grete.errors import JobError, MissingExtra
+from grete.errors import JobError
+from grete.launch.spark_submit import spark_home
 from grete.private_files import private_directory, private_opener
 from grete.spark.kafka_connector import connector_settings
 from grete.spark.libraries import output_settings
@@ -76,7 +76,7 @@ def yarn_plan(deployment: Deployment) -> YarnPlan:
     words += ["--secrets", SECRETS_FILE] if deployment.secrets else []
     named = ",".join(f"{path}#{name}" for name, path in archives.items())
     command = [
-        str(_spark_home() / "bin" / "spark-submit"),
+        str(spark_home(os.environ) / "bin" / "spark-submit"),
         *("--master", "yarn", "--deploy-mode", "cluster", "--name", f"grete {deployment.job.shown}"),
         *("--properties-file", str(deployment.folder / _SPARK_FILE)),
         *("--files", ",".join(map(str, files))),
@@ -115,7 +115,7 @@ def _properties(deployment: Deployment) -> dict[str, str]:
     options = {**_DEFAULTS, "spark.pyspark.python": python, **settings.spark.options}
     tags = [deployment.name, _own_tag(deployment), *filter(None, options.get(_TAGS, "").split(","))]
     options[_TAGS] = ",".join(tags)
-    jars = _spark_home() / "jars"
+    jars = spark_home(os.environ) / "jars"
     if settings.job.is_pipeline:
         names = (name for name in settings.system_names if settings.system(name).capabilities.spark_connector)
         if (kafka := next(names, None)) is not None:
@@ -127,15 +127,6 @@ def _properties(deployment: Deployment) -> dict[str, str]:
 
 def _own_tag(deployment: Deployment) -> str:
     return f"deployment-{deployment.id}"
-
-
-def _spark_home() -> Path:
-    if named := os.environ.get("SPARK_HOME"):
-        return Path(named)
-    found = importlib.util.find_spec("pyspark")
-    if found is None or not found.submodule_search_locations:
-        raise MissingExtra("pyspark", "spark")
-    return Path(found.submodule_search_locations[0])
 
 
 class Yarn(ClusterManager):
@@ -244,7 +235,7 @@ def _submit(deployment: Deployment, plan: YarnPlan, secrets: Mapping[str, str]) 
         packed = pack(Path(settings.job.application_path), folder)
         command = [word.replace(plan.archives[PACKAGE], str(packed.path)) for word in command]
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
-    environment |= {"HADOOP_CONF_DIR": str(plan.hadoop_folder), "SPARK_HOME": str(_spark_home())}
+    environment |= {"HADOOP_CONF_DIR": str(plan.hadoop_folder), "SPARK_HOME": str(spark_home(os.environ))}
     log = folder / "submit.log"
     try:
         with open(log, "wb", opener=private_opener) as output:

@@ -7,15 +7,15 @@ application has apply: spark-defaults.conf, packages, keytabs, whatever a distri
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
-import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grete.config.key_tables.job import LAUNCHER
 from grete.config.properties import format_properties
-from grete.errors import ConfigError
+from grete.errors import ConfigError, MissingExtra
 from grete.launch.base import ContainerStart
 from grete.launch.factory import LaunchContext
 from grete.launch.process import ProcessLauncher
@@ -31,27 +31,41 @@ def open_launcher(context: LaunchContext) -> SparkSubmitLauncher:
     """See `grete.launch.factory`.
 
     Raises:
-        ConfigError: there is no spark-submit.
+        ConfigError, MissingExtra: there is no spark-submit.
     """
     spark = context.settings.spark
     options = {**spark.options, "spark.master": spark.master, "spark.submit.deployMode": "client"}
     return SparkSubmitLauncher(find_spark_submit(os.environ), context.command, options, context.logs)
 
 
+def spark_home(environment: Mapping[str, str]) -> Path:
+    """SPARK_HOME, else the installed PySpark, which is found without importing it.
+
+    Raises:
+        MissingExtra: there is neither.
+    """
+    if named := environment.get("SPARK_HOME"):
+        return Path(named)
+    found = importlib.util.find_spec("pyspark")
+    if found is None or not found.submodule_search_locations:
+        raise MissingExtra("pyspark", "spark")
+    return Path(found.submodule_search_locations[0])
+
+
 def find_spark_submit(environment: Mapping[str, str]) -> str:
-    """The program of SPARK_HOME, else that on the PATH, where PySpark's own is as well.
+    """The program of `spark_home`.
 
     Raises:
         ConfigError: there is none.
+        MissingExtra: no Spark on this machine.
     """
-    home = environment.get("SPARK_HOME")
-    found = str(Path(home) / "bin" / "spark-submit") if home else shutil.which("spark-submit")
-    if found is None or not os.access(found, os.X_OK):
+    found = spark_home(environment) / "bin" / "spark-submit"
+    if not os.access(found, os.X_OK):
         raise ConfigError(
-            f"{LAUNCHER.name}=spark_submit: {found or 'spark-submit'} is no program: set SPARK_HOME, or put the "
-            f"environment's bin folder on the PATH"
+            f"{LAUNCHER.name}=spark_submit: {found} is no program: set SPARK_HOME to Spark's folder, or unset it "
+            f"to use PySpark's own"
         )
-    return found
+    return str(found)
 
 
 class SparkSubmitLauncher(ProcessLauncher):
