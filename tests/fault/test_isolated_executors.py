@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.support.cluster_job import ClusterJob
 
 from grete.config.secret_channel import VARIABLE
+from grete.packages.build import build_application
+from grete.packages.verify import verify
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.spark_cluster import SparkCluster
 from grete.testing.waiting import eventually, patient
@@ -105,6 +109,55 @@ def test_a_job_whose_executors_have_nothing_of_its_machine_is_exact_though_one_i
     assert not any(VARIABLE.encode() in text for text in (*written, *lines)), (
         "the key to it is not there either"
     )
+
+
+IN_ITS_PACKAGE = """
+import sys
+from pathlib import Path
+
+import grete
+
+class Saying(grete.StreamTask):
+    def init(self, context):
+        self.out = context.config["test.out"]
+
+    def process(self, envelope, collector, coordinator):
+        mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line}
+        collector.send(self.out, {"prefix": sys.prefix, "mapped": sorted(mapped)}, key=envelope.key)
+"""
+
+
+def test_an_application_runs_in_the_environment_that_was_brought_to_workers_that_do_not_see_it(
+    job: ClusterJob, isolated_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """Its modules are in its package, too. Nothing of the interpreter that built it is mapped."""
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "saying.py").write_text(IN_ITS_PACKAGE)
+    (tmp_path / "lock.txt").write_text("# nothing\n")
+    built = build_application(
+        tmp_path / "out", tmp_path / "lock.txt", Path(sys.executable), tmp_path / "modules"
+    )
+    del job.config["job.application.path"]
+    job.config |= {
+        "task.class": "saying:Saying",
+        "test.out": f"kafka.{job.output}",
+        "job.split.deployment.enabled": "true",
+        "job.application.environment": str(built.folder),
+    }
+    job.fill(40)
+    code, said = job.run()
+    assert code == 0, said
+    found = [record for records in job.outputs().values() for record in records]
+    assert len(found) == 40
+    unpacked = f"environments/{built.manifest.digest[:16]}"
+    assert all(str(record["prefix"]).endswith(unpacked) for record in found), found[0]
+    mapped = {path for record in found for path in cast("list[str]", record["mapped"])}
+    assert not [path for path in mapped if path.startswith(f"{sys.base_prefix}/") and "python" in path]
+    for worker in isolated_cluster.workers:
+        pid = isolated_cluster.nodes[worker - 1].running_pid()
+        seen = Path(f"/proc/{pid}/root{found[0]['prefix']}")
+        assert verify(seen, digest=built.manifest.digest).problems == (), f"on worker {worker}"
+        assert [path.name for path in seen.parent.iterdir() if path.is_dir()] == [seen.name]
 
 
 PIPELINE = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import socket
 import sys
+import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -16,11 +17,12 @@ from grete.config.settings import Settings
 from grete.errors import GreteError
 from grete.spark.preflight import check_executors
 from grete.spark.session import build_context
+from grete.spark.shipping import ship
 from grete.testing.server_cluster import free_ports
 from grete.testing.spark_cluster import Hidden, SparkCluster
 from grete.testing.waiting import patient
 
-pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(360)]
 WHOLE, HARMED = 2, 3
 """The numbers of the workers."""
 
@@ -33,7 +35,9 @@ def look(test: Connection) -> None:
         config, stores = asked
         context = build_context("look", config)
         try:
-            check_executors(context, Settings.of(config), Path(stores))
+            settings = Settings.of(config)
+            shipped = ship(context, settings, Path(stores).parent / "shipped")
+            check_executors(context, settings, Path(stores), shipped)
             test.send("nothing is wrong")
         except GreteError as error:
             test.send(f"{type(error).__name__}: {error}")
@@ -70,7 +74,9 @@ def harmed_cluster(tmp_path: Path) -> Iterator[SparkCluster]:
 def test_what_one_of_two_executors_lacks_is_named_with_its_place(
     harmed_cluster: SparkCluster, tmp_path: Path
 ) -> None:
-    """No grete; no Python of the driver's; no way to the brokers; no folder for stores."""
+    """No grete; no Python of the driver's; no environment of the application's; no way to the brokers; no folder for
+    stores.
+    """
     [closed] = free_ports(1)
     config = {
         "spark.master": harmed_cluster.bootstrap,
@@ -104,6 +110,21 @@ def test_what_one_of_two_executors_lacks_is_named_with_its_place(
         assert answer.startswith("ConfigError: executor ")
         assert "on 127.0.0.1 cannot run the driver's Python" in answer
         assert sys.executable in answer
+
+        environment = tmp_path / "environment"
+        venv.create(environment, with_pip=False)
+        harmed_cluster.kill_machine(HARMED)
+        harmed_cluster.hide(HARMED, Hidden((environment,)))
+        harmed_cluster.ensure_running()
+        own = {
+            "job.split.deployment.enabled": "true",
+            "job.application.environment": str(environment),
+        }
+        answer = said(two | own, str(tmp_path / "stores"))
+        assert answer.startswith(f"ConfigError: executor on {socket.gethostname()} (")
+        assert f"node{HARMED}/work" in answer
+        assert f"cannot run the application: job.application.environment: there is no {environment}" in answer
+        assert f"node{WHOLE}/work" not in answer
 
         harmed_cluster.kill_machine(HARMED)
         one = config | {"spark.cores.max": "1"}

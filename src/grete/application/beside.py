@@ -59,7 +59,7 @@ def interpreter(environment: str | None) -> str:
     if not os.access(found, os.X_OK):
         raise ConfigError(
             f"job.application.environment: there is no {found}, which has to be the interpreter of the application's "
-            f"environment; make the folder with: python -m venv {environment}"
+            f"environment; make the folder with python -m venv {environment}, or with grete package build"
         )
     return str(found)
 
@@ -80,6 +80,12 @@ def other_gretes(environment: str | None, version: str) -> Iterator[tuple[str, P
     for path, of_path in found.items():
         if of_path != version:
             yield of_path, path
+
+
+def modules_folder(folder: str | None, environment: str | None) -> str | None:
+    """Where the application's modules are: in the folder that is named for them, else in `lib` of its package."""
+    is_package = environment is not None and Path(environment, "manifest.json").is_file()
+    return folder or (str(Path(environment or "", "lib")) if is_package else None)
 
 
 class ApplicationProcess:

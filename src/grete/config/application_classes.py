@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from grete.application.beside import ApplicationProcess, interpreter
+from grete.application.beside import ApplicationProcess, interpreter, modules_folder
 from grete.application.load import find_modules_in
 from grete.application.plugins import ask
 from grete.config.settings.job import JobSettings
@@ -28,7 +28,10 @@ def ask_application(job: JobSettings, method: str, path: str, key: str, value: o
     if not job.is_isolated:
         find_modules_in(folder)
         return ask(method, path, key, value)
-    process = ApplicationProcess(interpreter(job.application_environment), folder, shown=f"{key}={path}")
+    environment = job.application_environment
+    process = ApplicationProcess(
+        interpreter(environment), modules_folder(folder, environment), shown=f"{key}={path}"
+    )
     levels = {"": logging.getLogger().getEffectiveLevel()}
     request = {"method": method, "path": path, "key": key, "value": value, "levels": levels}
     try:

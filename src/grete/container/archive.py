@@ -63,7 +63,7 @@ def pack(folder: Path, into: Path, *, kind: str = "application", largest: int = 
         else:
             private_directory(into)
             write_archive(archive.path, files)
-        _prune(into, f"grete-{kind}-*.tgz")
+        prune(into, f"grete-{kind}-*.tgz")
     except OSError as error:
         raise ConfigError(
             f"job.application.path: {folder} cannot be packed for executors: {error}"
@@ -71,7 +71,7 @@ def pack(folder: Path, into: Path, *, kind: str = "application", largest: int = 
     return archive
 
 
-def _prune(into: Path, pattern: str) -> None:
+def prune(into: Path, pattern: str) -> None:
     """Delete archives of earlier contents; those used last stay, which another container may be handing out still."""
     for old in sorted(into.glob(pattern), key=lambda path: path.stat().st_mtime_ns, reverse=True)[_KEPT:]:
         old.unlink(missing_ok=True)

@@ -68,6 +68,7 @@ def runner_spec(assignment: Assignment, system: System, home: Path, log_end: int
         config=config,
         task_class=task_class,
         application_path=settings.job.application_path,
+        application_environment=settings.job.application_environment,
         ssps=ssps,
         tasks=tasks,
         stores=stores(assignment, system),

@@ -29,6 +29,7 @@ from grete.errors import PackageError
 from grete.packages import api_list, manifest
 from grete.packages.interpreter import Interpreter, check_environment, copy_interpreter, find_interpreter
 from grete.packages.manifest import Kind, Manifest
+from grete.packages.transport import archive_name
 
 _SCRIPTS = {
     "grete": 'exec "${0%/*}/python" -I -m grete.cli.main "$@"',
@@ -214,7 +215,7 @@ def _finish(
         files=manifest.files_of(stage, names),
     )
     (stage / manifest.NAME).write_bytes(manifest.encode(made))
-    archive = into / f"grete-{kind}-{made.digest[:16]}.tgz"
+    archive = into / archive_name(made)
     write_archive(archive, [(name, stage / name) for name in sorted([*names, manifest.NAME])])
     folder = into / kind.folder
     stage.rename(folder)

@@ -81,6 +81,11 @@ class Manifest:
         return sum(entry.bytes for entry in self.files.values())
 
 
+def is_package(folder: Path) -> bool:
+    """Does a folder say that it is a package?"""
+    return (folder / NAME).is_file()
+
+
 def file_entry(file: BinaryIO, *, executable: bool) -> FileEntry:
     """The entry of a file that is read to its end."""
     digest, size = hashlib.sha256(), 0

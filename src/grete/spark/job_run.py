@@ -48,8 +48,8 @@ def run_job(
         if settings.job.is_pipeline:
             kafka_system = kafka_system_of(assignment)
             spark = build_session(app_name(assignment), assignment.config, kafka_system=kafka_system)
-            ship(spark.sparkContext, settings, archives)
-            check_executors(spark.sparkContext, settings, stores=None)
+            shipped = ship(spark.sparkContext, settings, archives)
+            check_executors(spark.sparkContext, settings, stores=None, shipped=shipped)
             failpoint("container.session-started")
             with closing(PipelineRun(spark, started, stop, publisher)) as run:
                 run.on_progress = on_progress
@@ -57,7 +57,7 @@ def run_job(
         else:
             context = build_context(app_name(assignment), assignment.config)
             shipped = ship(context, settings, archives)
-            check_executors(context, settings, stores=assignment.store_directory(home))
+            check_executors(context, settings, assignment.store_directory(home), shipped)
             failpoint("container.session-started")
             on_at_work()
             engine = SparkEngine(context, kept=kept, shipped=shipped)

@@ -25,11 +25,14 @@ from pyspark.errors import PySparkException
 
 from grete.config.secrets import resolve_secrets
 from grete.config.settings import Settings
+from grete.config.settings.job import JobSettings
 from grete.errors import ConfigError, GreteError, StreamUnreachable
 from grete.spark import preflight_probe
 from grete.spark.failures import job_failed
+from grete.spark.preflight_environment import EnvironmentHere, environment_there
 from grete.spark.preflight_probe import code_of, held, packages, probe, shares
 from grete.spark.session import executors
+from grete.spark.shipping import NOTHING, Shipped
 
 _log = logging.getLogger("grete.container")
 _ROUNDS = 6
@@ -101,8 +104,11 @@ def environment_hash(installed: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def check_executors(context: SparkContext, settings: Settings, stores: Path | None) -> None:
-    """Look at Python, grete, packages, brokers and, for StreamTasks, the folder of `stores` on every executor, once.
+def check_executors(
+    context: SparkContext, settings: Settings, stores: Path | None, shipped: Shipped = NOTHING
+) -> None:
+    """Look at Python, grete, packages, brokers, the application's own environment and, for StreamTasks, the folder of
+    `stores` on every executor, once.
 
     Raises:
         ConfigError: an executor lacks something; all of it, with hosts.
@@ -113,7 +119,7 @@ def check_executors(context: SparkContext, settings: Settings, stores: Path | No
         return
     brokers = _brokers(settings)
     asked = {"brokers": brokers, "folder": None if stores is None else str(stores)}
-    key = str(context.applicationId), repr(asked)
+    key = str(context.applicationId), repr((asked, shipped.package))
     if key in _seen:
         return
     found = _on_every_executor(context, lambda: probe(asked))
@@ -134,12 +140,24 @@ def check_executors(context: SparkContext, settings: Settings, stores: Path | No
                 *(_named(said), environment_hash(said["packages"]), environment_hash(here.packages)),
                 here.differing(said["packages"], names),
             )
+    _check_environment(context, settings.job, shipped)
     hosts = sorted({said["host"] for said in found})
     _log.info(
         "%d executors on %s have Python %s, grete %s and environment %s",
         *(len(found), ", ".join(hosts), here.python, here.code, environment_hash(here.packages)),
     )
     _seen.add(key)
+
+
+def _check_environment(context: SparkContext, job: JobSettings, shipped: Shipped) -> None:
+    named = job.application_environment
+    if not job.is_isolated or named is None:
+        return
+    here = EnvironmentHere(named)
+    found = _on_every_executor(context, lambda: environment_there(shipped, named))
+    problems = [f"executor {_named(said)} {what}" for said in found if (what := here.problem(said))]
+    if problems:
+        raise ConfigError(*problems)
 
 
 def not_shared(context: SparkContext, folder: Path, key: str, what: str) -> str | None:

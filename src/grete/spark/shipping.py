@@ -4,6 +4,10 @@ On a local master nothing is shipped: executors see this machine. Elsewhere the 
 travels as an archive named by its content (`container.archive`), which Spark hands to each executor once and unpacks
 in its working folder. Python workers have that folder on their path, so that modules of StreamTasks, serdes and
 functions of pipelines are found as on the driver; shares also work in it.
+
+An environment of the application's own that `grete package build` made travels as its archive, too; that one Spark
+does not unpack, since it would for each executor and each start: the first worker of a machine does
+(`packages.transport`). Any other environment has to be there already.
 """
 
 from __future__ import annotations
@@ -11,18 +15,21 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from pyspark import SparkContext, SparkFiles
 
-from grete.config.key_tables.job import APPLICATION_PATH, SPLIT_DEPLOYMENT
+from grete.config.key_tables.job import APPLICATION_ENVIRONMENT, APPLICATION_PATH, SPLIT_DEPLOYMENT
 from grete.config.secret_channel import VARIABLE
 from grete.config.settings import Settings
 from grete.container.archive import Archive, pack
 from grete.container.secret_server import SecretServer, for_executors
-from grete.errors import ConfigError
+from grete.errors import ConfigError, PackageError
+from grete.packages.manifest import Kind, is_package
+from grete.packages.transport import archive_of, unpack_once
+from grete.packages.verify import read_manifest
 from grete.spark.preflight_probe import code_of
 
 _PATH = "PYTHONPATH"
@@ -31,14 +38,41 @@ _secrets: dict[str, SecretServer] = {}
 
 
 @dataclass(frozen=True, slots=True)
+class ShippedPackage:
+    """The application's environment as executors get it: an archive among Spark's files, unpacked below `into`."""
+
+    file: str
+    digest: str
+    into: str
+
+    def folder(self) -> str:
+        """In a worker: the unpacked package, compared once in each process. See `unpack_once`.
+
+        Raises:
+            PackageError: it cannot be unpacked there.
+        """
+        return _unpacked(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Shipped:
     """The application's folder as executors have it: `name` in the folder of Spark's files; None without a folder.
 
-    `code` is the hash of the driver's grete, empty where executors are on its machine.
+    `code` is the hash of the driver's grete, empty where executors are on its machine. `package` is the application's
+    environment; None where it is not brought.
     """
 
     name: str | None = None
     code: str = ""
+    package: ShippedPackage | None = None
+
+    def environment_here(self) -> str | None:
+        """In a worker: the application's environment, where it was brought. To be asked for before `enter`.
+
+        Raises:
+            PackageError: see `ShippedPackage.folder`.
+        """
+        return None if self.package is None else self.package.folder()
 
     def enter(self) -> str | None:
         """In a worker: the application's folder there, in which it works from now on.
@@ -53,7 +87,7 @@ class Shipped:
             )
         if self.name is None:
             return None
-        folder = _unpacked(self.name)
+        folder = _place_of(self.name)
         if Path.cwd() != Path(folder):
             sys.path[:] = [os.path.abspath(place) if place else place for place in sys.path]
             os.chdir(folder)
@@ -64,13 +98,18 @@ NOTHING = Shipped()
 
 
 @cache
+def _unpacked(package: ShippedPackage) -> str:
+    return str(unpack_once(Path(_place_of(package.file)), package.digest, Path(package.into)))
+
+
+@cache
 def _code() -> str:
     """Of this process's grete."""
     return code_of("grete")
 
 
 @cache
-def _unpacked(name: str) -> str:
+def _place_of(name: str) -> str:
     """Kept, for Spark names its folder relative to one that the worker leaves."""
     return str(SparkFiles.get(name))
 
@@ -83,10 +122,15 @@ def ship(context: SparkContext, settings: Settings, folder: Path) -> Shipped:
 
     Raises:
         ConfigError: the application cannot be packed.
+        PackageError: its environment cannot.
     """
     if settings.spark.is_local:
         return NOTHING
     _offer_secrets(context, settings)
+    return replace(_ship_modules(context, settings, folder), package=_ship_package(context, settings, folder))
+
+
+def _ship_modules(context: SparkContext, settings: Settings, folder: Path) -> Shipped:
     path = settings.job.application_path
     if path is None:
         return Shipped(code=_code())
@@ -105,6 +149,27 @@ def ship(context: SparkContext, settings: Settings, folder: Path) -> Shipped:
     places = [archive.name, *context.environment.get(_PATH, "").split(os.pathsep)]
     context.environment[_PATH] = os.pathsep.join(dict.fromkeys(filter(None, places)))
     return Shipped(archive.name, _code())
+
+
+def _ship_package(context: SparkContext, settings: Settings, folder: Path) -> ShippedPackage | None:
+    """Give executors the application's environment; None where it is no package, and so is on every machine.
+
+    Raises:
+        PackageError: it is a package of something else, or cannot be read.
+    """
+    named = settings.job.application_environment
+    if not settings.job.is_isolated or named is None or not is_package(Path(named)):
+        return None
+    manifest = read_manifest(Path(named))
+    if manifest.kind is not Kind.APPLICATION:
+        raise PackageError(
+            f"{APPLICATION_ENVIRONMENT.name}={named} is a package of the {manifest.kind}, not of an application: "
+            f"name one that `grete package build application` made"
+        )
+    archive = archive_of(Path(named), manifest, folder / "packages")
+    if not any(known.endswith(f"/{archive.name}") for known in context.listFiles):
+        context.addFile(str(archive))
+    return ShippedPackage(archive.name, manifest.digest, str(folder / "environments"))
 
 
 def add_archive(context: SparkContext, archive: Archive) -> None:

@@ -141,7 +141,8 @@ class _Job:
         work, shipped, slots = self._work, self._shipped, self._epoch.slots
 
         def run_share(_: int, given: Iterable[int]) -> Iterator[Any]:
-            here = work.with_application(shipped.enter())
+            environment = shipped.environment_here()
+            here = work.with_application(shipped.enter(), environment)
             return ((slot, here(slot)) for slot in given)
 
         try:

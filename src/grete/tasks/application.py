@@ -6,7 +6,7 @@ import logging
 
 import grete
 from grete.api import DataFramePipeline, StreamTask
-from grete.application.beside import other_gretes
+from grete.application.beside import modules_folder, other_gretes
 from grete.application.load import check_class, find_modules_in, load_class
 from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
 from grete.config.settings.job import JobSettings
@@ -24,14 +24,16 @@ def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFrameP
     """
     folder = job.application_path
     if job.is_isolated and kind is StreamTask:
-        for version, place in other_gretes(job.application_environment, grete.__version__):
+        environment = job.application_environment
+        for version, place in other_gretes(environment, grete.__version__):
             _log.warning(
                 "%s has grete %s; its application gets the API of this grete, %s",
                 place,
                 version,
                 grete.__version__,
             )
-        Application(minimal_hello(job.raw, job.task_class or "", folder), folder).close()
+        said = minimal_hello(job.raw, job.task_class or "", modules_folder(folder, environment))
+        Application(said, folder, environment).close()
         return
     find_modules_in(folder)
     key, path = (

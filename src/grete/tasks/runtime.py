@@ -89,7 +89,8 @@ class TaskWorkers:
             self._application.close()
             self._application = None
         if self._application is None:
-            self._application = Application(hello(self.spec), self.spec.application_path)
+            spec = self.spec
+            self._application = Application(hello(spec), spec.application_path, spec.application_environment)
         return self._application
 
     @cached_property

@@ -50,9 +50,17 @@ class ShareTask:
     had: ClassVar[int | None] = None
     """The slot of this process's last share."""
 
-    def with_application(self, folder: str | None) -> ShareTask:
-        """The same with the application's modules in this folder, as an executor has them; None leaves it."""
-        return self if folder is None else replace(self, spec=replace(self.spec, application_path=folder))
+    def with_application(self, folder: str | None, environment: str | None) -> ShareTask:
+        """The same with the application's modules and environment as an executor has them; None leaves one."""
+        spec = self.spec
+        return replace(
+            self,
+            spec=replace(
+                spec,
+                application_path=folder or spec.application_path,
+                application_environment=environment or spec.application_environment,
+            ),
+        )
 
     def __call__(self, slot: int) -> bool:
         """Work until asked to end, or drained; returns whether it was drained.

@@ -80,6 +80,7 @@ class RunnerSpec:
     """Which messages go to the dead letters, where there is a stream for them."""
     diagnostics: DiagnosticsConfig | None = None
     standby_directories: tuple[str, ...] = ()
+    application_environment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -389,8 +389,9 @@ APPLICATION_ENVIRONMENT = Key(
     PATH,
     None,
     _CONTAINER,
-    "Folder of the application's own Python environment, whose interpreter is `bin/python`, such as "
-    "`python -m venv` makes it; for `job.split.deployment.enabled=true`. It needs no package for grete.",
+    "Folder of the application's own Python environment, whose interpreter is `bin/python`; for "
+    "`job.split.deployment.enabled=true`. It needs no package for grete. One that `grete package build application` "
+    "made is brought to executors on other machines; any other, as of `python -m venv`, has to be there.",
     default_doc="the interpreter of the framework",
 )
 PROCESSOR_ID = Key("processor.id", TEXT, None, _CONTAINER, "This processor's id, in embedded mode.")

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from grete.api import MessageCollector, StreamTask, TaskCoordinator
-from grete.application.beside import ApplicationProcess, CallFailed, interpreter
+from grete.application.beside import ApplicationProcess, CallFailed, interpreter, modules_folder
 from grete.application.context import TaskControl
 from grete.application.pipe import Blob, pack_column
 from grete.application.poison import PoisonPolicy
@@ -42,7 +42,9 @@ def hello(spec: RunnerSpec) -> dict[str, Any]:
     """
     settings, poison = Settings.of(spec.config), spec.poison
     return {
-        **minimal_hello(spec.config, spec.task_class, spec.application_path),
+        **minimal_hello(
+            spec.config, spec.task_class, modules_folder(spec.application_path, spec.application_environment)
+        ),
         "ssps": [[one.system, one.stream, one.partition, one.key_bucket] for one in spec.ssps],
         "tasks": [[task.name, list(task.ssps)] for task in spec.tasks],
         "stores": {one.name: store_serde_names(one.name, settings) for one in spec.stores},
@@ -69,16 +71,17 @@ def minimal_hello(config: Mapping[str, str], task_class: str, folder: str | None
 class Application:
     """The application's process of a worker, with the description of its class."""
 
-    def __init__(self, said: Mapping[str, Any], folder: str | None) -> None:
-        """Starts it, for what `hello` gives; the application's modules are in the folder.
+    def __init__(self, said: Mapping[str, Any], folder: str | None, environment: str | None) -> None:
+        """Starts it, for what `hello` gives; the application's modules are in the folder, or in the environment.
 
         Raises:
             ConfigError, ApplicationError: see `ApplicationProcess`.
         """
         self._given = ApplicationConfig(said["config"])
-        environment = Settings.of(said["config"]).job.application_environment
         self._process = ApplicationProcess(
-            interpreter(environment), folder, shown=f"task.class={said['task_class']}"
+            interpreter(environment),
+            modules_folder(folder, environment),
+            shown=f"task.class={said['task_class']}",
         )
         try:
             self._description = self._process.load(said, self._answer)

@@ -1,0 +1,115 @@
+"""A package on its way to other machines: as an archive, and unpacked once on each."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from grete.container.archive import prune, write_archive
+from grete.errors import PackageError
+from grete.packages.manifest import NAME, Manifest
+from grete.packages.verify import verify
+from grete.private_files import private_directory, private_opener
+
+_log = logging.getLogger("grete.container")
+_KEPT = 3
+_SHOWN = 3
+
+
+def archive_name(manifest: Manifest) -> str:
+    """Of the archive that is built beside a package's folder."""
+    return f"grete-{manifest.kind}-{manifest.digest[:16]}.tgz"
+
+
+def archive_of(package: Path, manifest: Manifest, into: Path) -> Path:
+    """The archive of a package's folder: that which was built beside it, else one that is made in `into`, once.
+
+    Raises:
+        PackageError: a file of the manifest cannot be read.
+    """
+    name = archive_name(manifest)
+    if (built := package.parent / name).is_file():
+        return built
+    made = into / name
+    try:
+        if not made.is_file():
+            private_directory(into)
+            write_archive(made, [(each, package / each) for each in sorted([*manifest.files, NAME])])
+        os.utime(made)
+        prune(into, "grete-*.tgz")
+    except OSError as error:
+        raise PackageError(f"{package} cannot be packed for other machines: {error}") from error
+    return made
+
+
+def unpack_once(archive: Path, digest: str, into: Path) -> Path:
+    """The folder of a package on this machine, unpacked below `into` by the first process that asks for it.
+
+    Others wait for that one. The folder appears as a whole, and is what the manifest of this digest says: one that is
+    there already is compared with it (0.1 s for an interpreter), and replaced if it was damaged. The folders that
+    were used last stay, an older one is deleted.
+
+    Raises:
+        PackageError: the archive is not the package, or cannot be unpacked here.
+    """
+    folder = into / digest[:16]
+    try:
+        private_directory(into)
+        with _alone(into / ".lock"):
+            problems = verify(folder, digest=digest).problems if folder.is_dir() else ("is not there",)
+            if problems and folder.is_dir():
+                _log.warning("%s is damaged and unpacked again: %s", folder, "; ".join(problems[:_SHOWN]))
+                _remove(folder)
+            if problems:
+                _unpack(archive, digest, folder)
+            os.utime(folder)
+            _prune(into)
+    except OSError as error:
+        raise PackageError(f"{archive} cannot be unpacked in {into}: {error}") from error
+    return folder
+
+
+def _unpack(archive: Path, digest: str, folder: Path) -> None:
+    made = folder.with_name(f".{folder.name}.new")  # of a process that was killed meanwhile, perhaps
+    shutil.rmtree(made, ignore_errors=True)
+    try:
+        with tarfile.open(archive, "r:gz") as content:
+            content.extractall(made, filter="data")
+        if problems := verify(made, digest=digest).problems:
+            raise PackageError(
+                f"{archive} is not the package that was sent, or was damaged on its way: "
+                f"{'; '.join(problems[:_SHOWN])}; build it again, or see whether the disk of this machine is sound"
+            )
+        made.rename(folder)
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise PackageError(f"{archive} is damaged: {error}; build the package again") from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _remove(folder: Path) -> None:
+    """Let it be gone at once; a process that runs in it keeps what it has open."""
+    aside = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    folder.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _prune(into: Path) -> None:
+    folders = [path for path in into.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    for old in sorted(folders, key=lambda path: path.stat().st_mtime_ns, reverse=True)[_KEPT:]:
+        _remove(old)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    with open(path, "wb", opener=private_opener) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # let go of by the system when its process ends, however it does
+        yield
