@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import select
@@ -63,20 +64,23 @@ class TestSparkSubmitLauncher(KillingLauncherConformance):
     def another(self, launcher: Launcher, tmp_path: Path) -> Iterator[Launcher]:
         yield from submitting(tmp_path, [sys.executable, "-m", "not.adopted"])
 
-    def test_a_driver_ends_with_the_process_that_was_killed(self, launcher: Launcher, file: Path) -> None:
-        """A container that nobody watches would go on to read and commit."""
-        assert isinstance(launcher, SparkSubmitLauncher)
-        self._running(launcher, file, self._start(file, "run deaf"))
+
+def test_a_driver_ends_with_the_process_that_was_killed(tmp_path: Path) -> None:
+    """A container that nobody watches would go on to read and commit."""
+    endless = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "0"]
+    with contextlib.contextmanager(submitting)(tmp_path, endless) as launcher:
+        launcher.start(ContainerStart(ContainerId("0"), 1, {"PYTHONUNBUFFERED": "1"}))
         submitted = launcher.process_id(ContainerId("0"))
         assert submitted is not None
-        [driver] = children_of(submitted)
-        name = str(name_of(driver))
+        eventually(lambda: children_of(submitted), "the driver")
+        [name] = [str(name_of(driver)) for driver in children_of(submitted)]
+        log = tmp_path / "logs" / "container-0.log"
+        eventually(lambda: "Serving HTTP" in log.read_text(), "its work", context=log.read_text)
         launcher.kill(ContainerId("0"))
-        self._exits(launcher)
         eventually(lambda: not is_running(name), "the driver's end")
 
 
-def submitting(folder: Path, command: Sequence[str]) -> Iterator[Launcher]:
+def submitting(folder: Path, command: Sequence[str]) -> Iterator[SparkSubmitLauncher]:
     program = folder / "spark-submit"
     program.write_text(SUBMIT.format(python=sys.executable))
     program.chmod(0o700)
