@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from grete.assembly.submission import RunOptions
 from grete.cli.main import main
 from grete.config.settings import Settings
 from grete.config.settings.deploy import Manager
-from grete.deploy.attempt import place_of
+from grete.deploy.attempt import check_packages, place_of
 from grete.deploy.deployment import Deployment, deployed_name, prepare
 from grete.deploy.resource_manager import find_resource_manager
 from grete.deploy.yarn import Yarn, yarn_plan
-from grete.errors import ConfigError, JobError
+from grete.errors import ConfigError, JobError, PackageError
 from grete.model.ids import JobId
+from grete.packages.build import build_api
+from grete.packages.manifest import Kind, encode
 
 Make = Callable[..., Deployment]
 SITE = """<configuration>
@@ -163,6 +166,55 @@ def test_an_attempt_takes_its_place_from_where_it_runs(tmp_path: Path) -> None:
         "spark.driver.bindAddress": "10.0.0.7",
         "spark.driver.host": "10.0.0.7",
     }
+
+
+def application_package(folder: Path) -> Path:
+    """As `grete package build application` leaves it, without an interpreter."""
+    made = build_api(folder)
+    (folder / "__package").mkdir()
+    document = encode(replace(made.manifest, kind=Kind.APPLICATION))
+    (folder / "__package" / "manifest.json").write_bytes(document)
+    return folder / "__package"
+
+
+def test_the_applications_package_is_sent_and_is_its_environment_where_an_attempt_runs(
+    make: Make, tmp_path: Path
+) -> None:
+    package = application_package(tmp_path / "packages")
+    isolated = {
+        "job.split.deployment.enabled": "true",
+        "job.application.environment": str(package),
+        "task.class": "counting:Counting",
+    }
+    with pytest.raises(ConfigError, match=r"job.application.path: the modules are those of the package"):
+        make(isolated)
+    plan = yarn_plan(make({**isolated, "job.application.path": ""}))
+    assert list(plan.archives) == ["__package"]
+    assert place_of(Manager.YARN, {}, package.parent) == {"job.application.environment": str(package)}
+
+
+def test_the_frameworks_package_is_the_interpreter_of_all_processes(make: Make) -> None:
+    path = "hdfs:///packages/grete-framework-1.tgz"
+    plan = yarn_plan(make({"yarn.resources.__samzaFrameworkInfrastructure.path": path}))
+    assert f"{path}#__samzaFrameworkInfrastructure" in " ".join(plan.command)
+    assert plan.properties["spark.pyspark.python"] == "./__samzaFrameworkInfrastructure/bin/python"
+
+
+def test_packages_of_another_version_than_runs_end_an_attempt_before_it_begins(tmp_path: Path) -> None:
+    made = build_api(tmp_path)
+    check_packages(tmp_path)
+    (made.folder / "manifest.json").write_bytes(encode(replace(made.manifest, grete="0.0.1")))
+    with pytest.raises(PackageError, match=r"__samzaFrameworkApi was built by grete 0\.0\.1, and grete "):
+        check_packages(tmp_path)
+
+
+def test_a_file_of_this_machine_that_the_configuration_refers_to_is_refused_with_the_way_out(
+    make: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "password").write_text("wonderland")
+    with pytest.raises(ConfigError, match=r"sasl.password: .*password.* write \$\{env:NAME\}"):
+        make({"systems.kafka.consumer.sasl.password": f"${{file:{tmp_path}/password}}"})
+    make({"systems.kafka.consumer.sasl.password": "${file:/of/the/nodes/alone}"})
 
 
 def test_a_standalone_master_runs_the_coordinator_here_and_the_plan_says_so(

@@ -19,16 +19,19 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from grete import __version__
 from grete.assembly.run import run_job
 from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions
-from grete.config.key_tables.job import APPLICATION_PATH
+from grete.config.key_tables.job import APPLICATION_ENVIRONMENT, APPLICATION_PATH
 from grete.config.load import load
 from grete.config.settings.deploy import Manager
 from grete.coordinator.events import Event, StepDownRequested
 from grete.deploy.places import PACKAGE, POD_IP
 from grete.environment import HOME
-from grete.errors import ConfigError, GreteError
+from grete.errors import ConfigError, GreteError, PackageError
+from grete.packages.manifest import Kind, is_package
+from grete.packages.verify import read_manifest
 from grete.text_logs import log_to_stderr, printable
 
 _log = logging.getLogger("grete.coordinator")
@@ -71,6 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if given.secrets is not None:
             os.environ.update(_secrets(given.secrets))
+        check_packages(Path.cwd())
         place = place_of(given.manager, os.environ, Path.cwd())
         options = RunOptions(
             [str(given.config)], until_drained=given.until_drained, reason=given.reason, place=place
@@ -115,9 +119,30 @@ def place_of(manager: Manager, environment: Mapping[str, str], folder: Path) -> 
     host = environment.get("NM_HOST" if manager is Manager.YARN else POD_IP)
     if host:
         found |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
-    if (folder / PACKAGE).is_dir():
-        found[APPLICATION_PATH.name] = str((folder / PACKAGE).resolve())
+    package = folder / PACKAGE
+    if is_package(package):
+        found[APPLICATION_ENVIRONMENT.name] = str(package)
+    elif package.is_dir():
+        found[APPLICATION_PATH.name] = str(package.resolve())
     return found
+
+
+def check_packages(folder: Path) -> None:
+    """See that the framework's packages that were brought are of the version that runs, before anything is begun.
+
+    An application's package may be of another one: it has nothing of the framework but what this process gives it.
+
+    Raises:
+        PackageError: they are not, or cannot be read.
+    """
+    for kind in (Kind.API, Kind.FRAMEWORK):
+        if is_package(folder / kind.folder):
+            found = read_manifest(folder / kind.folder).grete
+            if found != __version__:
+                raise PackageError(
+                    f"{folder / kind.folder} was built by grete {found}, and grete {__version__} runs: build the "
+                    f"packages again with one version, and deploy them together"
+                )
 
 
 def _start_spark(config: Mapping[str, str]) -> None:

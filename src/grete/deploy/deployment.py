@@ -12,18 +12,20 @@ from pathlib import Path
 from grete.assembly.submission import RunOptions, submitted_config
 from grete.clock import SystemClock
 from grete.config.derived import canonical_keys
-from grete.config.key_tables.job import CONTAINER_COUNT, LAUNCHER
+from grete.config.key_tables.job import APPLICATION_PATH, CONTAINER_COUNT, LAUNCHER
 from grete.config.key_tables.streams import SPARK_MASTER
 from grete.config.load import load
 from grete.config.settings import Settings
 from grete.config.settings.deploy import Manager
 from grete.errors import ConfigError
 from grete.model.ids import JobId
+from grete.packages.transport import brought_package
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _LONGEST = 30
 _DIGEST = 10
 _VARIABLE = re.compile(r"\$\{env:(?P<name>[^{}]+)\}")
+_FILE = re.compile(r"\$\{file:(?P<path>[^{}]+)\}")
 
 
 def deployed_name(job: JobId) -> str:
@@ -87,7 +89,9 @@ def prepare(options: RunOptions, home: Path) -> Deployment:
     """
     submitted = submitted_config(options, home, SystemClock())
     settings = Settings.of(submitted)
-    problems = list(_problems(settings)) if settings.deploy.manager is not Manager.STANDALONE else []
+    problems = (
+        list(_problems(submitted, settings)) if settings.deploy.manager is not Manager.STANDALONE else []
+    )
     if problems:
         raise ConfigError(*problems)
     # rewriters are applied by the first attempt, which may see other streams
@@ -104,7 +108,7 @@ def prepare(options: RunOptions, home: Path) -> Deployment:
     )
 
 
-def _problems(settings: Settings) -> list[str]:
+def _problems(config: Mapping[str, str], settings: Settings) -> list[str]:
     manager = f"{SPARK_MASTER.name}={settings.spark.master}"
     coordinator = settings.coordinator.system
     found = [
@@ -113,6 +117,18 @@ def _problems(settings: Settings) -> list[str]:
         for name in sorted({coordinator, *settings.system_names})
         if settings.system(name).is_embedded
     ]
+    found += [
+        f"{key}: {match[0]} is a file of this machine, which a deployment does not bring; write ${{env:NAME}}, whose "
+        f"value is handed over by a private file"
+        for key, value in sorted(config.items())
+        for match in _FILE.finditer(value)
+        if Path(match["path"]).exists()
+    ]
+    if settings.job.application_path and brought_package(settings.job):
+        found.append(
+            f"{APPLICATION_PATH.name}: the modules are those of the package {settings.job.application_environment}; "
+            f"build it with them, and remove this key"
+        )
     if settings.job.is_of_processors:
         found.append(
             f"{manager}: a job of stream processors is run by the processes that join it, not deployed"

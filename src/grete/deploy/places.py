@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-PACKAGE = "__package"
+from grete.packages.manifest import Kind
+
+PACKAGE = Kind.APPLICATION.folder
 """The application, unpacked in the working folder (Samza's name)."""
+FRAMEWORK = Kind.FRAMEWORK.folder
+"""The environment of coordinator, container and workers, where it is a package."""
 ENVIRONMENT = "environment"
 """The unpacked environment."""
 CONFIG_FILE = "job.properties"

@@ -16,10 +16,11 @@ from grete.clock import Deadline, SystemClock
 from grete.config.properties import format_properties
 from grete.config.redact import redact
 from grete.config.settings import Settings
+from grete.config.settings.job import JobSettings
 from grete.container.archive import pack
 from grete.deploy.base import AttemptRow, ClusterManager, Deployed, Plan
 from grete.deploy.deployment import Deployment
-from grete.deploy.places import CONFIG_FILE, ENVIRONMENT, PACKAGE, SECRETS_FILE
+from grete.deploy.places import CONFIG_FILE, ENVIRONMENT, FRAMEWORK, PACKAGE, SECRETS_FILE
 from grete.deploy.resource_manager import (
     ResourceManager,
     YarnApplication,
@@ -29,6 +30,8 @@ from grete.deploy.resource_manager import (
 )
 from grete.errors import JobError
 from grete.launch.spark_submit import spark_home
+from grete.packages.transport import archive_of, brought_package
+from grete.packages.verify import read_manifest
 from grete.private_files import private_directory, private_opener
 from grete.spark.kafka_connector import connector_settings
 from grete.spark.libraries import output_settings
@@ -100,19 +103,36 @@ def _archives(settings: Settings, folder: Path) -> dict[str, str]:
     found = {}
     if settings.deploy.package:
         found[PACKAGE] = settings.deploy.package
-    elif settings.job.application_path:
+    elif brought_package(settings.job) or settings.job.application_path:
         found[PACKAGE] = str(folder / "application-SHA256.tgz")
     if settings.deploy.environment:
-        environment = settings.deploy.environment
-        found[ENVIRONMENT] = environment if "://" in environment else str(Path(environment).absolute())
-    return found
+        found[ENVIRONMENT] = _local_or_url(settings.deploy.environment)
+    return found | {name: _local_or_url(path) for name, path in settings.deploy.resources.items()}
+
+
+def _local_or_url(path: str) -> str:
+    return path if "://" in path else str(Path(path).absolute())
+
+
+def _interpreter(settings: Settings) -> str:
+    """The Python of coordinator, container and workers, as it is named in their working folders."""
+    if settings.deploy.environment:
+        return f"./{ENVIRONMENT}/bin/python"
+    return f"./{FRAMEWORK}/bin/python" if FRAMEWORK in settings.deploy.resources else sys.executable
+
+
+def _pack_application(job: JobSettings, folder: Path) -> Path:
+    """The archive that is unpacked as `__package`."""
+    if (package := brought_package(job)) is not None:
+        return archive_of(package, read_manifest(package), folder)
+    assert job.application_path is not None, "there is nothing to pack"
+    return pack(Path(job.application_path), folder).path
 
 
 def _properties(deployment: Deployment) -> dict[str, str]:
     """What Spark is submitted with: the job's settings for it, tags, and jars that its plan needs."""
     settings = deployment.settings
-    python = f"./{ENVIRONMENT}/bin/python" if settings.deploy.environment else sys.executable
-    options = {**_DEFAULTS, "spark.pyspark.python": python, **settings.spark.options}
+    options = {**_DEFAULTS, "spark.pyspark.python": _interpreter(settings), **settings.spark.options}
     tags = [deployment.name, _own_tag(deployment), *filter(None, options.get(_TAGS, "").split(","))]
     options[_TAGS] = ",".join(tags)
     jars = spark_home(os.environ) / "jars"
@@ -231,9 +251,9 @@ def _submit(deployment: Deployment, plan: YarnPlan, secrets: Mapping[str, str]) 
             _write(folder / SECRETS_FILE, json.dumps(secrets))
     except OSError as error:
         raise JobError(f"cannot write what is sent to {folder}, nothing was sent: {error}") from error
-    if not settings.deploy.package and settings.job.application_path:
-        packed = pack(Path(settings.job.application_path), folder)
-        command = [word.replace(plan.archives[PACKAGE], str(packed.path)) for word in command]
+    if not settings.deploy.package and PACKAGE in plan.archives:
+        packed = str(_pack_application(settings.job, folder))
+        command = [word.replace(plan.archives[PACKAGE], packed) for word in command]
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
     environment |= {"HADOOP_CONF_DIR": str(plan.hadoop_folder), "SPARK_HOME": str(spark_home(os.environ))}
     log = folder / "submit.log"

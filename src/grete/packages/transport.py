@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from grete.config.settings.job import JobSettings
 from grete.container.archive import prune, write_archive
 from grete.errors import PackageError
-from grete.packages.manifest import NAME, Manifest
+from grete.packages.manifest import NAME, Manifest, is_package
 from grete.packages.verify import verify
 from grete.private_files import private_directory, private_opener
 
@@ -26,6 +27,14 @@ _SHOWN = 3
 def archive_name(manifest: Manifest) -> str:
     """Of the archive that is built beside a package's folder."""
     return f"grete-{manifest.kind}-{manifest.digest[:16]}.tgz"
+
+
+def brought_package(job: JobSettings) -> Path | None:
+    """The package that the application's environment is, and that is brought to where the application runs; None
+    where it has no process of its own, or an environment that is no package and has to be there.
+    """
+    named = job.application_environment
+    return Path(named) if job.is_isolated and named and is_package(Path(named)) else None
 
 
 def archive_of(package: Path, manifest: Manifest, into: Path) -> Path:

@@ -27,9 +27,9 @@ from grete.config.settings import Settings
 from grete.container.archive import Archive, pack
 from grete.container.secret_server import SecretServer, for_executors
 from grete.errors import ConfigError, PackageError
-from grete.packages.manifest import Kind, is_package
-from grete.packages.transport import archive_of, unpack_once
-from grete.packages.verify import read_manifest
+from grete.packages.manifest import Kind
+from grete.packages.transport import archive_of, brought_package, unpack_once
+from grete.packages.verify import read_manifest, verify
 from grete.spark.preflight_probe import code_of
 
 _PATH = "PYTHONPATH"
@@ -39,17 +39,20 @@ _secrets: dict[str, SecretServer] = {}
 
 @dataclass(frozen=True, slots=True)
 class ShippedPackage:
-    """The application's environment as executors get it: an archive among Spark's files, unpacked below `into`."""
+    """The application's environment as executors get it: an archive among Spark's files, unpacked below `into`.
+
+    Without `into` it is unpacked already, by the cluster manager.
+    """
 
     file: str
     digest: str
-    into: str
+    into: str | None = None
 
     def folder(self) -> str:
         """In a worker: the unpacked package, compared once in each process. See `unpack_once`.
 
         Raises:
-            PackageError: it cannot be unpacked there.
+            PackageError: it cannot be unpacked there, or is not what was sent.
         """
         return _unpacked(self)
 
@@ -99,7 +102,14 @@ NOTHING = Shipped()
 
 @cache
 def _unpacked(package: ShippedPackage) -> str:
-    return str(unpack_once(Path(_place_of(package.file)), package.digest, Path(package.into)))
+    place = Path(_place_of(package.file))
+    if package.into is not None:
+        return str(unpack_once(place, package.digest, Path(package.into)))
+    if problems := verify(place, digest=package.digest).problems:
+        raise PackageError(
+            f"{place.resolve()} is damaged: {'; '.join(problems)}; its node has to unpack it again"
+        )
+    return str(place)
 
 
 @cache
@@ -157,19 +167,28 @@ def _ship_package(context: SparkContext, settings: Settings, folder: Path) -> Sh
     Raises:
         PackageError: it is a package of something else, or cannot be read.
     """
-    named = settings.job.application_environment
-    if not settings.job.is_isolated or named is None or not is_package(Path(named)):
+    package = brought_package(settings.job)
+    if package is None:
         return None
-    manifest = read_manifest(Path(named))
+    manifest = read_manifest(package)
     if manifest.kind is not Kind.APPLICATION:
         raise PackageError(
-            f"{APPLICATION_ENVIRONMENT.name}={named} is a package of the {manifest.kind}, not of an application: "
+            f"{APPLICATION_ENVIRONMENT.name}={package} is a package of the {manifest.kind}, not of an application: "
             f"name one that `grete package build application` made"
         )
-    archive = archive_of(Path(named), manifest, folder / "packages")
+    if _is_everywhere(context, package):
+        return ShippedPackage(package.name, manifest.digest)
+    archive = archive_of(package, manifest, folder / "packages")
     if not any(known.endswith(f"/{archive.name}") for known in context.listFiles):
         context.addFile(str(archive))
     return ShippedPackage(archive.name, manifest.digest, str(folder / "environments"))
+
+
+def _is_everywhere(context: SparkContext, package: Path) -> bool:
+    """Whether YARN has unpacked it in the working folder of each of its processes, this one too."""
+    conf = context.getConf()
+    is_of_yarn = (conf.get("spark.master"), conf.get("spark.submit.deployMode")) == ("yarn", "cluster")
+    return is_of_yarn and package.name == Kind.APPLICATION.folder
 
 
 def add_archive(context: SparkContext, archive: Archive) -> None:

@@ -313,22 +313,32 @@ YARN_HEARTBEAT_RETRIES = Key(
 YARN_HEARTBEAT_SLEEP = Key(
     "yarn.container.heartbeat.retry-sleep-duration.ms", DURATION, "10000", _CONTAINER, "Pause.", unit="ms"
 )
+YARN_RESOURCE = Key(
+    "yarn.resources.%s.path",
+    TEXT,
+    None,
+    _CONTAINER,
+    "An archive that YARN unpacks in each working folder under this name; a path or a URL of Hadoop. "
+    "`__samzaFrameworkInfrastructure`, a package of `grete package build framework`, brings the interpreter of "
+    "coordinator, container and workers.",
+)
 YARN_RESOURCES = Key(
     "yarn.resources.%s",
     TEXT,
     None,
     _CONTAINER,
-    "Resources of the environments (isolation).",
+    "Name, type and visibility of a resource.",
     is_open=True,
-    no_effect="this version brings no package of the framework; grete package makes them",
+    no_effect="a resource is an archive and has its own name; Spark says who sees it",
 )
 YARN_PACKAGE = Key(
     "yarn.package.path",
     TEXT,
     None,
     _CONTAINER,
-    "An archive with the application's modules at its top, which YARN unpacks as `__package`; a path or a URL of "
-    "Hadoop. `grete deploy` packs the folder of `job.application.path` unless it is set.",
+    "An archive with the application's modules at its top, or a package of `grete package build application`, which "
+    "YARN unpacks as `__package`; a path or a URL of Hadoop. Unless it is set `grete deploy` sends the package that "
+    "`job.application.environment` names, else the folder of `job.application.path`.",
 )
 YARN_AM_MEMORY = Key(
     "yarn.am.container.memory.mb",

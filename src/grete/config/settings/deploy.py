@@ -63,6 +63,13 @@ class DeploySettings(Section):
     """An archive that is unpacked as `__package`."""
 
     @cached_property
+    def resources(self) -> Mapping[str, str]:
+        """Further archives, by the names of the folders that they are unpacked as."""
+        head, _, tail = coordinator.YARN_RESOURCE.name.partition("%s")
+        named = (key for key in sorted(self.raw) if key.startswith(head) and key.endswith(tail))
+        return {key[len(head) : -len(tail)]: self.raw[key] for key in named}
+
+    @cached_property
     def manager(self) -> Manager:
         """The manager that `spark.master` is of."""
         if self._master == "yarn":
