@@ -158,6 +158,8 @@ def test_an_application_runs_in_the_environment_that_was_brought_to_workers_that
         seen = Path(f"/proc/{pid}/root{found[0]['prefix']}")
         assert verify(seen, digest=built.manifest.digest).problems == (), f"on worker {worker}"
         assert [path.name for path in seen.parent.iterdir() if path.is_dir()] == [seen.name]
+        work = isolated_cluster.nodes[worker - 1].directory / "work"
+        assert not list(work.glob("*/*/bin/python")), "unpacked for an executor, too"
 
 
 PIPELINE = """

@@ -13,6 +13,7 @@ does not unpack, since it would for each executor and each start: the first work
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 from dataclasses import dataclass, replace
@@ -24,12 +25,13 @@ from pyspark import SparkContext, SparkFiles
 from grete.config.key_tables.job import APPLICATION_ENVIRONMENT, APPLICATION_PATH, SPLIT_DEPLOYMENT
 from grete.config.secret_channel import VARIABLE
 from grete.config.settings import Settings
-from grete.container.archive import Archive, pack
+from grete.container.archive import Archive, pack, prune
 from grete.container.secret_server import SecretServer, for_executors
 from grete.errors import ConfigError, PackageError
 from grete.packages.manifest import Kind
 from grete.packages.transport import archive_of, brought_package, unpack_once
 from grete.packages.verify import read_manifest, verify
+from grete.private_files import private_directory
 from grete.spark.preflight_probe import code_of
 
 _PATH = "PYTHONPATH"
@@ -178,10 +180,25 @@ def _ship_package(context: SparkContext, settings: Settings, folder: Path) -> Sh
         )
     if _is_everywhere(context, package):
         return ShippedPackage(package.name, manifest.digest)
-    archive = archive_of(package, manifest, folder / "packages")
+    archive = _plain_file(archive_of(package, manifest, folder / "packages"), folder / "packages")
     if not any(known.endswith(f"/{archive.name}") for known in context.listFiles):
         context.addFile(str(archive))
     return ShippedPackage(archive.name, manifest.digest, str(folder / "environments"))
+
+
+def _plain_file(archive: Path, into: Path) -> Path:
+    """The archive under a name that Spark leaves alone: it unpacks each `.tgz` among its files in the working folder
+    of each executor.
+    """
+    made = into / f"{archive.stem}.package"
+    if not made.is_file():
+        private_directory(into)
+        temporary = made.with_name(f"{made.name}.{os.getpid()}.tmp")
+        shutil.copyfile(archive, temporary)
+        temporary.replace(made)
+    os.utime(made)
+    prune(into, "grete-*.package")
+    return made
 
 
 def _is_everywhere(context: SparkContext, package: Path) -> bool:
