@@ -15,12 +15,15 @@ from load_kafka import load_topic
 from grete.clock import SystemClock
 from grete.config.load import load as load_config
 from grete.config.settings import Settings
+from grete.packages.build import build_application, default_python
 from grete.systems.base import System
 from grete.systems.factory import open_system
 from grete.systems.local.system import LocalSystem
 
 HERE = Path(__file__).resolve().parent
 BROKER = "GRETE_DEMO_KAFKA"
+ISOLATED = ("inherited-delays",)
+"""The jobs whose applications have an environment of their own on a cluster."""
 Load = Callable[[int, Callable[[int], None]], int]
 
 
@@ -108,4 +111,32 @@ def on_cluster(home: Path, manager: str) -> Iterator[Place]:
     from clusters import DEPLOYED, MANAGERS
 
     with on_kafka(home) as place, MANAGERS[manager](home) as settings:
-        yield replace(place, settings=settings, is_deployed=manager in DEPLOYED)
+        is_deployed = manager in DEPLOYED
+        if is_deployed:
+            yield replace(place, settings=settings, is_deployed=True)
+            return
+        own = isolation(home)
+        yield replace(
+            place,
+            settings=settings,
+            files=lambda job: [*place.files(job), *([own] if job in ISOLATED else [])],
+        )
+
+
+def isolation(home: Path) -> Path:
+    """The configuration of an application in an environment of its own: a package with its interpreter, which grete
+    brings to the workers. Nothing of the framework is in it.
+    """
+    packages = home / "packages"
+    package = packages / "__package"
+    if not package.exists():
+        print(f"Building the application's environment, {package}", file=sys.stderr, flush=True)
+        (packages / "modules").mkdir(
+            parents=True, exist_ok=True
+        )  # the jobs' are those of job.application.path
+        lock = packages / "lock.txt"
+        lock.write_text("# the standard library is all it needs\n")
+        build_application(packages, lock, default_python(), packages / "modules")
+    config = packages / "isolated.properties"
+    config.write_text(f"job.split.deployment.enabled=true\njob.application.environment={package}\n")
+    return config
