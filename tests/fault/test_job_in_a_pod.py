@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import eventually
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(400)]
+AWAY_S = 60.0
 
 
 @pytest.fixture
@@ -70,3 +72,31 @@ def test_a_pod_that_is_killed_or_replaced_is_followed_by_an_attempt_that_loses_a
     job.assert_each_counted_once()
     assert job.answer("deploy", "kill") == {"ended": [name]}
     assert job.answer("deploy", "status") == []
+
+
+@pytest.mark.nightly
+def test_a_job_whose_api_server_is_away_for_a_minute_goes_on_when_it_is_back(
+    job: DeployedJob, kubernetes: KubeApiServer
+) -> None:
+    """Its lease is there as well, so it is not led meanwhile; commands say who does not answer."""
+    job.send(200)
+    applied = job.answer("deploy", "apply")
+    job.await_counted(job.pod_logs)
+    began_s = time.monotonic()
+    kubernetes.pause()
+    try:
+        job.send(200)
+        while time.monotonic() - began_s < AWAY_S:
+            asked = job.run("deploy", "status")
+            assert asked.returncode == 1
+            assert "no answer from the API server" in asked.stderr
+    finally:
+        kubernetes.resume()
+    back_s = time.monotonic()
+    job.send(200)
+    job.await_counted(job.pod_logs)
+    print("api_server_back_to_all_outputs_s", round(time.monotonic() - back_s, 1))
+    assert {epoch_id for _, epoch_id in job.starts()} == {job.starts()[0][1]}
+    [found] = job.answer("deploy", "status")
+    assert (found["id"], found["live"]) == (applied["id"], True)
+    job.assert_each_counted_once()
