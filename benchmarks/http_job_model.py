@@ -17,9 +17,9 @@ import sys
 import time
 from datetime import UTC, datetime
 from itertools import pairwise
-from pathlib import Path
 
-RESULTS = Path(__file__).parent / "results"
+from benchmarks import RESULTS
+
 READERS = 50
 SECONDS = 5.0
 TOKEN = "benchmark"  # noqa: S105 - of a server that lives as long as this script

@@ -22,8 +22,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import kafka_commits
-from benchmarks.run import RESULTS
+from benchmarks import RESULTS, kafka_commits
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.keyed_log.base import Entry, Fence

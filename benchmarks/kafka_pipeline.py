@@ -26,9 +26,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 import grete
+from benchmarks import RESULTS
 from benchmarks import applications as work
 from benchmarks.data_plane import Cost, compare, ignored, measure
-from benchmarks.run import RESULTS
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.kept import Kept
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName

@@ -22,8 +22,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from benchmarks import RESULTS
 from benchmarks.contestants import CONNECTOR_JARS
-from benchmarks.run import RESULTS
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.model.streams import StreamSpec

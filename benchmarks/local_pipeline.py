@@ -24,9 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import grete
+from benchmarks import RESULTS
 from benchmarks import applications as work
 from benchmarks.data_plane import Cost, compare, ignored, measure
-from benchmarks.run import RESULTS
 from grete.clock import SystemClock
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.kept import Kept

@@ -6,11 +6,8 @@ import json
 import os
 import platform
 from datetime import UTC, datetime
-from pathlib import Path
 
-from benchmarks import data_plane, http_job_model, isolation, job_model, log, operate, start
-
-RESULTS = Path(__file__).parent / "results"
+from benchmarks import RESULTS, data_plane, http_job_model, isolation, job_model, log, operate, start
 
 
 def main() -> None:

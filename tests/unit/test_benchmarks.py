@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,15 @@ def test_everything_that_it_imports_of_grete_exists(file: str) -> None:
             assert not missing or all(
                 importlib.util.find_spec(f"{node.module}.{name}") for name in missing
             ), missing
+
+
+@pytest.mark.parametrize("module", ["run", "executors"])
+def test_a_benchmark_is_imported_first(module: str) -> None:
+    """All of them ended at a circle of imports once, which depends on who begins."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import benchmarks.{module}"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
