@@ -35,7 +35,7 @@ class ClusterJob:
         self.application.mkdir(parents=True)
         self.home.mkdir()
         self._bootstrap = bootstrap
-        self.partitions = partitions
+        self.partitions, self.output_partitions = partitions, min(partitions, 2)
         self.log_level = "INFO"
         self.until_drained = True
         self.config = {
@@ -71,7 +71,7 @@ class ClusterJob:
         with self.system() as system:
             if not first:
                 system.create_stream(StreamSpec(self.input, self.partitions))
-                system.create_stream(StreamSpec(self.output, self.partitions))
+                system.create_stream(StreamSpec(self.output, self.output_partitions))
         producer = Producer(
             {"bootstrap.servers": self._bootstrap, "enable.idempotence": True, "log_level": 3}
         )
