@@ -122,14 +122,17 @@ kafka_archive() { # beside the jars, which it holds for
   .venv/bin/python scripts/kafka_archive.py "$archive" >/dev/null 2>&1 || echo "brokers start without an archive" >&2
 }
 
-application_wheels() { # of another version than the framework's: an application of the tests brings them
-  local lock=scripts/packages/application.txt directory=$application_wheels_directory
-  [ -e "$directory/complete" ] && cmp -s "$lock" "$directory/complete" && return
-  echo "fetching the packages of $lock"
+application_wheels() { # of other versions than the framework's: applications of the tests bring them
+  local locks=(scripts/packages/application.txt scripts/packages/connect.txt) lock
+  local directory=$application_wheels_directory
+  [ -e "$directory/complete" ] && cat "${locks[@]}" | cmp -s - "$directory/complete" && return
+  echo "fetching the packages of ${locks[*]}"
   rm -rf "$directory" "$directory.new"
-  .venv/bin/python -m pip download --quiet --no-deps --require-hashes --only-binary :all: \
-    --requirement "$lock" --dest "$directory.new" </dev/null
-  cp "$lock" "$directory.new/complete"
+  for lock in "${locks[@]}"; do # there is no wheel of pyspark-client
+    .venv/bin/python -m pip download --quiet --no-deps --require-hashes --only-binary :all: \
+      --no-binary pyspark-client --requirement "$lock" --dest "$directory.new" </dev/null
+  done
+  cat "${locks[@]}" >"$directory.new/complete"
   mv "$directory.new" "$directory"
 }
 

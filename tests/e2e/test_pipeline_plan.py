@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from grete.application.pipeline import named_outputs
 from grete.errors import ConfigError
-from grete.spark.pipeline_plan import check_build, check_containers, gathers
+from grete.spark.pipeline_plan import check_containers, gathers
 
 pytestmark = pytest.mark.spark
 
@@ -57,7 +58,10 @@ def test_what_looks_at_each_row_alone_may_run_in_any_number_of_containers(
     spark: SparkSession, stream: DataFrame
 ) -> None:
     for name, built in every_way_of_looking_at_each_row_alone(spark, stream).items():
-        assert (name, gathers(check_build(built, "my:App", "local.out")["local.out"])) == (name, None)
+        assert (name, gathers(named_outputs(built, DataFrame, "my:App", "local.out")["local.out"])) == (
+            name,
+            None,
+        )
         check_containers(built, 7)
 
 
@@ -65,7 +69,7 @@ def test_what_looks_at_several_rows_is_refused_in_more_than_one_container_by_the
     stream: DataFrame,
 ) -> None:
     for name, built in every_way_of_looking_at_several_rows(stream).items():
-        check_containers(check_build(built, "my:App", "local.out")["local.out"], 1)
+        check_containers(named_outputs(built, DataFrame, "my:App", "local.out")["local.out"], 1)
         with pytest.raises(ConfigError) as refused:
             check_containers(built, 2)
         assert f"shuffles rows or keeps state ({name}" in str(refused.value)
@@ -96,14 +100,14 @@ def test_what_a_pipeline_cannot_return_is_said_with_the_way_out(
     stream: DataFrame, build: Callable[[DataFrame], object], says: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        check_build(build(stream), "my:App", "local.out")
+        named_outputs(build(stream), DataFrame, "my:App", "local.out")
     assert str(refused.value).startswith("app.class: my:App.build")
     assert says in str(refused.value)
 
 
 def test_one_frame_needs_the_name_of_its_output(stream: DataFrame) -> None:
     with pytest.raises(ConfigError, match=r"my:App.output does not say where it goes: set it to a stream"):
-        check_build(stream, "my:App", "")
+        named_outputs(stream, DataFrame, "my:App", "")
 
 
 @pytest.mark.timeout(400)

@@ -23,6 +23,7 @@ from grete.application.carried import describe_error
 from grete.application.hosted import Events, Hosted, Reply
 from grete.application.load import check_class, has_own, load_class
 from grete.application.pipe import Pipe, unpack_column
+from grete.application.pipeline import PipelineThere
 from grete.application.plugins import ask
 from grete.application.poison import PoisonPolicy
 from grete.application.questions import Worker, WorkersConfig
@@ -45,11 +46,24 @@ class Application:
         self._serdes: dict[int, StreamSerdes] = {}
         self._poison = PoisonPolicy()
         self._is_async = False
+        self._pipeline: PipelineThere | None = None
 
     def ask(self, value: dict[str, Any], blobs: Sequence[bytes]) -> Reply:
         """Let another class of the application answer."""
         _set_levels(value.pop("levels"))
         return ask(**value), ()
+
+    def pipeline(self, value: dict[str, Any], blobs: Sequence[bytes]) -> Reply:
+        """Load the application's pipeline, and describe it."""
+        _set_levels(value["levels"])
+        config = WorkersConfig(value["config"], self._worker)
+        self._pipeline = PipelineThere(value["path"], config)
+        return self._pipeline.describe(), ()
+
+    def build(self, value: dict[str, Any], blobs: Sequence[bytes]) -> Reply:
+        """Let the pipeline build; the views of its outputs."""
+        assert self._pipeline is not None, "it was loaded"
+        return self._pipeline.build(**value), ()
 
     def hello(self, value: dict[str, Any], blobs: Sequence[bytes]) -> Reply:
         """Load the application's class, and describe it."""

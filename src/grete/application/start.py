@@ -1,14 +1,19 @@
 """The first module of an application's process: nothing of grete's can be imported there but what is named here.
 
     python -I start.py READS WRITES LIFE FOLDER
+    python -P start.py functions FOLDER WORKER
 
 `READS` and `WRITES` are the descriptors of its pipe, `LIFE` one that ends with the worker, and `FOLDER` that of the
 application's modules or nothing. The interpreter is that of the application's environment. Below `grete` it sees the
 modules in `API`, and those of the application's own; `-I` leaves out PYTHONPATH and the working folder.
+
+The second form is the process from which Spark forks its workers for a pipeline's functions, with Spark's own modules
+on PYTHONPATH; `WORKER` is the module of these workers.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -34,6 +39,7 @@ API = (
     "grete.application.load",
     "grete.application.metrics",
     "grete.application.pipe",
+    "grete.application.pipeline",
     "grete.application.plugins",
     "grete.application.poison",
     "grete.application.process",
@@ -74,17 +80,33 @@ def _end_with_the_worker(life: int) -> None:
     os._exit(0)
 
 
+def _find_api(folder: str) -> None:
+    sys.meta_path.insert(0, ApiFinder(Path(__file__).resolve().parent.parent, folder))
+
+
+def _evaluate_functions(folder: str, worker: str) -> None:
+    _find_api(folder)
+    sys.argv[1:] = [worker]  # read while Spark's module is imported
+    daemon = importlib.import_module("pyspark.daemon")
+    if folder:
+        sys.path.insert(0, folder)
+    daemon.manager()
+
+
 def main(arguments: list[str]) -> None:
     """Serve the worker until its pipe ends."""
     if sys.version_info < _OLDEST:
         sys.exit(
             f"applications need Python {_OLDEST[0]}.{_OLDEST[1]} or later, this is {sys.version.split()[0]}"
         )
+    if arguments[0] == "functions":
+        _evaluate_functions(*arguments[1:])
+        return
     reads, writes, life = map(int, arguments[:3])
     for descriptor in (reads, writes, life):
         os.set_inheritable(descriptor, False)
     folder = arguments[3]
-    sys.meta_path.insert(0, ApiFinder(Path(__file__).resolve().parent.parent, folder))
+    _find_api(folder)
     from grete.application.process import serve  # it is found only now
 
     threading.Thread(target=_end_with_the_worker, args=(life,), daemon=True).start()

@@ -7,7 +7,7 @@ two look as good as right ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -32,41 +32,6 @@ _ROW_BY_ROW = OF_EACH_ROW | {
 """Spark's operators that make of each row what they would make of it alone. Whatever is not listed is taken for one
 that does not: an operator that a later Spark brings is refused rather than wrong."""
 _SHOWN = 160
-
-
-def check_build(built: object, application: str, single: str) -> dict[str, DataFrame]:
-    """The outputs that `build` returned, by name: streaming DataFrames. `single` is the name of one alone.
-
-    Raises:
-        ConfigError: naming what it is instead, and the way out.
-    """
-    named = f"app.class: {application}.build"
-    if isinstance(built, DataFrame):
-        if not single:
-            raise ConfigError(
-                f"{named} returned one DataFrame, and {application}.output does not say where it goes: set it to a "
-                f"stream (system.stream), or return a dict from output names to DataFrames"
-            )
-        built = {single: built}
-    if not isinstance(built, Mapping):
-        raise ConfigError(
-            f"{named} has to return a DataFrame, or a dict from output names to DataFrames; it returned "
-            f"{type(built).__name__}"
-        )
-    if not built:
-        raise ConfigError(f"{named} returned an empty dict: there is no output")
-    for output, frame in built.items():
-        _check_output(named, output, frame)
-    return dict(built)
-
-
-def _check_output(named: str, output: object, frame: object) -> None:
-    if not isinstance(output, str) or not output:
-        raise ConfigError(f"{named}: the name of an output is text, {output!r} is not")
-    if not isinstance(frame, DataFrame):
-        raise ConfigError(f"{named}: output {output!r} has to be a DataFrame, it is {type(frame).__name__}")
-    if not frame.isStreaming:
-        raise ConfigError(f"{named}: output {output!r} is a DataFrame that reads none of its inputs")
 
 
 def check_containers(built: DataFrame, containers: int) -> None:

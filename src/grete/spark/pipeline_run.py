@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import Any
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from grete.api import DataFramePipeline
-from grete.application.load import load_class
+from grete.application.pipeline import RunContext, load_pipeline, named_outputs
 from grete.config.application_config import ApplicationConfig
 from grete.config.choices import LineageState
-from grete.config.key_tables.job import APP_CLASS
 from grete.config.settings import Settings
 from grete.container.control import Ended, Interruption
 from grete.container.epochs import OnBatch
@@ -43,6 +41,7 @@ from grete.spark.lineage import (
 from grete.spark.lineage_files import LineageDirectory
 from grete.spark.offset_log import SparkProgress
 from grete.spark.pipeline_batch import PipelineBatches
+from grete.spark.pipeline_beside import PipelineBeside
 from grete.spark.pipeline_decoding import decoded_inputs
 from grete.spark.pipeline_encoding import encoded
 from grete.spark.pipeline_inputs import (
@@ -55,7 +54,7 @@ from grete.spark.pipeline_inputs import (
 )
 from grete.spark.pipeline_outputs import Shared
 from grete.spark.pipeline_places import check_places
-from grete.spark.pipeline_plan import check_build, check_containers, gathers
+from grete.spark.pipeline_plan import check_containers, gathers
 from grete.spark.query import Query, QuerySettings, RunBatch
 from grete.spark.query_progress import ProgressReader
 from grete.spark.sinks.factory import Sinks, output_streams
@@ -65,21 +64,6 @@ from grete.wire.metric_values import Metrics
 
 _log = logging.getLogger("grete.container")
 _PARTITIONS = "spark.sql.shuffle.partitions"
-
-
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """See `grete.PipelineContext`."""
-
-    spark: SparkSession
-    config: Mapping[str, str]
-
-    def read_stream(self, format: str, **options: str) -> DataFrame:
-        """See PipelineContext."""
-        reader = self.spark.readStream.format(format)
-        if schema := options.pop("schema", None):
-            reader = reader.schema(schema)
-        return reader.options(**options).load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +98,8 @@ class PipelineRun:
         self._topics = renamed_topics(started.assignment.config)
         self._lineages = LineageDirectory(started.assignment.lineage_directory(started.home), self._topics)
         self._has_begun = False
+        self._held = ExitStack()
+        self._held.callback(self._lineages.close)
         self.on_progress: Callable[[Metrics], None] = lambda metrics: None
         """Called with Spark's own figures of its batches, some time after them."""
 
@@ -201,8 +187,8 @@ class PipelineRun:
         return self._built(pipeline, self._decide_lineage(self._fixed(pipeline)))
 
     def close(self) -> None:
-        """Release the lineage's lock."""
-        self._lineages.close()
+        """Release the lineage's lock, and end the application's process if there is one."""
+        self._held.close()
 
     def _planned(self, pipeline: DataFramePipeline) -> tuple[BuiltPlan, LineageDecision]:
         """The query and its outputs, checked before anything of a lineage is touched.
@@ -211,7 +197,7 @@ class PipelineRun:
         from where a new one begins.
 
         Raises:
-            ConfigError: see `check_build` and `check_containers`.
+            ConfigError: see `named_outputs` and `check_containers`.
         """
         decision = self._decide_lineage(self._fixed(pipeline))
         built = self._built(pipeline, decision)
@@ -232,7 +218,7 @@ class PipelineRun:
         application = str(self._settings.job.application_class)
         inputs = read_inputs(self._spark, self._started, decision.lineage.starting_offsets)
         decoded = decoded_inputs(inputs, self._assignment)
-        built = check_build(self._build(pipeline, decoded.frames), application, pipeline.output)
+        built = self._build(pipeline, decoded.frames)
         for frame in built.values():
             check_containers(frame, self._settings.job.container_count)
         check_all_used(inputs, used_in(built.values()), application)
@@ -260,23 +246,26 @@ class PipelineRun:
             )
         return outputs | {str(stream): letters}
 
-    def _build(self, pipeline: DataFramePipeline, inputs: Mapping[str, DataFrame]) -> Any:
+    def _build(self, pipeline: DataFramePipeline, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+        application = str(self._settings.job.application_class)
         pipeline.context = RunContext(self._spark, ApplicationConfig(self._assignment.config))
         try:
-            return pipeline.build(dict(inputs))
+            built = pipeline.build(dict(inputs))
         except (GreteError, Py4JNetworkError):
             raise
         except Exception as error:
-            problem = ApplicationError(f"build of {self._settings.job.application_class} failed: {error}")
+            problem = ApplicationError(f"build of {application} failed: {error}")
             note(problem, failure_of(error))
             raise problem from error
+        return named_outputs(built, DataFrame, application, pipeline.output)
 
     def _load_pipeline(self) -> DataFramePipeline:
-        path = self._settings.job.application_class
-        made = load_class(path or "", APP_CLASS.name)()
-        if not isinstance(made, DataFramePipeline):
-            raise ConfigError(f"{APP_CLASS.name}: {path!r} is not a grete.DataFramePipeline")
-        return made
+        path = self._settings.job.application_class or ""
+        if not self._settings.job.is_isolated:
+            return load_pipeline(path)
+        beside = PipelineBeside(self._spark, path, self._settings)
+        self._held.callback(beside.close)
+        return beside
 
     def _decide_lineage(self, plan: str) -> LineageDecision:
         """Whether the current lineage goes on. Nothing is begun or given up yet."""

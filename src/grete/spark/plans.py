@@ -89,6 +89,15 @@ def replaced(plan: Any, found: Callable[[Any], Any | None]) -> Any:
     return plan.withNewChildren(_seq(_session()._jvm, new))
 
 
+def without_views(plan: Any) -> Any:
+    """The plan with what stands behind temporary views in their place; a view has the columns of what it shows."""
+
+    def behind(one: Any) -> Any | None:
+        return without_views(one.child()) if name(one) in ("SubqueryAlias", "View") else None
+
+    return replaced(plan, behind)
+
+
 def renamed(plan: Any, like: Any) -> Any:
     """The plan with the columns of `like`, one by one: their names and their ids."""
     jvm = _session()._jvm

@@ -28,7 +28,7 @@ from grete.spark.kafka_connector import connector_settings, could_not_start
 from grete.spark.kafka_options import REDACTED_OPTIONS
 from grete.spark.libraries import output_settings
 from grete.spark.versions import class_archive
-from grete.spark.worker_python import worker_python
+from grete.spark.worker_python import VARIABLE, application_python, worker_python
 
 _log = logging.getLogger("grete.container")
 EXIT_OUT_OF_MEMORY = 3
@@ -75,6 +75,8 @@ _EXECUTORS_S, _QUIET_S, _LOOK_S = 30.0, 1.0, 0.1
 _PYTHON = "spark.pyspark.python"
 """Read by spark-submit alone, which sets the variable."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_JVM = threading.Lock()
+"""Held while the JVM of a pipeline starts."""
 
 
 def build_session(
@@ -85,14 +87,11 @@ def build_session(
     Raises:
         ConfigError, JobError: see `connector_settings` and `could_not_start`.
     """
-    settings = session_settings(app_name, config, kafka_system)
+    settings = _jvm_started(app_name, config, kafka_system)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    try:
-        session = builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        raise could_not_start(settings, error) from error
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel(_log_level(config))
     rename_without_programs(session)
     _await_executors(session.sparkContext, Settings.of(config).spark)
@@ -111,9 +110,7 @@ def session_ahead(assignment: Assignment) -> Iterator[None]:
 
     def start() -> None:
         with suppress(GreteError, PySparkRuntimeError, OSError):
-            kafka_system = kafka_system_of(assignment)
-            settings = session_settings(app_name(assignment), assignment.config, kafka_system)
-            SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
+            _jvm_started(app_name(assignment), assignment.config, kafka_system_of(assignment))
 
     if not Settings.of(assignment.config).job.is_pipeline:
         yield
@@ -124,6 +121,27 @@ def session_ahead(assignment: Assignment) -> Iterator[None]:
         yield
     finally:
         thread.join()
+
+
+def _jvm_started(app_name: str, config: Mapping[str, str], kafka_system: str | None = None) -> dict[str, str]:
+    """The settings of a pipeline's session, with whose first part its JVM runs.
+
+    Functions that the JVM gets through Spark Connect are evaluated by the interpreter that its own variables name:
+    they are those of this process while it starts.
+
+    Raises:
+        ConfigError, JobError: see `connector_settings`, `application_python` and `could_not_start`.
+    """
+    with _JVM:
+        settings, before = session_settings(app_name, config, kafka_system), os.environ[VARIABLE]
+        os.environ |= application_python(Settings.of(config).job)
+        try:
+            SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
+        except PySparkRuntimeError as error:
+            raise could_not_start(settings, error) from error
+        finally:
+            os.environ[VARIABLE] = before
+    return settings
 
 
 def app_name(assignment: Assignment) -> str:
@@ -171,11 +189,8 @@ def start_context(config: Mapping[str, str]) -> None:
     if not settings.job.is_pipeline:
         build_context(name, config)
         return
-    given = session_settings(name, config)
-    try:
-        SparkContext.getOrCreate(SparkConf().setAll(list(given.items())))
-    except PySparkRuntimeError as error:
-        raise could_not_start(given, error) from error
+    given = _jvm_started(name, config)
+    SparkContext.getOrCreate(SparkConf().setAll(list(given.items())))
 
 
 def _await_executors(context: SparkContext, spark: SparkSettings) -> None:
@@ -248,7 +263,7 @@ def _settings(
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SCHEDULING_JVM)  # it makes a command line, and ends
     given = Settings.of(config)
     settings = _DEFAULTS | _where(given.spark) | given.spark.options | {"spark.app.name": app_name}
-    named = {"PYSPARK_PYTHON": settings[_PYTHON]} if _PYTHON in settings else {}
+    named = {VARIABLE: settings[_PYTHON]} if _PYTHON in settings else {}
     os.environ |= worker_python(settings["spark.master"], {**os.environ, **named})
     if given.spark.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

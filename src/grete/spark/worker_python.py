@@ -1,4 +1,4 @@
-"""The interpreter that Spark starts for its workers, on a local master.
+"""The interpreters that Spark starts for its workers, on a local master: the framework's, and an application's own.
 
 Spark puts `pyspark.zip` before the packages of the interpreter, and a jar of 14 MB beside it. Nothing that is
 imported from an archive is kept compiled: each of the processes that a pipeline over the embedded system starts
@@ -15,8 +15,12 @@ from pathlib import Path
 
 import pyspark
 
+from grete.application.beside import interpreter, modules_folder
+from grete.config.settings.job import JobSettings
 from grete.config.settings.spark import local_cores
 
+VARIABLE = "PYSPARK_PYTHON"
+APPLICATION_PYTHON = Path(__file__).with_name("application_python.sh")
 _PROGRAM = Path(__file__).with_name("worker_python.sh")
 _INTERPRETER = "GRETE_WORKER_PYTHON"
 
@@ -27,10 +31,30 @@ def worker_python(master: str, environment: Mapping[str, str]) -> dict[str, str]
     Of another interpreter, Spark or machine nothing is known, so what they say stays.
     """
     installed = Path(pyspark.__file__).parent
-    named = environment.get("PYSPARK_PYTHON", sys.executable)
+    named = environment.get(VARIABLE, sys.executable)
     if Path(named).name == _PROGRAM.name:  # what a process above has set for workers of its own
         named = sys.executable
     is_own = Path(environment.get("SPARK_HOME", installed)) == installed and named == sys.executable
     if local_cores(master) is not None and is_own and os.access(_PROGRAM, os.X_OK):
-        return {"PYSPARK_PYTHON": str(_PROGRAM), _INTERPRETER: sys.executable}
-    return {"PYSPARK_PYTHON": named}
+        return {VARIABLE: str(_PROGRAM), _INTERPRETER: sys.executable}
+    return {VARIABLE: named}
+
+
+def application_python(job: JobSettings) -> dict[str, str]:
+    """The variables of the JVM's process, by which functions that come through Spark Connect are evaluated in the
+    application's environment; none without one.
+
+    What comes through Connect has the interpreter that the JVM's own variable names. What the driver's Python brings
+    has the one that its process was told, so readers, serdes and sinks stay in the framework's.
+
+    Raises:
+        ConfigError: see `interpreter`.
+    """
+    if not (job.is_isolated and job.is_pipeline):
+        return {}
+    folder = modules_folder(job.application_path, job.application_environment)
+    return {
+        VARIABLE: str(APPLICATION_PYTHON),
+        "GRETE_APPLICATION_PYTHON": interpreter(job.application_environment),
+        "GRETE_APPLICATION_PATH": "" if folder is None else str(Path(folder).resolve()),
+    }

@@ -18,12 +18,14 @@ _log = logging.getLogger("grete.container")
 def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFramePipeline]) -> None:
     """Find out, before anything is started for it, whether the application can be loaded.
 
+    A pipeline with an environment of its own is loaded when it builds, by the process that it builds in.
+
     Raises:
         ConfigError: it cannot be found, or is not of that kind.
         ApplicationError: its module fails while it is imported.
     """
     folder = job.application_path
-    if job.is_isolated and kind is StreamTask:
+    if job.is_isolated:
         environment = job.application_environment
         for version, place in other_gretes(environment, grete.__version__):
             _log.warning(
@@ -32,8 +34,9 @@ def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFrameP
                 version,
                 grete.__version__,
             )
-        said = minimal_hello(job.raw, job.task_class or "", modules_folder(folder, environment))
-        Application(said, folder, environment).close()
+        if kind is StreamTask:
+            said = minimal_hello(job.raw, job.task_class or "", modules_folder(folder, environment))
+            Application(said, folder, environment).close()
         return
     find_modules_in(folder)
     key, path = (

@@ -380,8 +380,8 @@ SPLIT_DEPLOYMENT = Key(
     BOOLEAN,
     "false",
     _CONTAINER,
-    "Whether a StreamTask runs in a process of its own beside each worker, which has `job.application.environment` "
-    "and nothing of the framework's but `grete.api`.",
+    "Whether a StreamTask runs, and a DataFrame pipeline builds its plan, in a process of its own, which has "
+    "`job.application.environment` and nothing of the framework's but `grete.api`.",
     renamed_from=("samza.cluster.based.job.coordinator.dependency.isolation.enabled",),
 )
 APPLICATION_ENVIRONMENT = Key(
@@ -390,8 +390,9 @@ APPLICATION_ENVIRONMENT = Key(
     None,
     _CONTAINER,
     "Folder of the application's own Python environment, whose interpreter is `bin/python`; for "
-    "`job.split.deployment.enabled=true`. It needs no package for grete. One that `grete package build application` "
-    "made is brought to executors on other machines; any other, as of `python -m venv`, has to be there.",
+    "`job.split.deployment.enabled=true`. It needs no package for grete, for a pipeline `pyspark-client`. One that "
+    "`grete package build application` made is brought to executors on other machines; any other, as of "
+    "`python -m venv`, has to be there.",
     default_doc="the interpreter of the framework",
 )
 PROCESSOR_ID = Key("processor.id", TEXT, None, _CONTAINER, "This processor's id, in embedded mode.")

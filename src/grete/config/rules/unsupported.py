@@ -56,10 +56,10 @@ def _isolation(config: Mapping[str, str]) -> Iterator[str]:
     settings, key = Settings.of(config), job.SPLIT_DEPLOYMENT.name
     if not valid_value_of(config, job.SPLIT_DEPLOYMENT):
         return
-    if settings.job.is_pipeline:
+    if settings.job.is_pipeline and not settings.spark.is_local:
         yield (
-            f"{key}=true: this version has processes of their own for StreamTasks only, and a DataFrame pipeline "
-            f"builds its plan in the container; remove the key, or write the application as a StreamTask"
+            f"{key}=true: this version runs the functions of a DataFrame pipeline in its own environment on a local "
+            f"master only; remove the key, set spark.master=local[*], or write the application as a StreamTask"
         )
     if settings.task.max_concurrency > 1:
         yield (

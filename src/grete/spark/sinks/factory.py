@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from grete.api import DataFramePipeline
+from grete.application.pipeline import has_own_write_batch
 from grete.checkpoint.output_commits import LineageCommits, OutputCommits
 from grete.clock import SystemClock
 from grete.config.choices import PipelineDelivery
@@ -203,7 +204,7 @@ def output_streams(
     Raises:
         ConfigError: an output is nothing of these.
     """
-    has_own = type(pipeline).write_batch is not DataFramePipeline.write_batch
+    has_own = has_own_write_batch(pipeline)
     systems = {*settings.system_names, EMBEDDED_SYSTEM}
     found: dict[str, SystemStream | None] = {}
     for name in names:

@@ -1,0 +1,33 @@
+"""Spark Connect in the driver's own JVM, for as long as an application builds its plan."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+_PREFIX = "spark.connect"
+
+
+@contextmanager
+def service(spark: SparkSession) -> Iterator[str]:
+    """The address of the service, with a token; only this machine reaches it.
+
+    The token is set in the JVM, not as the session starts: that is by a command line, which everybody here can read.
+    """
+    jvm: Any = spark._jvm
+    token = secrets.token_hex(16)
+    settings = {"grpc.binding.address": "127.0.0.1", "grpc.binding.port": "0", "authenticate.token": token}
+    known = jvm.org.apache.spark.SparkEnv.get().conf()
+    for name, value in settings.items():
+        known.set(f"{_PREFIX}.{name}", value)
+    served = getattr(getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
+    served.start(spark._jsc.sc())
+    try:
+        yield f"sc://localhost:{served.server().getPort()}/;token={token}"
+    finally:
+        none = jvm.scala.Option.empty()
+        served.stop(none, none)

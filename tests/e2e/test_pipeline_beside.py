@@ -1,0 +1,142 @@
+"""A DataFrame pipeline with an environment of its own builds through Spark Connect, and runs as any other does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from contextlib import closing
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grete.clock import SystemClock
+from grete.model.streams import StreamSpec
+from grete.systems.local.system import LocalSystem, Message
+from grete.systems.records import rows_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # Spark starts twice in each
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "grete")
+WHEELS = Path(os.environ.get("GRETE_APPLICATION_WHEELS", CACHE / "application-wheels"))
+SHARED = ("dateutil", "numpy", "numpy.libs", "pandas", "pandas.libs", "pyarrow", "pytz", "six.py", "tzdata")
+"""What Spark Connect needs beside the wheels: of the framework's versions, since they are large."""
+APPLICATION = """
+import importlib.util
+import json
+import sys
+
+import google.protobuf
+import grete
+import orjson
+import pyspark
+from pyspark.sql import functions as F
+
+class Versions(grete.DataFramePipeline):
+    def build(self, inputs):
+        lines = inputs["local.in"]
+        here = [pyspark.__version__, google.protobuf.__version__, self.context.config["job.name"]]
+
+        @F.udf("string")
+        def seen(value):
+            return json.dumps([value, *here, *there()])
+
+        rows = lines.select("key", seen(F.col("value").cast("string")).alias("value"))
+        return {"local.out": rows, "local.some": lines.select("key", "value").where("value = 'b'")}
+
+def there():
+    has_api_alone = importlib.util.find_spec("grete.spark") is None
+    return [orjson.__version__, google.protobuf.__version__, sys.prefix, has_api_alone]
+
+class Typo(grete.DataFramePipeline):
+    output = "local.out"
+
+    def build(self, inputs):
+        return inputs["local.in"].select("key", "valu")
+"""
+PROPERTIES = """
+job.name=versions
+job.split.deployment.enabled=true
+job.application.environment={environment}
+job.application.path=.
+app.class=counter:Versions
+task.inputs=local.in
+task.outputs=local.out,local.some
+systems.local.samza.offset.default=oldest
+spark.master=local[1]
+spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An application's, with an older client of Spark Connect and other versions of the framework's packages."""
+    assert WHEELS.is_dir(), f"no wheels in {WHEELS}: make services"
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    [packages] = folder.glob("lib/python*/site-packages")
+    for wheel in WHEELS.glob("*.whl"):
+        shutil.unpack_archive(wheel, packages, "zip")
+    [client] = WHEELS.glob("pyspark_client-*.tar.gz")
+    with tarfile.open(client) as archive:
+        archive.extractall(folder / "client", filter="data")
+    [modules] = folder.glob("client/*/pyspark")
+    modules.rename(packages / "pyspark")
+    import pyarrow
+
+    own = Path(pyarrow.__file__).parents[1]
+    for name in SHARED:
+        if (own / name).exists():
+            (packages / name).symlink_to(own / name)
+    return folder
+
+
+@pytest.fixture
+def job(tmp_path: Path, environment: Path, job_maker: Callable[[Path, str, str], Any]) -> Any:
+    """A job whose input has two records."""
+    made = job_maker(tmp_path, APPLICATION, PROPERTIES.format(environment=environment))
+    with closing(LocalSystem(made.home / "local", SystemClock())) as local:
+        for name in ("in", "out", "some"):
+            local.create_stream(StreamSpec(name, 1))
+        send(local, "a", "b")
+    return made
+
+
+def test_a_plan_is_built_by_an_older_client_and_its_functions_run_in_its_environment(
+    job: Any, environment: Path
+) -> None:
+    for added in (("c",), ()):  # the second run goes on where the first ended
+        result = job.run()
+        assert result.returncode == 0, result.stderr
+        with closing(LocalSystem(job.home / "local", SystemClock())) as local:
+            send(local, *added)
+    with closing(LocalSystem(job.home / "local", SystemClock())) as local:
+        rows, others = [json.loads(value) for value in values(local, "out")], values(local, "some")
+    assert [row[0] for row in rows] == ["a", "b", "c"]
+    assert others == [b"b"]
+    protobuf = "5.29.5"
+    for row in rows:
+        assert row[1:] == ["4.0.1", protobuf, "versions", "3.10.18", protobuf, str(environment), True]
+    assert version("orjson") != "3.10.18"
+    assert version("protobuf") != protobuf
+
+
+def test_a_mistyped_column_is_named_by_a_dry_run(job: Any) -> None:
+    result = job.run("--set", "app.class=counter:Typo", "--dry-run")
+    assert result.returncode != 0
+    assert "build of counter:Typo failed" in result.stderr
+    assert "UNRESOLVED_COLUMN" in result.stderr
+
+
+def send(local: LocalSystem, *values: str) -> None:
+    local.append("in", [Message(b"k", value.encode(), 1, 0) for value in values])
+
+
+def values(local: LocalSystem, stream: str) -> list[bytes]:
+    return [value for first, batch in local.read(stream, 0, 0) for _, _, value, _, _ in rows_of(first, batch)]

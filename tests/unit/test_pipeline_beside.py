@@ -1,0 +1,121 @@
+"""A pipeline in an environment of the application's own: what its process says, and what is wrong with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from grete.application.beside import ApplicationProcess, CallFailed
+from grete.config.rules.validate import validate
+from grete.config.settings import Settings
+from grete.errors import ApplicationError, ConfigError
+from grete.spark import pipeline_beside
+from grete.spark.pipeline_beside import PipelineBeside
+from grete.testing.waiting import patient
+
+PIPELINE = """
+import grete
+
+class Own(grete.DataFramePipeline):
+    output = "local.out"
+    output_mode = "update"
+
+    def build(self, inputs):
+        return inputs["local.in"]
+"""
+CONFIG = {
+    "job.name": "own",
+    "job.split.deployment.enabled": "true",
+    "app.class": "mine:Own",
+    "task.inputs": "local.in",
+    "spark.master": "local[1]",
+}
+Load = Callable[..., PipelineBeside]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Iterator[Load]:
+    """Loads the pipeline of a text in a process."""
+    loaded: list[PipelineBeside] = []
+
+    def load(text: str = PIPELINE, **more: str) -> PipelineBeside:
+        (tmp_path / "mine.py").write_text(text)
+        config = {**CONFIG, "job.application.path": str(tmp_path)}
+        config |= {name.replace("__", "."): value for name, value in more.items()}
+        one = PipelineBeside(cast(Any, None), config["app.class"], Settings.of(config))
+        loaded.append(one)
+        return one
+
+    yield load
+    for one in loaded:
+        one.close()
+
+
+def test_it_is_described_by_its_process_and_never_imported_here(load: Load) -> None:
+    pipeline = load()
+    assert (pipeline.output, pipeline.output_mode) == ("local.out", "update")
+    assert "mine" not in sys.modules
+
+
+def test_a_write_batch_of_its_own_is_refused_since_it_would_run_in_the_container(load: Load) -> None:
+    text = f"{PIPELINE}\n    def write_batch(self, name, frame, batch):\n        pass\n"
+    with pytest.raises(ConfigError, match="write_batch would run in the container"):
+        load(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        (
+            "import os\nprint('so long', flush=True)\nos._exit(3)\n",
+            ApplicationError,
+            r"(?s)exit code 3.*so long",
+        ),
+        ("1 / 0\n", ApplicationError, "ZeroDivisionError"),
+        ("Own = dict\n", ConfigError, "is not a grete.DataFramePipeline"),
+        ("", ConfigError, "has no 'Own'"),
+        ("import nowhere_at_all\n", ConfigError, "no module 'nowhere_at_all'"),
+    ],
+)
+def test_a_class_that_cannot_be_loaded_is_named(
+    load: Load, text: str, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        load(text)
+
+
+def test_a_module_that_hangs_at_import_is_named(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline_beside, "ApplicationProcess", partial(ApplicationProcess, start_s=1.0))
+    with pytest.raises(ApplicationError, match=r"mine:Own .* was not imported within 1 s"):
+        load("import time\ntime.sleep(1_000)\n")
+
+
+def test_an_environment_without_spark_connect_is_named_with_the_package(tmp_path: Path) -> None:
+    folder = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (tmp_path / "mine.py").write_text(PIPELINE)
+    process = ApplicationProcess(str(folder / "bin" / "python"), str(tmp_path), start_s=patient(60))
+    try:
+        said = {"path": "mine:Own", "config": {}, "levels": {"": 20}}
+        process.load(said, _nothing, verb="pipeline")
+        request = {"address": "sc://localhost:1", "inputs": {}, "prefix": "p"}
+        with pytest.raises(CallFailed, match="pyspark-client"):
+            process.call("build", request, answers=_nothing)
+    finally:
+        process.close()
+
+
+def test_it_is_refused_on_a_cluster_and_taken_on_this_machine() -> None:
+    validate(CONFIG)
+    with pytest.raises(ConfigError, match="on a local master only"):
+        validate({**CONFIG, "spark.master": "spark://host:7077"})
+
+
+def _nothing(verb: str, value: Any, blobs: Any) -> Any:
+    raise AssertionError(verb)
