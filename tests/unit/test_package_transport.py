@@ -62,6 +62,20 @@ def test_what_was_damaged_on_a_machine_is_mended_by_the_next_process_that_asks(
     assert verify(folder, digest=built.manifest.digest).problems == ()
 
 
+def test_one_that_yarn_has_unpacked_is_whole_though_all_of_it_is_executable_and_its_damage_is_seen(
+    built: Built, tmp_path: Path
+) -> None:
+    folder = unpacked(built, tmp_path)
+    for path in folder.rglob("*"):
+        path.chmod(0o755)
+    assert verify(folder, digest=built.manifest.digest).problems != ()
+    assert verify(folder, digest=built.manifest.digest, may_all_be_executable=True).problems == ()
+    (folder / "lib" / "grete" / "api.py").write_text("")
+    assert verify(folder, digest=built.manifest.digest, may_all_be_executable=True).problems == (
+        "lib/grete/api.py: its content has changed",
+    )
+
+
 def test_one_that_is_whole_stays_as_it_is(built: Built, tmp_path: Path) -> None:
     before = unpacked(built, tmp_path).stat().st_ino
     assert unpacked(built, tmp_path).stat().st_ino == before

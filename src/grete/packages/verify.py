@@ -52,8 +52,10 @@ def read_manifest(package: Path) -> Manifest:
     raise PackageError(f"{package} has no {NAME}; it was not built by `grete package build`")
 
 
-def verify(package: Path, *, digest: str | None = None) -> Verified:
+def verify(package: Path, *, digest: str | None = None, may_all_be_executable: bool = False) -> Verified:
     """Compare a package with its manifest, and with the digest that it should have.
+
+    YARN makes each file executable that it unpacks (`may_all_be_executable`).
 
     Python's caches are no part of a package; a folder may have them, an archive may not.
 
@@ -75,7 +77,7 @@ def verify(package: Path, *, digest: str | None = None) -> Verified:
             problems.append(f"{name}: is there twice")
         else:
             found[name] = what
-    problems += _differences(manifest, found)
+    problems += _differences(manifest, found, may_all_be_executable=may_all_be_executable)
     problems += _missing_places(manifest)
     if digest is not None and manifest.digest != digest.lower():
         problems.append(f"its digest is {manifest.digest}, not {digest}")
@@ -91,15 +93,19 @@ def skew(packages: Sequence[Manifest]) -> tuple[str, ...]:
     return (f"built by different versions of grete: {named}; build them again with one of them",)
 
 
-def _differences(manifest: Manifest, found: dict[str, FileEntry]) -> Iterator[str]:
+def _differences(
+    manifest: Manifest, found: dict[str, FileEntry], *, may_all_be_executable: bool
+) -> Iterator[str]:
     for name, entry in manifest.files.items():
         there = found.get(name)
         if there is None:
             yield f"{name}: is missing"
         elif (there.sha256, there.bytes) != (entry.sha256, entry.bytes):
             yield f"{name}: its content has changed"
-        elif there.executable != entry.executable:
-            yield f"{name}: {'can no longer be executed' if entry.executable else 'has become executable'}"
+        elif entry.executable and not there.executable:
+            yield f"{name}: can no longer be executed"
+        elif there.executable and not entry.executable and not may_all_be_executable:
+            yield f"{name}: has become executable"
     yield from (f"{name}: is not in the manifest" for name in found if name not in manifest.files)
 
 

@@ -107,7 +107,7 @@ def _unpacked(package: ShippedPackage) -> str:
     place = Path(_place_of(package.file))
     if package.into is not None:
         return str(unpack_once(place, package.digest, Path(package.into)))
-    if problems := verify(place, digest=package.digest).problems:
+    if problems := verify(place, digest=package.digest, may_all_be_executable=True).problems:
         raise PackageError(
             f"{place.resolve()} is damaged: {'; '.join(problems)}; its node has to unpack it again"
         )
