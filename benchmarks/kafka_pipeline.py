@@ -14,7 +14,7 @@ import os
 import platform
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -202,44 +202,40 @@ def aggregate_by_hand(records: DataFrame) -> DataFrame:
     return rows.select("key", F.to_json(F.struct(*names)).alias("value"))
 
 
-def run(records: int, pairs: int) -> dict[str, object]:
-    """All comparisons."""
+def comparisons(bench: Bench) -> dict[str, tuple[Callable[[], Cost], Callable[[], Cost]]]:
+    """What is compared: grete's side, and the same by hand."""
+
+    def passed() -> Cost:
+        return bench.by_hand("append", lambda frame: frame.select("key", "value"))
+
+    return {
+        "pass_through": (lambda: bench.grete("PassThrough"), passed),
+        "pass_through_with_stamps": (
+            lambda: bench.grete("PassThrough", **{"systems.kafka.pipeline.delivery": "stamps"}),
+            passed,
+        ),
+        "two_outputs": (
+            lambda: bench.grete("TwoOutputs"),
+            lambda: bench.by_hand(
+                "append", lambda frame: late(delays(frame)), lambda frame: early(delays(frame))
+            ),
+        ),
+        "join": (lambda: bench.grete("Join"), lambda: bench.by_hand("append", joined)),
+        "aggregate": (
+            lambda: bench.grete("Aggregate"),
+            lambda: bench.by_hand("update", aggregate_by_hand),
+        ),
+    }
+
+
+def run(records: int, pairs: int, only: Sequence[str]) -> dict[str, object]:
+    """The comparisons of these names; all without any."""
     with tempfile.TemporaryDirectory(prefix="grete-bench-") as folder:
         broker = KafkaCluster(Path(folder) / "broker")
         broker.start()
         try:
-            bench = Bench(broker, records, Path(folder))
-            return {
-                "pass_through": compare(
-                    records,
-                    pairs,
-                    lambda: bench.grete("PassThrough"),
-                    lambda: bench.by_hand("append", lambda frame: frame.select("key", "value")),
-                ),
-                "pass_through_with_stamps": compare(
-                    records,
-                    pairs,
-                    lambda: bench.grete("PassThrough", **{"systems.kafka.pipeline.delivery": "stamps"}),
-                    lambda: bench.by_hand("append", lambda frame: frame.select("key", "value")),
-                ),
-                "two_outputs": compare(
-                    records,
-                    pairs,
-                    lambda: bench.grete("TwoOutputs"),
-                    lambda: bench.by_hand(
-                        "append", lambda frame: late(delays(frame)), lambda frame: early(delays(frame))
-                    ),
-                ),
-                "join": compare(
-                    records, pairs, lambda: bench.grete("Join"), lambda: bench.by_hand("append", joined)
-                ),
-                "aggregate": compare(
-                    records,
-                    pairs,
-                    lambda: bench.grete("Aggregate"),
-                    lambda: bench.by_hand("update", aggregate_by_hand),
-                ),
-            }
+            known = comparisons(Bench(broker, records, Path(folder)))
+            return {name: compare(records, pairs, *known[name]) for name in only or known}
         finally:
             broker.stop()
 
@@ -249,6 +245,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A DataFrame pipeline on Kafka against PySpark by hand.")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--only", nargs="+", default=[], metavar="COMPARISON")
     given = parser.parse_args()
     when = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
     figures = {
@@ -256,7 +253,7 @@ def main() -> None:
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
         "load_average_before": round(os.getloadavg()[0], 1),  # far above 1: something else ran beside it
         "batch": BATCH,
-        **run(given.records, given.pairs),
+        **run(given.records, given.pairs, given.only),
     }
     text = json.dumps(figures, indent=2)
     print(text)
