@@ -65,7 +65,7 @@ def test_all_problems_are_reported_at_once() -> None:
         ("job.coordinator.lease.ttl.ms", "9223372036854775807", "at most a day"),
         ("job.http.host", "127.999.1.1", "only loopback"),
         ("job.http.host", "0.0.0.0", "only loopback"),  # noqa: S104 - the point of the test
-        ("job.launcher", "cluster", "none of process, thread"),
+        ("job.launcher", "cluster", "none of process, spark_submit, thread"),
         ("job.factory.class", "", "no job factory class defined"),
         ("job.factory.class", "org.example.Factory", "it is not known"),
         ("job.systemstreampartition.grouper.factory", "GroupByMoon", "GroupByPartitionFactory"),

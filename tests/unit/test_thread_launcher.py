@@ -74,7 +74,7 @@ def test_the_launcher_is_the_one_that_is_configured(
 
 def test_a_launcher_that_is_not_installed_is_refused(tmp_path: Path) -> None:
     settings = Settings.of({"job.launcher": "cluster"})
-    with pytest.raises(ConfigError, match="none of process, thread"):
+    with pytest.raises(ConfigError, match="none of process, spark_submit, thread"):
         open_launcher(LaunchContext(settings, ["true"], lambda environment, stop: 0, tmp_path))
 
 
