@@ -59,7 +59,8 @@ class Application(grete.StreamTask):
 """
 KEYS = 20
 PATIENT = {"job.coordinator.lease.ttl.ms": "10000"}
-"""For three nodes on a busy machine: with the 3 s of other tests the first election has 3 s in which to be done."""
+"""For a busy machine: with the 3 s of other tests the first election of three nodes has 3 s in which to be done, and
+an attempt on YARN lost its lease while its executors began."""
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fault.job_on_kafka import PATIENT
 from tests.support.deployed_job import DeployedJob, job_on_yarn, kill_application_master, processes_of
 
 from grete.testing.kafka_broker import KafkaCluster
@@ -24,7 +25,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(400)]
 def job(
     yarn: YarnCluster, kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[DeployedJob]:
-    with job_on_yarn(yarn, kafka, tmp_path, monkeypatch) as made:
+    with job_on_yarn(yarn, kafka, tmp_path, monkeypatch, PATIENT) as made:
         yield made
 
 

@@ -101,8 +101,12 @@ def be_fenced_off(bootstrap: str) -> None:
     old.open(deadline_s)
     old.begin()
     new.open(deadline_s)
-    for number in range(1_000):
-        old.produce(id_, 0, b"key", str(number).encode())
-    with pytest.raises(NotWritten):
+
+    def write() -> None:
+        for number in range(1_000):  # where the client hears of it soon, it takes no more
+            old.produce(id_, 0, b"key", str(number).encode())
         old.settle(deadline_s)
+
+    with pytest.raises(NotWritten):
+        write()
     old.abort(deadline_s)
