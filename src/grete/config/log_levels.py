@@ -46,6 +46,15 @@ def log_levels(folder: str | None) -> dict[str, str]:
     return levels
 
 
+def levels_beside(folder: str | None) -> dict[str, str | int]:
+    """As `log_levels`, for a process of the application's own: where nothing is said, as this process logs.
+
+    Raises:
+        ConfigError: see `log_levels`.
+    """
+    return {"": logging.getLogger().getEffectiveLevel(), **log_levels(folder)}
+
+
 def set_levels(levels: Mapping[str, str]) -> None:
     """Let loggers have these levels."""
     for name, level in levels.items():

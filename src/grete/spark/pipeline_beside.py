@@ -7,7 +7,6 @@ The service listens on loopback, asks for a token that goes over the process's p
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from grete.application.beside import ApplicationProcess, CallFailed, interpreter
 from grete.application.pipe import Blob
 from grete.application.pipeline import Description
 from grete.config.application_config import ApplicationConfig
-from grete.config.log_levels import log_levels
+from grete.config.log_levels import levels_beside
 from grete.config.settings import Settings
 from grete.errors import ApplicationError, ApplicationGone, ConfigError, GreteError
 from grete.spark import connect, plans
@@ -80,8 +79,7 @@ class PipelineBeside(DataFramePipeline):
         python = interpreter(job.application_environment)
         folder = modules_folder(job.application_path, job.application_environment)
         process = ApplicationProcess(python, folder, shown=f"app.class={self._path}")
-        levels = {"": logging.getLogger().getEffectiveLevel(), **log_levels(folder)}
-        said = {"path": self._path, "config": dict(self._settings.raw), "levels": levels}
+        said = {"path": self._path, "config": dict(self._settings.raw), "levels": levels_beside(folder)}
         try:
             described = process.load(said, self._answer, verb="pipeline")
         except BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -17,7 +16,7 @@ from grete.application.pipe import Blob, pack_column
 from grete.application.poison import PoisonPolicy
 from grete.application.timers import Timers
 from grete.config.application_config import ApplicationConfig
-from grete.config.log_levels import log_levels
+from grete.config.log_levels import levels_beside
 from grete.config.settings import Settings
 from grete.errors import JobError
 from grete.model.ids import SystemStream
@@ -64,7 +63,7 @@ def minimal_hello(config: Mapping[str, str], task_class: str, folder: str | None
         "task_class": task_class,
         "poison": asdict(PoisonPolicy()) | {"exceptions": []},
         "message_s": timeout_ms / 1000 if timeout_ms > 0 else None,
-        "levels": {"": logging.getLogger().getEffectiveLevel(), **log_levels(folder)},
+        "levels": levels_beside(folder),
     }
 
 
