@@ -77,7 +77,7 @@ test-loaded: services ## every test but the nightly ones, beside 10 processes th
 test-repeated: services ## tests one after the other, many times: TESTS="FILE::TEST ..." TIMES=20
 	$(HARNESS) --workers 1 --times $(TIMES) -q $(TESTS)
 
-durations: ## write down how long tests took in the last run, so that the next one begins with the longest
+durations: ## what tests took in the last run: prints what computed longest, and lets the next begin with the longest
 	$(BIN)/python -m tests.harness.durations
 
 services: setup ## what tests need besides Python and Java; SERVICES=kube_apiserver (needs Go): Kubernetes, built once

@@ -218,6 +218,31 @@ def test_a_run_says_how_many_jvms_it_started(start: Start) -> None:
     assert "started 1 JVMs (0 Spark, 0 brokers, 0 real Samza, 1 others)" in output
 
 
+COMPUTING = """
+import subprocess, sys
+
+CODE = "import time; began = time.process_time()\\nwhile time.process_time() < began + 0.5: pass"
+
+def test_that_lets_another_compute():
+    subprocess.run([sys.executable, "-c", CODE], check=True)
+
+def test_that_starts_python_where_it_may_write_what_it_compiles():
+    command = [sys.executable, "-c", "import sys; sys.exit(sys.dont_write_bytecode)"]
+    subprocess.run(command, check=True)
+"""
+
+
+def test_a_run_says_what_tests_computed_and_compiles_once_what_its_processes_import(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    code, output = ended(start(COMPUTING))
+    assert code == 0, output
+    lines = [line.split("\t") for line in (tmp_path / ".test-run" / "durations.tsv").read_text().splitlines()]
+    [computed_s] = [float(each[3]) for each in lines if each[1] == "call" and "another_compute" in each[2]]
+    assert 0.5 <= computed_s < 5
+
+
 TWO_SERVERS = """
 import pytest
 

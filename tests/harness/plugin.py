@@ -29,6 +29,9 @@ _STACKS = pytest.StashKey[str]()
 _DURATIONS = Path(__file__).with_name("durations.tsv")
 _GROUPS = "groups.json"
 _UNKNOWN_S = 0.05
+_PROCESSOR_S = "processor_s"
+"""Of a report: seconds that this process and those it has waited for have computed since the report before."""
+_COMPUTED_S = pytest.StashKey[float]()
 _ALONE_WITH = {
     "harmed_broker": "one broker that is harmed",
     "harmed_nodes": "three nodes that are harmed",
@@ -150,13 +153,21 @@ def stacks_of(test: str) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """With a test that ran into its limit comes what its processes were doing."""
+    """With each phase comes what it cost; with a test that ran into its limit what its processes were doing."""
     report = yield
+    report.user_properties.append((_PROCESSOR_S, _since_last_report(item.config)))
     stacks = item.stash.get(_STACKS, "")
     if report.failed and stacks:
         report.sections.append(("stacks of the test's processes", stacks))
         del item.stash[_STACKS]
     return report
+
+
+def _since_last_report(config: pytest.Config) -> float:
+    now = sum(os.times()[:4])
+    before = config.stash.get(_COMPUTED_S, now)
+    config.stash[_COMPUTED_S] = now
+    return now - before
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -198,7 +209,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.failed:
         failure = {"test": name, "when": report.when, "text": report.longreprtext, "output": report.capstderr}
         _note("failed.jsonl", [json.dumps(failure) + "\n"])
-    _note("durations.tsv", [f"{report.duration:.3f}\t{report.when}\t{name}\n"])
+    cost_s = dict(report.user_properties).get(_PROCESSOR_S, 0.0)
+    _note("durations.tsv", [f"{report.duration:.3f}\t{report.when}\t{name}\t{cost_s:.2f}\n"])
 
 
 def _note(name: str, lines: Iterable[str]) -> None:
