@@ -13,7 +13,6 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from grete.config.key_tables.job import LAUNCHER
 from grete.config.properties import format_properties
 from grete.errors import ConfigError, MissingExtra
 from grete.launch.base import ContainerStart
@@ -62,8 +61,7 @@ def find_spark_submit(environment: Mapping[str, str]) -> str:
     found = spark_home(environment) / "bin" / "spark-submit"
     if not os.access(found, os.X_OK):
         raise ConfigError(
-            f"{LAUNCHER.name}=spark_submit: {found} is no program: set SPARK_HOME to Spark's folder, or unset it "
-            f"to use PySpark's own"
+            f"{found} is no program: set SPARK_HOME to Spark's folder, or unset it to use PySpark's own"
         )
     return str(found)
 

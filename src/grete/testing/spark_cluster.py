@@ -11,7 +11,6 @@ application's folder.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import shlex
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from grete.launch.spark_submit import spark_home
 from grete.testing.server_cluster import ServerCluster, ServerFailed, ServerNode, command_line, java
 
 MASTER = 1
@@ -137,8 +137,9 @@ class SparkCluster(ServerCluster[SparkNode]):
         return SparkNode(number, directory, *ports)
 
     def _prepare(self, node: SparkNode) -> None:
-        if not any((spark_home() / "jars").glob("spark-core_*.jar")):
-            raise ServerFailed(f"no Spark in {spark_home()}: install grete[spark], or set SPARK_HOME")
+        spark = spark_home(os.environ)
+        if not any((spark / "jars").glob("spark-core_*.jar")):
+            raise ServerFailed(f"no Spark in {spark}: install grete[spark], or set SPARK_HOME")
         for folder in (*self._hidden_for(node).folders, *self._hidden_for(node).seen):
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -147,10 +148,11 @@ class SparkCluster(ServerCluster[SparkNode]):
 
     def _command(self, node: SparkNode) -> list[str]:
         kind = "master.Master" if node.number == MASTER else "worker.Worker"
-        home = {"SPARK_HOME": str(spark_home()), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
+        spark = spark_home(os.environ)
+        home = {"SPARK_HOME": str(spark), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
         words = [
             *("env", *(f"{name}={value}" for name, value in home.items())),
-            *(java(), *_JVM, f"-Dgrete.node={node.directory}", "-cp", f"{spark_home() / 'jars'}/*"),
+            *(java(), *_JVM, f"-Dgrete.node={node.directory}", "-cp", f"{spark / 'jars'}/*"),
             *(f"-D{key}={value}" for key, value in self._settings.items()),
             f"org.apache.spark.deploy.{kind}",
             *("--host", "127.0.0.1", "--port", str(node.port), "--webui-port", str(node.web_port)),
@@ -174,20 +176,6 @@ class SparkCluster(ServerCluster[SparkNode]):
             state: dict[str, Any] = json.loads(said.read())
             return state
         return None
-
-
-def spark_home() -> Path:
-    """Where Spark is: `SPARK_HOME`, else the installed pyspark.
-
-    Raises:
-        ServerFailed: there is none.
-    """
-    if named := os.environ.get("SPARK_HOME"):
-        return Path(named)
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise ServerFailed("no pyspark: install grete[spark]")
-    return Path(found.origin).parent
 
 
 def _isolated(words: Sequence[str], hidden: Hidden) -> list[str]:
