@@ -88,6 +88,8 @@ def test_resources_that_samza_asks_for_are_sparks_unless_spark_has_its_own(make:
                 "cluster-manager.container.cpu.cores": "4",
                 "yarn.am.container.memory.mb": "2048",
                 "yarn.am.container.cpu.cores": "2",
+                "yarn.am.java.home": "/opt/java-17",
+                "yarn.job.staging.directory": "hdfs:///staging",
                 "yarn.queue": "flights",
                 "yarn.container.label": "fast",
                 "yarn.am.container.label": "safe",
@@ -105,6 +107,8 @@ def test_resources_that_samza_asks_for_are_sparks_unless_spark_has_its_own(make:
         "spark.executor.cores": "4",
         "spark.driver.memory": "4g",
         "spark.driver.cores": "2",
+        "spark.yarn.appMasterEnv.JAVA_HOME": "/opt/java-17",
+        "spark.yarn.stagingDir": "hdfs:///staging",
         "spark.yarn.queue": "flights",
         "spark.yarn.executor.nodeLabelExpression": "fast",
         "spark.yarn.am.nodeLabelExpression": "safe",
@@ -198,6 +202,26 @@ def test_the_frameworks_package_is_the_interpreter_of_all_processes(make: Make) 
     plan = yarn_plan(make({"yarn.resources.__samzaFrameworkInfrastructure.path": path}))
     assert f"{path}#__samzaFrameworkInfrastructure" in " ".join(plan.command)
     assert plan.properties["spark.pyspark.python"] == "./__samzaFrameworkInfrastructure/bin/python"
+
+
+def test_resources_have_the_name_and_type_that_samza_gives_them_and_are_files_unless_they_say_so(
+    make: Make,
+) -> None:
+    resources = {
+        "rules.path": "hdfs:///flights/rules-7.json",
+        "rules.local.name": "rules.json",
+        "rules.local.visibility": "PUBLIC",
+        "models.path": "hdfs:///flights/models-3.tgz",
+        "models.local.type": "archive",
+        "__samzaFrameworkApi.path": "hdfs:///packages/grete-api-1.tgz",
+    }
+    plan = yarn_plan(make({f"yarn.resources.{name}": value for name, value in resources.items()}))
+    words = " ".join(plan.command)
+    assert plan.files == {"rules.json": "hdfs:///flights/rules-7.json"}
+    assert ",hdfs:///flights/rules-7.json#rules.json --archives" in words
+    assert list(plan.archives) == ["__package", "__samzaFrameworkApi", "models"]
+    with pytest.raises(ConfigError, match=r"yarn.resources.rules.local.type.*none of FILE, ARCHIVE"):
+        make({"yarn.resources.rules.path": "hdfs:///rules", "yarn.resources.rules.local.type": "PATTERN"})
 
 
 def test_packages_of_another_version_than_runs_end_an_attempt_before_it_begins(tmp_path: Path) -> None:

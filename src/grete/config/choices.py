@@ -112,3 +112,19 @@ class SaslMechanism(StrEnum):
 
     DIGEST_MD5 = "DIGEST-MD5"
     GSSAPI = "GSSAPI"
+
+
+class ResourceType(StrEnum):
+    """What YARN makes of a resource in each working folder. Spark has no word for Samza's third type, PATTERN."""
+
+    FILE = "FILE"
+    ARCHIVE = "ARCHIVE"
+    """It is unpacked."""
+
+
+class ResourceVisibility(StrEnum):
+    """Who shares the copy of a resource on a node; Spark decides by who may read it."""
+
+    PUBLIC = "PUBLIC"
+    PRIVATE = "PRIVATE"
+    APPLICATION = "APPLICATION"

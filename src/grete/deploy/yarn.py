@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grete.clock import Deadline, SystemClock
+from grete.config.choices import ResourceType
 from grete.config.properties import format_properties
 from grete.config.redact import redact
 from grete.config.settings import Settings
+from grete.config.settings.deploy import Resource
 from grete.config.settings.job import JobSettings
 from grete.container.archive import pack
 from grete.deploy.base import AttemptRow, ClusterManager, Deployed, Plan
@@ -29,7 +31,8 @@ from grete.deploy.resource_manager import (
     hadoop_folder,
 )
 from grete.errors import JobError
-from grete.launch.spark_submit import spark_home
+from grete.launch.spark_submit import find_spark_submit, spark_home
+from grete.packages.manifest import Kind
 from grete.packages.transport import archive_of, brought_package
 from grete.packages.verify import read_manifest
 from grete.private_files import private_directory, private_opener
@@ -47,6 +50,7 @@ _DEFAULTS = {
     "spark.yarn.am.attemptFailuresValidityInterval": "1h",
 }
 """A job that runs for months would use up its attempts otherwise."""
+_PACKAGES = (Kind.API.folder, FRAMEWORK)
 _NOT_PASSED_ON = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
@@ -58,6 +62,7 @@ class YarnPlan:
     properties: Mapping[str, str]
     config: Mapping[str, str]
     archives: Mapping[str, str]
+    files: Mapping[str, str]
     secrets: tuple[str, ...]
     hadoop_folder: Path
 
@@ -66,24 +71,20 @@ def yarn_plan(deployment: Deployment) -> YarnPlan:
     """The plan of a deployment. Nothing is written.
 
     Raises:
-        ConfigError: no configuration of Hadoop.
+        ConfigError: no configuration of Hadoop, or no spark-submit where Spark is.
         MissingExtra: no Spark on this machine.
     """
     settings = deployment.settings
-    archives = _archives(settings, deployment.folder)
-    files = [
-        deployment.folder / CONFIG_FILE,
-        *([deployment.folder / SECRETS_FILE] if deployment.secrets else []),
-    ]
+    archives, files = _archives(settings, deployment.folder), _files(settings)
+    own = [CONFIG_FILE, *([SECRETS_FILE] if deployment.secrets else [])]
     words = ["--manager", "yarn", "--config", CONFIG_FILE]
     words += ["--secrets", SECRETS_FILE] if deployment.secrets else []
-    named = ",".join(f"{path}#{name}" for name, path in archives.items())
     command = [
-        str(spark_home(os.environ) / "bin" / "spark-submit"),
+        find_spark_submit(os.environ),
         *("--master", "yarn", "--deploy-mode", "cluster", "--name", f"grete {deployment.job.shown}"),
         *("--properties-file", str(deployment.folder / _SPARK_FILE)),
-        *("--files", ",".join(map(str, files))),
-        *(["--archives", named] if archives else []),
+        *("--files", ",".join([*(str(deployment.folder / name) for name in own), *_linked(files)])),
+        *(["--archives", ",".join(_linked(archives))] if archives else []),
         str(_MAIN),
         *words,
         *deployment.words,
@@ -93,6 +94,7 @@ def yarn_plan(deployment: Deployment) -> YarnPlan:
         _properties(deployment),
         deployment.config,
         archives,
+        files,
         deployment.secrets,
         hadoop_folder(settings.deploy),
     )
@@ -107,7 +109,27 @@ def _archives(settings: Settings, folder: Path) -> dict[str, str]:
         found[PACKAGE] = str(folder / "application-SHA256.tgz")
     if settings.deploy.environment:
         found[ENVIRONMENT] = _local_or_url(settings.deploy.environment)
-    return found | {name: _local_or_url(path) for name, path in settings.deploy.resources.items()}
+    return found | _resources(settings, ResourceType.ARCHIVE)
+
+
+def _files(settings: Settings) -> dict[str, str]:
+    """What is put into each working folder as it is, by its name there, besides what a deployment writes."""
+    return _resources(settings, ResourceType.FILE)
+
+
+def _resources(settings: Settings, of: ResourceType) -> dict[str, str]:
+    return {each.name: _local_or_url(each.path) for each in settings.deploy.resources if _type(each) == of}
+
+
+def _type(resource: Resource) -> ResourceType:
+    """As it is said, else as in Samza, but for our packages, which are of no use as they are."""
+    usual = ResourceType.ARCHIVE if resource.name in _PACKAGES else ResourceType.FILE
+    return resource.type or usual
+
+
+def _linked(paths: Mapping[str, str]) -> list[str]:
+    """As Spark takes paths with names of their own."""
+    return [f"{path}#{name}" for name, path in paths.items()]
 
 
 def _local_or_url(path: str) -> str:
@@ -118,7 +140,8 @@ def _interpreter(settings: Settings) -> str:
     """The Python of coordinator, container and workers, as it is named in their working folders."""
     if settings.deploy.environment:
         return f"./{ENVIRONMENT}/bin/python"
-    return f"./{FRAMEWORK}/bin/python" if FRAMEWORK in settings.deploy.resources else sys.executable
+    is_brought = FRAMEWORK in _resources(settings, ResourceType.ARCHIVE)
+    return f"./{FRAMEWORK}/bin/python" if is_brought else sys.executable
 
 
 def _pack_application(job: JobSettings, folder: Path) -> Path:
@@ -169,6 +192,7 @@ class Yarn(ClusterManager):
             "spark": spark,
             "config": config,
             "archives": dict(plan.archives),
+            "files": dict(plan.files),
             "secrets": list(plan.secrets),
         }
         return Plan("\n".join(shown), document)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grete.config import aliases
+from grete.config.choices import ResourceType, ResourceVisibility
 from grete.config.key import (
     BOOLEAN,
     BYTES,
@@ -15,6 +16,7 @@ from grete.config.key import (
     TEXT,
     ChangeClass,
     Key,
+    one_of,
 )
 
 _CONTAINER, _SET_ONCE, _LIVE = ChangeClass.RESTART_CONTAINER, ChangeClass.SET_ONCE, ChangeClass.LIVE
@@ -318,18 +320,34 @@ YARN_RESOURCE = Key(
     TEXT,
     None,
     _CONTAINER,
-    "An archive that YARN unpacks in each working folder under this name; a path or a URL of Hadoop. "
+    "A file that YARN puts into each working folder; a path or a URL of Hadoop. "
     "`__samzaFrameworkInfrastructure`, a package of `grete package build framework`, brings the interpreter of "
     "coordinator, container and workers.",
 )
-YARN_RESOURCES = Key(
-    "yarn.resources.%s",
+YARN_RESOURCE_NAME = Key(
+    "yarn.resources.%s.local.name",
     TEXT,
     None,
     _CONTAINER,
-    "Name, type and visibility of a resource.",
-    is_open=True,
-    no_effect="a resource is an archive and has its own name; Spark says who sees it",
+    "Its name there.",
+    default_doc="the resource's",
+)
+YARN_RESOURCE_TYPE = Key(
+    "yarn.resources.%s.local.type",
+    one_of(ResourceType),
+    None,
+    _CONTAINER,
+    "`ARCHIVE` is unpacked there. Samza's `PATTERN` is not there: Spark has no word for it.",
+    default_doc="`ARCHIVE` for the framework's packages (`__samzaFrameworkApi`, `__samzaFrameworkInfrastructure`), "
+    "else `FILE`",
+)
+YARN_RESOURCE_VISIBILITY = Key(
+    "yarn.resources.%s.local.visibility",
+    one_of(ResourceVisibility),
+    "APPLICATION",
+    _CONTAINER,
+    "Who shares the copy on a node.",
+    no_effect="Spark decides it: what everybody may read is shared with everybody, anything else with its user",
 )
 YARN_PACKAGE = Key(
     "yarn.package.path",
@@ -361,6 +379,20 @@ YARN_AM_OPTIONS = Key(
     None,
     _CONTAINER,
     "Options of the driver's JVM, unless `spark.driver.extraJavaOptions` is set.",
+)
+YARN_AM_JAVA = Key(
+    "yarn.am.java.home",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Java of the driver's JVM, unless `spark.yarn.appMasterEnv.JAVA_HOME` is set.",
+)
+YARN_STAGING = Key(
+    "yarn.job.staging.directory",
+    TEXT,
+    None,
+    _CONTAINER,
+    "Where files are while they are sent, unless `spark.yarn.stagingDir` is set.",
 )
 YARN_QUEUE = Key("yarn.queue", TEXT, None, _CONTAINER, "YARN's queue, unless `spark.yarn.queue` is set.")
 YARN_LABEL = Key(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+from grete.config.choices import ResourceType
 from grete.config.key_tables import coordinator, deploy
 from grete.config.key_tables.streams import SPARK_MASTER
 from grete.config.settings.section import OptionalSetting, Section, Setting
-from grete.config.values import value_of
+from grete.config.values import required_value_of, value_of
 
 
 class Manager(StrEnum):
@@ -26,7 +28,9 @@ REQUESTS = {
     coordinator.CORES: "spark.executor.cores={}",
     coordinator.YARN_AM_MEMORY: "spark.driver.memory={}m",
     coordinator.YARN_AM_CORES: "spark.driver.cores={}",
+    coordinator.YARN_AM_JAVA: "spark.yarn.appMasterEnv.JAVA_HOME={}",
     coordinator.YARN_AM_OPTIONS: "spark.driver.extraJavaOptions={}",
+    coordinator.YARN_STAGING: "spark.yarn.stagingDir={}",
     coordinator.YARN_QUEUE: "spark.yarn.queue={}",
     coordinator.YARN_LABEL: "spark.yarn.executor.nodeLabelExpression={}",
     coordinator.YARN_AM_LABEL: "spark.yarn.am.nodeLabelExpression={}",
@@ -52,6 +56,16 @@ def requested_resources(raw: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A file or archive of `yarn.resources.*`, and its name in the folder in which each process works."""
+
+    name: str
+    path: str
+    type: ResourceType | None
+    """None where the configuration does not say."""
+
+
 class DeploySettings(Section):
     """`job.deploy.*`, and the package of Samza's `yarn.package.path`."""
 
@@ -63,11 +77,16 @@ class DeploySettings(Section):
     """An archive that is unpacked as `__package`."""
 
     @cached_property
-    def resources(self) -> Mapping[str, str]:
-        """Further archives, by the names of the folders that they are unpacked as."""
+    def resources(self) -> tuple[Resource, ...]:
+        """What YARN brings besides, in the order of their names."""
         head, _, tail = coordinator.YARN_RESOURCE.name.partition("%s")
         named = (key for key in sorted(self.raw) if key.startswith(head) and key.endswith(tail))
-        return {key[len(head) : -len(tail)]: self.raw[key] for key in named}
+        return tuple(self._resource(key[len(head) : -len(tail)]) for key in named)
+
+    def _resource(self, name: str) -> Resource:
+        path = required_value_of(self.raw, coordinator.YARN_RESOURCE, name)
+        shown = value_of(self.raw, coordinator.YARN_RESOURCE_NAME, name) or name
+        return Resource(shown, path, value_of(self.raw, coordinator.YARN_RESOURCE_TYPE, name))
 
     @cached_property
     def manager(self) -> Manager:
