@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,17 +30,30 @@ def job(
         yield made
 
 
+@pytest.fixture
+def isolated_job(
+    yarn: YarnCluster, kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[DeployedJob]:
+    with job_on_yarn(yarn, kafka, tmp_path, monkeypatch, PATIENT, is_isolated=True) as made:
+        yield made
+
+
 def last(job: DeployedJob) -> dict[str, Any]:
     found: dict[str, Any] = job.answer("deploy", "status")[0]
     return found
 
 
 def test_a_killed_application_master_is_followed_by_an_attempt_that_loses_and_doubles_nothing(
-    job: DeployedJob, yarn: YarnCluster
+    isolated_job: DeployedJob, yarn: YarnCluster
 ) -> None:
-    """Deployed once at a time, and looked at, stopped and found ended from a home that knows nothing of it."""
+    """Deployed once at a time, and looked at, stopped and found ended from a home that knows nothing of it.
+
+    Its application's package is nowhere but on the nodes once it was sent.
+    """
+    job = isolated_job
     job.send(200)
     applied = job.answer("deploy", "apply")
+    shutil.rmtree(job.packages)
 
     def said() -> str:
         return yarn.logs_of(applied["id"])
@@ -63,6 +77,7 @@ def test_a_killed_application_master_is_followed_by_an_attempt_that_loses_and_do
     eventually(lambda: not last(job)["live"], "the end of the application", context=said)
     assert last(job)["state"] == "FINISHED SUCCEEDED"
     job.assert_each_counted_once()
+    job.assert_ran_in_its_package(yarn.nodes[1].directory)
 
 
 @pytest.mark.nightly

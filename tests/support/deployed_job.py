@@ -39,11 +39,43 @@ class DeployedJob(Job):
         super().__init__(directory, cluster, settings=settings, brokers=f"${{env:{BROKERS}}}")
         self.config = directory / "job.properties"
         self.pods, self.namespace = directory / "pods", ""
+        self.packages = directory / "packages"
+        self.configure({})
+
+    def isolate(self) -> None:
+        """Give the application a package with an interpreter of its own, which it names in each of its records.
+
+        Its modules are nowhere else.
+        """
+        modules, lock = self._directory / "modules", self._directory / "lock.txt"
+        modules.mkdir()
+        text = (self._directory / "application.py").rename(modules / "application.py").read_text()
+        named = text.replace('{"count"', '{"prefix": sys.prefix, "count"')
+        (modules / "application.py").write_text(f"import sys\n{named}")
+        lock.write_text("# the standard library is all it needs\n")
+        words = ("--into", str(self.packages), "--lock", str(lock))
+        built = self.grete("package", "build", "application", *words, "--application", str(modules))
+        assert built.returncode == 0, built.stderr
+        self.configure(
+            {
+                "job.application.path": "",
+                "job.split.deployment.enabled": "true",
+                "job.application.environment": json.loads(built.stdout)["folder"],
+            }
+        )
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Change the configuration that it is deployed with."""
+        self._settings |= settings
         self.config.write_text("\n".join(f"{key}={value}" for key, value in self._settings.items()))
 
     def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """A grete command with the job's configuration, in a home where nothing else is known of it."""
-        command = [sys.executable, "-m", "grete.cli.main", *words, "--config", str(self.config), "-o", "json"]
+        return self.grete(*words, "--config", str(self.config), **environment)
+
+    def grete(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """A grete command in that home."""
+        command = [sys.executable, "-m", "grete.cli.main", *words, "-o", "json"]
         home = str(self._directory / "operator")
         return subprocess.run(
             command,
@@ -74,6 +106,13 @@ class DeployedJob(Job):
         logs = [*self.pods.glob("*/log"), self._directory / "kubelet.log"]
         return "\n".join(f"--- {log}\n{log.read_text(errors='replace')[-4_000:]}" for log in logs)
 
+    def assert_ran_in_its_package(self, below: Path) -> None:
+        """Each record is there once, and was made by an interpreter in that folder."""
+        written = [output.value for output in self.written()]
+        assert sorted(one["n"] for one in written) == list(range(self._sent))
+        prefixes = {Path(str(one["prefix"])) for one in written}
+        assert all(prefix.is_relative_to(below) for prefix in prefixes), prefixes
+
     def starts(self) -> list[tuple[str, str]]:
         """Each start of a coordinator: what it was, and of which deployment."""
         rows = [row for row in self.history() if row.event in ("deployment", "attempt", "change")]
@@ -87,8 +126,10 @@ def job_on_yarn(
     directory: Path,
     monkeypatch: pytest.MonkeyPatch,
     settings: Mapping[str, str] | None = None,
+    *,
+    is_isolated: bool = False,
 ) -> Iterator[DeployedJob]:
-    """A job that is to be deployed on YARN, of which nothing runs afterwards."""
+    """A job that is to be deployed on YARN, of which nothing runs afterwards. See `DeployedJob.isolate`."""
     monkeypatch.setenv("GRETE_HOME", str(directory / "home"))
     monkeypatch.setenv(BROKERS, kafka.bootstrap)
     of_yarn = {
@@ -107,6 +148,8 @@ def job_on_yarn(
         "spark.executor.extraJavaOptions": _QUICK,
     }
     job = DeployedJob(directory, kafka, {**of_yarn, **(settings or {})})
+    if is_isolated:
+        job.isolate()
     try:
         yield job
     finally:

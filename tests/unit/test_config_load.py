@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from grete.config.load import config_path, load, load_file, parse_overrides
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 
 
@@ -116,6 +117,13 @@ def test_every_malformed_override_is_named() -> None:
 def test_an_application_path_is_relative_to_its_file(tmp_path: Path) -> None:
     path = written(tmp_path, "a.properties", "job.application.path=src\n")
     assert load_file(path)["job.application.path"] == str(tmp_path.resolve() / "src")
+
+
+def test_a_later_file_takes_the_application_path_back_with_an_empty_one(tmp_path: Path) -> None:
+    files = [written(tmp_path, "a.properties", "job.application.path=src\n")]
+    files.append(written(tmp_path, "b.properties", "job.application.path=\n"))
+    loaded = load([str(file) for file in files], {})
+    assert Settings.of(loaded).job.application_path is None
 
 
 def test_ten_thousand_keys_and_five_megabytes_survive(tmp_path: Path) -> None:

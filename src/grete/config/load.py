@@ -57,7 +57,7 @@ def load_file(path: Path) -> dict[str, str]:
             f"cannot read the configuration {path}: its name must end in {', '.join(_READERS)} to show its format"
         )
     config = reader(_text(path, _bytes(path)), origin=str(path))
-    if APPLICATION_PATH.name in config:
+    if config.get(APPLICATION_PATH.name, "").strip():
         config[APPLICATION_PATH.name] = str((path.resolve().parent / config[APPLICATION_PATH.name]).resolve())
     return config
 

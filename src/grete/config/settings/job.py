@@ -22,8 +22,7 @@ class JobSettings(Section):
     """The DataFrame pipeline, `module:Class`."""
     task_class = OptionalSetting(keys.TASK_CLASS)
     """The StreamTask, `module:Class`."""
-    application_path = OptionalSetting(keys.APPLICATION_PATH)
-    """The folder of the application's modules."""
+    _application_path = OptionalSetting(keys.APPLICATION_PATH)
     is_isolated = Setting(keys.SPLIT_DEPLOYMENT)
     """Whether a StreamTask runs in a process and an environment of its own."""
     application_environment = OptionalSetting(keys.APPLICATION_ENVIRONMENT)
@@ -66,6 +65,11 @@ class JobSettings(Section):
         """As `id`, with an empty name where none is set: for rules beside the one that asks for a name."""
         default = keys.JOB_ID.default or ""
         return JobId(self.raw.get(keys.JOB_NAME.name, ""), self.raw.get(keys.JOB_ID.name, default))
+
+    @property
+    def application_path(self) -> str | None:
+        """The folder of the application's modules; an empty one takes back what another file says."""
+        return self._application_path or None
 
     @property
     def is_pipeline(self) -> bool:
