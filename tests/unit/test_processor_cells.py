@@ -20,7 +20,16 @@ from grete.embedded.agent import Agent
 from grete.embedded.launcher import ProcessorsLauncher
 from grete.embedded.leading import Leading
 from grete.embedded.orders import Order, Report, Wanted, encode, order_cell, report_cell
-from grete.errors import ConfigError, Fenced, GreteError, JobError, LeadershipLost, LogUnreachable
+from grete.errors import (
+    ConfigError,
+    CoordinationUnreachable,
+    Fenced,
+    GreteError,
+    IdTaken,
+    JobError,
+    LeadershipLost,
+    LogUnreachable,
+)
 from grete.launch.base import ContainerStart
 from grete.model.ending import ContainerEnd, ExitCode
 from grete.model.fence import container_epoch
@@ -126,6 +135,57 @@ def test_what_a_processor_has_left_that_is_gone_is_removed(group: Group) -> None
     group.start(1)
     left = {order_cell("a"), order_cell("later"), report_cell("later"), cell_name("members", "a")}
     eventually(lambda: set(group.cells.read_all("")) == left, "what is left", within_s=10 * TTL_S)
+
+
+class Silent(MemoryCells):
+    """Does not answer the first `questions`; the write among them is done all the same, as behind a slow network."""
+
+    def __init__(self, questions: int) -> None:
+        super().__init__(MemoryValues(), SCOPE)
+        self._questions = questions
+
+    def _ask(self) -> None:
+        self._questions -= 1
+        if self._questions >= 0:
+            raise CoordinationUnreachable("no broker answers for partition 0")
+
+    def read_all(self, prefix: str) -> Mapping[str, Cell]:
+        self._ask()
+        return super().read_all(prefix)
+
+    def write(self, name: str, value: bytes, expected: str | None) -> Cell:
+        written = super().write(name, value, expected)
+        self._ask()
+        return written
+
+
+def joining(cells: Cells, ttl_s: float) -> Agent:
+    work = Work()
+    return Agent("a", cells, SystemClock(), work.run, lambda state: None, ttl_s=ttl_s, every_s=EVERY_S)
+
+
+@pytest.mark.parametrize("questions", [1, 2, 4])
+def test_a_processor_that_starts_before_its_store_answers_joins_when_it_does(questions: int) -> None:
+    cells = Silent(questions)
+    agent = joining(cells, ttl_s=60)
+    agent.join()
+    assert set(Membership(cells, SystemClock(), ttl_s=60).members()) == {"a"}
+
+
+def test_a_membership_that_was_written_without_an_answer_is_its_own_and_not_another_living_processor() -> (
+    None
+):
+    cells = MemoryCells(MemoryValues(), SCOPE)
+    members = Membership(cells, SystemClock(), ttl_s=60)
+    members.join("a", incarnation="mine")
+    assert members.join("a", incarnation="mine").member.incarnation == "mine"
+    with pytest.raises(IdTaken):
+        members.join("a", incarnation="another")
+
+
+def test_a_store_that_does_not_answer_for_a_lease_ends_the_start_of_a_processor() -> None:
+    with pytest.raises(CoordinationUnreachable, match="no broker answers"):
+        joining(Silent(1_000_000), ttl_s=0.2).join()
 
 
 class Broken(MemoryCells):

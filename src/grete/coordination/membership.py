@@ -67,10 +67,13 @@ class Membership:
     def _cell(self, id: str) -> str:
         return cell_name(self._group, id)
 
-    def join(self, id: str, metadata: Mapping[str, str] | None = None) -> Admission:
+    def join(
+        self, id: str, metadata: Mapping[str, str] | None = None, *, incarnation: str | None = None
+    ) -> Admission:
         """Become the member `id`. To be renewed every TTL/3.
 
-        A member of this id that has been seen to stand still for a TTL is succeeded; call again until then.
+        A member of this id that has been seen to stand still for a TTL is succeeded; call again until then. Who calls
+        again after no answer gives the same `incarnation` each time, by which what the first call did is recognised.
 
         Raises:
             IdTaken: there is one, and it may be alive (Samza's check of duplicate processor ids).
@@ -79,10 +82,12 @@ class Membership:
         name = self._cell(id)
         known = self._cells.read(name)
         other = None if known is None else _decode(name, known)
-        if known is not None and other is not None and not self._is_gone(name, known):
+        incarnation = incarnation or uuid.uuid4().hex
+        is_other = other is not None and other.incarnation != incarnation
+        if known is not None and is_other and not self._is_gone(name, known):
             raise IdTaken(id, str(other))
         host, now_ms = socket.gethostname(), self._clock.wall_ms()
-        me = Member(id, uuid.uuid4().hex, host, os.getpid(), now_ms, dict(metadata or {}), now_ms)
+        me = Member(id, incarnation, host, os.getpid(), now_ms, dict(metadata or {}), now_ms)
         try:
             cell = self._cells.write(name, _encode(me), None if known is None else known.version)
         except CellChanged as error:

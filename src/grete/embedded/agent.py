@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from grete.coordination.membership import Admission, Membership
 from grete.embedded.orders import Order, Report, Wanted, decode, encode, order_cell, orders_of, report_cell
 from grete.embedded.place import ANYWHERE, Place
 from grete.environment import IN_PROCESS
-from grete.errors import GreteError, IdTaken, MembersElsewhere
+from grete.errors import CoordinationUnreachable, GreteError, IdTaken, MembersElsewhere
 from grete.model.ending import ContainerEnd, ExitCode, Failure, failure_of
 
 _log = logging.getLogger("grete.processor")
@@ -79,25 +80,32 @@ class Agent:
     def join(self, *, patiently: bool = True) -> None:
         """Become a member. One that is in the way and died is waited for: that is a TTL and a bit.
 
+        So is a service that does not answer: of processors that started at once on a busy machine, all ended since
+        the topic of their cells, which the first had just made, had no leader yet.
+
         Raises:
             IdTaken: a living processor has this id.
             MembersElsewhere: living processors are on another machine, or have another home.
-            CoordinationUnreachable: the service does not answer.
+            CoordinationUnreachable: the service has not answered for as long.
         """
         deadline = Deadline(self._clock, 1.2 * self._ttl_s if patiently else 0.0)
+        incarnation, said = uuid.uuid4().hex, ""
         while True:
             try:
-                self._admission = self._admitted()
+                self._admission = self._admitted(incarnation)
                 break
-            except (IdTaken, MembersElsewhere):
+            except (IdTaken, MembersElsewhere, CoordinationUnreachable) as error:
                 if not deadline.pause():
                     raise
+                if str(error) != said:
+                    said = str(error)
+                    _log.info("processor %s waits to join: %s", self.id, error)
         self._renew_at_s = self._clock.monotonic_s() + self._ttl_s / _RENEWALS_IN_TTL
 
-    def _admitted(self) -> Admission:
+    def _admitted(self, incarnation: str) -> Admission:
         """Looks before and after: of two that join at once, one at least sees the other."""
         self._place.check(self.id, self._membership.members())
-        admission = self._membership.join(self.id, self._place.metadata())
+        admission = self._membership.join(self.id, self._place.metadata(), incarnation=incarnation)
         try:
             self._place.check(self.id, self._membership.members())
         except MembersElsewhere:
