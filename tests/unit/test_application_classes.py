@@ -21,6 +21,7 @@ from grete.systems.local.system import Message
 from grete.testing.job import JobUnderTest
 
 CLASSES = """
+import logging
 import os
 import grete
 
@@ -55,6 +56,8 @@ class Point(grete.Serde):
 
 class Rewriter:
     def rewrite(self, name, config):
+        logging.getLogger("told.quiet").warning("rewriting")
+        logging.getLogger("told.other").warning("rewriting")
         return {**config, "rewritten.by": f"{name} {os.getpid()}"}
 
 class ByStream:
@@ -68,6 +71,10 @@ class ByStream:
 class Forgetful:
     def group(self, ssps, config):
         return {"one": list(ssps)[1:]}
+
+class Leaving:
+    def rewrite(self, name, config):
+        raise SystemExit(3)
 
 class Broken:
     def rewrite(self, name, config):
@@ -138,15 +145,30 @@ def test_a_rewriter_of_the_application_is_loaded_where_the_application_is(
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("told:Broken", "no such place"),
+        (
+            "told:Broken",
+            r"rewriter\.mine\.class='told:Broken' failed at .*told\.py, line \d+: .*no such place",
+        ),
+        ("told:Leaving", r"'told:Leaving' failed at .*told\.py, line \d+: SystemExit\(3\)"),
         ("told:Nobody", "module 'told' has no 'Nobody'"),
         ("nowhere:Rewriter", "no module 'nowhere'"),
         ("told:Point", r"has no method rewrite\(name, config\)"),
     ],
 )
 def test_one_that_cannot_rewrite_is_named(configure: Configure, switch: str, named: str, said: str) -> None:
-    with pytest.raises((ConfigError, ApplicationError, LookupError), match=said):
+    with pytest.raises((ConfigError, ApplicationError), match=said):
         apply_rewriters(configure(switch, {**REWRITER, REWRITER_CLASS: named}))
+
+
+def test_a_class_logs_as_much_as_the_applications_file_says(
+    configure: Configure, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = configure("true", {**REWRITER, REWRITER_CLASS: "told:Rewriter"})
+    apply_rewriters(config)
+    (tmp_path / "logging.toml").write_text('[loggers]\n"told.quiet" = "ERROR"\n')
+    apply_rewriters(config)
+    of_told = [record.name for record in caplog.records if record.name.startswith("told")]
+    assert of_told == ["told.quiet", "told.other", "told.other"]
 
 
 # --- the order in which a name is resolved ---

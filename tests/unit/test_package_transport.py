@@ -104,6 +104,28 @@ def test_the_archive_that_was_built_with_a_folder_is_taken_and_else_it_is_made_a
     assert made.read_bytes() == built.archive.read_bytes()
 
 
+def test_one_that_was_damaged_where_it_was_built_is_named_there_until_it_is_built_again(
+    built: Built, tmp_path: Path
+) -> None:
+    package = Path(shutil.copytree(built.folder, tmp_path / "package"))
+    (package / "lib" / "grete" / "api.py").write_text("raise SystemExit")
+    said = (
+        r"package was damaged since it was built.* lib/grete/api\.py: its content has changed; build it again"
+    )
+    with pytest.raises(PackageError, match=said):
+        archive_of(package, built.manifest, tmp_path / "made")
+    shutil.copyfile(built.folder / "lib" / "grete" / "api.py", package / "lib" / "grete" / "api.py")
+    assert archive_of(package, built.manifest, tmp_path / "made").is_file()
+
+
+def test_an_archive_that_was_damaged_where_it_was_built_goes_nowhere(built: Built, tmp_path: Path) -> None:
+    package = Path(shutil.copytree(built.folder, tmp_path / "package"))
+    cut = built.archive.read_bytes()[:-2000]
+    (tmp_path / built.archive.name).write_bytes(cut)
+    with pytest.raises(PackageError, match=f"{tmp_path / built.archive.name} is damaged"):
+        archive_of(package, built.manifest, tmp_path / "made")
+
+
 def test_packages_that_were_used_last_stay_and_older_ones_go(built: Built, tmp_path: Path) -> None:
     for number in range(4):
         (tmp_path / f"old-{number}").mkdir()

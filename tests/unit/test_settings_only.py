@@ -13,7 +13,7 @@ WHOLE = ("config", "migration", "wire", "metadata")
 """Their subject is configurations themselves: read, checked, compared, encoded, kept in the stream."""
 NAMES = {"config", "_config", "configuration", "raw", "effective"}
 EXCEPTIONS = {
-    "application/questions.py": "gives the application its configuration as a mapping",
+    "application/resolved_config.py": "gives the application its configuration as a mapping",
     "cli/config_command.py": "prints whichever key it is asked for",
     "cli/doctor_kafka.py": "a topic's settings at the brokers",
     "cli/migrate_command.py": "shows keys of a configuration that is not grete's yet",

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 import venv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark import SparkFiles
 
 from grete.errors import ConfigError
+from grete.packages.build import build_api
 from grete.spark.preflight_environment import EnvironmentHere, environment_there
 from grete.spark.preflight_probe import code_of
-from grete.spark.shipping import NOTHING, Shipped
+from grete.spark.shipping import NOTHING, Shipped, ShippedPackage, _sparks_files
 
 
 def test_a_share_on_a_machine_with_another_grete_is_refused_with_its_host() -> None:
@@ -23,22 +26,46 @@ def test_a_share_on_a_machine_with_another_grete_is_refused_with_its_host() -> N
         Shipped(code="0123").enter()
 
 
-def test_a_share_works_in_the_applications_folder_and_still_finds_what_was_named_relative_to_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "application").mkdir()
-    (tmp_path / "beside").mkdir()
-    (tmp_path / "beside" / "found_beside.py").write_text("WHERE = 'beside'\n")
+@pytest.fixture
+def on_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of Spark's files on an executor, in which its Python workers begin."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path, "./beside"])
     monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
-    monkeypatch.setattr(SparkFiles, "_root_directory", ".")  # as on executors
-    assert Shipped("application").enter() == str(tmp_path / "application")
-    assert os.getcwd() == str(tmp_path / "application")
+    monkeypatch.setattr(SparkFiles, "_root_directory", ".")
+    _sparks_files.cache_clear()
+    yield tmp_path
+    _sparks_files.cache_clear()
+
+
+def test_a_share_works_in_the_applications_folder_and_still_finds_what_was_named_relative_to_the_other(
+    on_executor: Path,
+) -> None:
+    (on_executor / "application").mkdir()
+    (on_executor / "beside").mkdir()
+    (on_executor / "beside" / "found_beside.py").write_text("WHERE = 'beside'\n")
+    assert Shipped("application").enter() == str(on_executor / "application")
+    assert os.getcwd() == str(on_executor / "application")
     import found_beside  # type: ignore[import-not-found]  # of this test
 
     assert found_beside.WHERE == "beside"
-    assert Shipped("application").enter() == str(tmp_path / "application"), "and so does the next one"
+    assert Shipped("application").enter() == str(on_executor / "application"), "and so does the next one"
+
+
+def test_a_worker_that_is_used_again_finds_the_application_and_the_package_that_came_since(
+    on_executor: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Its folder is that of the application before, and not the one to which Spark's names are relative."""
+    built = build_api(tmp_path_factory.mktemp("packages"))
+    shutil.copyfile(built.archive, on_executor / "later.package")
+    for name in ("first", "second"):
+        (on_executor / name).mkdir()
+    assert Shipped("first").enter() == str(on_executor / "first")
+    later = ShippedPackage("later.package", built.manifest.digest, str(on_executor / "environments"))
+    assert Shipped("second", package=later).environment_here() == str(
+        on_executor / "environments" / built.manifest.digest[:16]
+    )
+    assert Shipped("second", package=later).enter() == str(on_executor / "second")
 
 
 def test_an_environment_of_another_python_than_the_driver_has_checked_is_named_with_the_way_out(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -202,6 +204,61 @@ def test_inputs_of_a_pipeline_grow_by_the_regex_as_those_of_stream_tasks_do(
         (changed,) = job.step()
         assert shown(job.model)["Partition 2"] == ["local.orders-us.2"]
         assert "task.inputs" in changed.cause
+
+
+CRASHES = {
+    "exit": "os._exit(7)",
+    "segfault": "os.kill(os.getpid(), signal.SIGSEGV)",
+    "exception": "raise LookupError('no such place')",
+    "in-one-environment": "raise LookupError('no such place')",
+}
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("exit", r"grouper\.factory=own:Grouper .*ended with exit code 7.*last output:\n  grouping"),
+        ("segfault", r"grouper\.factory=own:Grouper .*ended with signal SIGSEGV"),
+        (
+            "exception",
+            r"grouper\.factory='own:Grouper' failed at .*own\.py, line 7: LookupError\('no such place'\)",
+        ),
+        ("in-one-environment", r"failed at .*own\.py, line 7: LookupError\('no such place'\)"),
+    ],
+)
+def test_a_grouper_of_the_application_that_crashes_is_named_and_the_coordinator_goes_on(
+    home: Path, system: LocalSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, said: str
+) -> None:
+    """It was asked at the start, too; the partitions that came since are what it crashes for."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "own", raising=False)
+    (tmp_path / "own.py").write_text(
+        f"import os, signal\n"
+        f"class Grouper:\n"
+        f"    def group(self, ssps, config):\n"
+        f"        print('grouping', flush=True)\n"
+        f"        if len(ssps) == 4 and 'mended' not in config:\n"
+        f"            # the line that a message names\n"
+        f"            {CRASHES[how]}\n"
+        f"        return {{f'of {{len(ssps)}}': list(ssps)}}\n"
+    )
+    own = {
+        "job.application.path": str(tmp_path),
+        "job.split.deployment.enabled": str(how != "in-one-environment").lower(),
+        SSP_GROUPER.name: "own:Grouper",
+    }
+    stateless = {key: value for key, value in CONFIG.items() if not key.startswith(("stores.", "job.config"))}
+    system.create_stream(StreamSpec("orders-eu", 2))
+    with ExitStack() as stack:
+        job = Watched(home, stack, config={**stateless, **own})
+        assert list(shown(job.model)) == ["of 2"]
+        grow(job)
+        assert job.changed_models() == []
+        assert re.search(said, job.view.problem, re.DOTALL), job.view.problem
+        assert list(shown(job.model)) == ["of 2"]
+        job.stream.change_config({"mended": "true"}, run_id="run")
+        assert len(job.changed_models()) == 1
+        assert (list(shown(job.model)), job.view.problem) == (["of 4"], "")
 
 
 def drain(job: Watched) -> None:

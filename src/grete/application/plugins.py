@@ -5,12 +5,14 @@ Each request makes an instance, asks it, and forgets it, so nothing of the class
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grete.api import Description, Serde, Serdes, StreamTask
 from grete.application.load import check_class, load_class
-from grete.errors import ConfigError
+from grete.errors import ApplicationError, ConfigError, GreteError
 from grete.model.ids import SystemStreamPartition
 
 
@@ -19,9 +21,23 @@ def ask(method: str, path: str, key: str, value: Any) -> Any:
 
     Raises:
         ConfigError: the class cannot be found, or its answer is none.
-        ApplicationError: its module fails while it is imported.
+        ApplicationError: its module fails while it is imported, or it raised something else; says where in its file.
     """
-    return _METHODS[method](load_class(path, key), f"{key}={path!r}", value)
+    loaded, shown = load_class(path, key), f"{key}={path!r}"
+    try:
+        return _METHODS[method](loaded, shown, value)
+    except GreteError:
+        raise
+    except (Exception, SystemExit) as error:  # the application's code; a coordinator does not end by it
+        raise ApplicationError(f"{shown} failed at {_place(error, loaded)}: {error!r}") from error
+
+
+def _place(error: BaseException, loaded: Any) -> str:
+    """Where it was raised: in the file of the class, if that is on the way to it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = getattr(sys.modules.get(getattr(loaded, "__module__", "")), "__file__", None)
+    frame = next((frame for frame in reversed(frames) if frame.filename == own), frames[-1])
+    return f"{frame.filename}, line {frame.lineno}"
 
 
 def _rewrite(loaded: Any, shown: str, value: Sequence[Any]) -> dict[str, str]:

@@ -26,7 +26,8 @@ from grete.application.pipe import Pipe, unpack_column
 from grete.application.pipeline import PipelineThere
 from grete.application.plugins import ask
 from grete.application.poison import PoisonPolicy
-from grete.application.questions import Worker, WorkersConfig
+from grete.application.questions import Worker
+from grete.application.resolved_config import ResolvedConfig
 from grete.application.serdes import StreamSerdes, values_of
 from grete.model.ids import SystemStreamPartition
 
@@ -56,7 +57,7 @@ class Application:
     def pipeline(self, value: dict[str, Any], blobs: Sequence[bytes]) -> Reply:
         """Load the application's pipeline, and describe it."""
         _set_levels(value["levels"])
-        config = WorkersConfig(value["config"], self._worker)
+        config = ResolvedConfig(value["config"], self._worker.resolve)
         self._pipeline = PipelineThere(value["path"], config)
         return self._pipeline.describe(), ()
 
@@ -69,7 +70,7 @@ class Application:
         """Load the application's class, and describe it."""
         _set_levels(value["levels"])
         self._hello = value
-        self._worker.config = WorkersConfig(value["config"], self._worker)
+        self._worker.config = ResolvedConfig(value["config"], self._worker.resolve)
         self._poison = PoisonPolicy(
             **{**value["poison"], "exceptions": frozenset(value["poison"]["exceptions"])}
         )

@@ -34,6 +34,10 @@ class Worker:
             raise rebuild_error(answer)
         return answer, found
 
+    def resolve(self, key: str, value: str) -> str:
+        """The value of a key of the configuration: the worker's answer, where it refers to a secret."""
+        return str(self.ask("config", key)[0]) if "${" in value else value
+
     def serde(self, described: Sequence[str]) -> Serde:
         """The serde of this implementation and name."""
         implementation, name = described
@@ -44,30 +48,6 @@ class Worker:
     def serdes(self, described: Sequence[Sequence[str]]) -> StreamSerdes:
         """Serdes of keys and messages."""
         return StreamSerdes(*map(self.serde, described))
-
-
-class WorkersConfig(Mapping[str, str]):
-    """The job's configuration; what refers to a secret is asked for when it is wanted."""
-
-    def __init__(self, config: Mapping[str, str], worker: Worker) -> None:
-        self._config = config
-        self._worker = worker
-
-    def __getitem__(self, key: str) -> str:
-        value = self._config[key]
-        return str(self._worker.ask("config", key)[0]) if "${" in value else value
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._config
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._config)
-
-    def __len__(self) -> int:
-        return len(self._config)
-
-    def __repr__(self) -> str:
-        return f"a configuration of {len(self)} keys"
 
 
 class WorkersStore:

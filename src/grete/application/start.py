@@ -44,6 +44,7 @@ API = (
     "grete.application.poison",
     "grete.application.process",
     "grete.application.questions",
+    "grete.application.resolved_config",
     "grete.application.serdes",
     "grete.application.store",
     "grete.application.timers",

@@ -6,13 +6,13 @@ answer; else in this one, since there is one environment for all.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 from grete.application.beside import ApplicationProcess, interpreter, modules_folder
 from grete.application.load import find_modules_in
 from grete.application.plugins import ask
+from grete.config.log_levels import levels_beside
 from grete.config.settings.job import JobSettings
 from grete.errors import JobError
 
@@ -24,16 +24,13 @@ def ask_application(job: JobSettings, method: str, path: str, key: str, value: o
         ConfigError: it cannot be found, or answers with something else.
         ApplicationError: it fails.
     """
-    folder = job.application_path
     if not job.is_isolated:
-        find_modules_in(folder)
+        find_modules_in(job.application_path)
         return ask(method, path, key, value)
     environment = job.application_environment
-    process = ApplicationProcess(
-        interpreter(environment), modules_folder(folder, environment), shown=f"{key}={path}"
-    )
-    levels = {"": logging.getLogger().getEffectiveLevel()}
-    request = {"method": method, "path": path, "key": key, "value": value, "levels": levels}
+    folder = modules_folder(job.application_path, environment)
+    process = ApplicationProcess(interpreter(environment), folder, shown=f"{key}={path}")
+    request = {"method": method, "path": path, "key": key, "value": value, "levels": levels_beside(folder)}
     try:
         return process.load(request, _refuse, verb="ask")
     finally:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from grete.api import DataFramePipeline, StreamTask
+from grete.application.beside import modules_folder
 from grete.checkpoint.offset_manager import Skipped, StartingOffsets, resumed, starting_offsets
 from grete.checkpoint.store import CheckpointStore
 from grete.checkpoint.task_commit import TaskCommit
@@ -136,8 +137,9 @@ def steps(
     """As `prepare`; stops after each step, the first of which raises the fence and begins an epoch."""
     config, name = assignment.config, single_system(assignment)
     settings = Settings.of(config)
-    set_levels(log_levels(settings.job.application_path))
-    check_application(settings.job, DataFramePipeline if settings.job.is_pipeline else StreamTask)
+    job = settings.job
+    set_levels(log_levels(modules_folder(job.application_path, job.application_environment)))
+    check_application(job, DataFramePipeline if job.is_pipeline else StreamTask)
     target = commit_target(assignment, system, clock, store)
     right = system.begin_epoch(assignment.fence) if ended is None else ended.right
     failpoint("container.fence-raised")

@@ -40,19 +40,31 @@ def brought_package(job: JobSettings) -> Path | None:
 def archive_of(package: Path, manifest: Manifest, into: Path) -> Path:
     """The archive of a package's folder: that which was built beside it, else one that is made in `into`, once.
 
+    It is what the manifest says: damage is found here, and not by each machine that it is brought to.
+
     Raises:
-        PackageError: a file of the manifest cannot be read.
+        PackageError: a file of the manifest cannot be read, or the package was damaged since it was built.
     """
     name = archive_name(manifest)
-    if (built := package.parent / name).is_file():
-        return built
-    made = into / name
+    built = package.parent / name
+    archive = built if built.is_file() else _packed(package, manifest, into / name)
+    if problems := verify(archive, digest=manifest.digest).problems:
+        if archive != built:
+            archive.unlink()  # one of its name is made again when the folder is as it should be
+        raise PackageError(
+            f"{package} was damaged since it was built, as its archive {archive} shows: "
+            f"{'; '.join(problems[:_SHOWN])}; build it again"
+        )
+    return archive
+
+
+def _packed(package: Path, manifest: Manifest, made: Path) -> Path:
     try:
         if not made.is_file():
-            private_directory(into)
+            private_directory(made.parent)
             write_archive(made, [(each, package / each) for each in sorted([*manifest.files, NAME])])
         os.utime(made)
-        prune(into, "grete-*.tgz")
+        prune(made.parent, "grete-*.tgz")
     except OSError as error:
         raise PackageError(f"{package} cannot be packed for other machines: {error}") from error
     return made

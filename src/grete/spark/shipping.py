@@ -120,10 +120,14 @@ def _code() -> str:
     return code_of("grete")
 
 
-@cache
 def _place_of(name: str) -> str:
-    """Kept, for Spark names its folder relative to one that the worker leaves."""
-    return str(SparkFiles.get(name))
+    return os.path.join(_sparks_files(), name)
+
+
+@cache
+def _sparks_files() -> str:
+    """Where a worker finds Spark's files: kept, for Spark names the folder relative to one that the worker leaves."""
+    return os.path.abspath(str(SparkFiles.getRootDirectory()))
 
 
 def ship(context: SparkContext, settings: Settings, folder: Path) -> Shipped:

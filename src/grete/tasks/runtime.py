@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from grete.api import AsyncStreamTask
+from grete.application.beside import modules_folder
 from grete.application.load import find_modules_in, has_own, load_class
 from grete.clock import Clock, SystemClock
 from grete.config.key_tables.job import TASK_CLASS
@@ -47,7 +48,7 @@ class TaskWorkers:
         self._application: Application | None = None
         if not self._is_isolated:
             find_modules_in(spec.application_path)
-        set_levels(log_levels(spec.application_path))
+        set_levels(log_levels(modules_folder(spec.application_path, spec.application_environment)))
         self.spec = spec
         self.id = uuid.uuid4().hex
         self._leaves_system = leaves_system
