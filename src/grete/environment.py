@@ -1,6 +1,6 @@
 """Environment variables by which a coordinator and its launchers speak to a container, each named once.
 
-`COORDINATOR_URL` and those with `SAMZA_` are Samza's own names.
+`COORDINATOR_URL`, `APPLICATION_LIB_DIR` and those with `SAMZA_` are Samza's own names.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from pathlib import Path
 
 COORDINATOR_URL = "COORDINATOR_URL"
 CONTAINER_ID = "SAMZA_CONTAINER_ID"
+APPLICATION_LIB = "APPLICATION_LIB_DIR"
+"""Where a coordinator finds the application's `logging.toml` before it can read the configuration."""
 COORDINATOR_CONFIG = "SAMZA_COORDINATOR_SYSTEM_CONFIG"
 """JSON: the part of the configuration with which a container opens the coordinator stream."""
 HOME = "GRETE_HOME"

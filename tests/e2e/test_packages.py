@@ -166,9 +166,28 @@ def test_a_module_that_would_overwrite_the_interpreters_is_refused(tmp_path: Pat
         )
 
 
-def test_the_framework_starts_a_coordinator_from_its_own_script(tmp_path: Path) -> None:
+def test_the_framework_starts_a_coordinator_from_its_own_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever lies where it is started and on PYTHONPATH, with the levels that the application asks for."""
     (tmp_path / "lock.txt").write_text("")
     built = build_framework(tmp_path / "out", tmp_path / "lock.txt", Path(sys.executable))
     run = str(built.folder / "bin" / "run-jc.sh")
+    for name in ("json", "argparse", "grete"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('of the application')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert "usage: grete run" in without_its_makers_interpreter([run, "--help"])
     assert "grete " in without_its_makers_interpreter([str(built.folder / "bin" / "grete"), "--version"])
+
+    (library := tmp_path / "out" / "__package" / "lib").mkdir(parents=True)
+    (library / "logging.toml").write_text('level = "LOUD"')
+    for switch in (
+        "ENV_SPLIT_DEPLOYMENT_ENABLED",
+        "CLUSTER_BASED_JOB_COORDINATOR_DEPENDENCY_ISOLATION_ENABLED",
+    ):
+        done = subprocess.run([run], env={switch: "true"}, capture_output=True, text=True, timeout=60)
+        assert "__package/lib/logging.toml: level is no level" in done.stderr
+    assert (
+        "logging.toml" not in subprocess.run([run], env={}, capture_output=True, text=True, timeout=60).stderr
+    )

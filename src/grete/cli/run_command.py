@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from grete.cli.dry_run import show_dry_run
 from grete.cli.options import add_job_options
 from grete.cli.progress import Progress
+from grete.config.log_levels import log_levels, set_levels
+from grete.environment import APPLICATION_LIB
 from grete.errors import ConfigError
 from grete.model.ids import JobId
 from grete.text_logs import log_to_stderr
@@ -50,11 +52,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the job in the foreground until it ends."""
+    log_to_stderr(log_level(debug=options.debug))
+    if not options.debug:
+        set_levels(log_levels(os.environ.get(APPLICATION_LIB)))
     from grete.assembly import RunOptions, run_job
     from grete.config.load import parse_overrides
     from grete.coordinator.metadata_manager import STARTS
 
-    log_to_stderr(log_level(debug=options.debug))
     logging.getLogger(STARTS).setLevel(logging.INFO)
     run_options = RunOptions(
         config_paths=options.config,

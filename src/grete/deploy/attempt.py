@@ -25,10 +25,11 @@ from grete.assembly.stop_signals import StopSignals
 from grete.assembly.submission import RunOptions
 from grete.config.key_tables.job import APPLICATION_ENVIRONMENT, APPLICATION_PATH
 from grete.config.load import load
+from grete.config.log_levels import log_levels, set_levels
 from grete.config.settings.deploy import Manager
 from grete.coordinator.events import Event, StepDownRequested
 from grete.deploy.places import PACKAGE, POD_IP
-from grete.environment import HOME
+from grete.environment import APPLICATION_LIB, HOME
 from grete.errors import ConfigError, GreteError, PackageError
 from grete.packages.manifest import Kind, is_package
 from grete.packages.verify import read_manifest
@@ -72,6 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.setdefault(HOME, str(Path.cwd() / "home"))
     signals = ManagersSignals()
     try:
+        set_levels(log_levels(os.environ.get(APPLICATION_LIB)))
         if given.secrets is not None:
             os.environ.update(_secrets(given.secrets))
         check_packages(Path.cwd())

@@ -13,12 +13,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from grete.application.beside import modules_folder
 from grete.config.key_tables.coordinator import FACTORY
 from grete.config.key_tables.kubernetes import CONTEXT, KUBECONFIG, NAMESPACE
 from grete.config.properties import format_properties
 from grete.config.settings import Settings
+from grete.config.settings.job import JobSettings
 from grete.deploy.deployment import Deployment
-from grete.deploy.places import CONFIG_FILE, EPOCH_ID, POD_IP
+from grete.deploy.places import CONFIG_FILE, EPOCH_ID, POD_IP, launch_variables
 from grete.environment import HOME
 from grete.errors import ConfigError
 
@@ -140,7 +142,9 @@ def _container(deployment: Deployment) -> Manifest:
     image = options.get(IMAGE)
     if not image:
         raise ConfigError(f"{IMAGE} is not set: name an image with grete, PySpark and the application")
-    program = ["python3", "-m", "grete.deploy.attempt", "--manager", "kubernetes"]
+    program = [*_interpreter(settings.job), "-m", "grete.deploy.attempt", "--manager", "kubernetes"]
+    library = modules_folder(settings.job.application_path, settings.job.application_environment)
+    variables = launch_variables(settings.job, library or "")
     of_secret = [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": secret_name(deployment), "key": name}}}
         for name in deployment.secrets
@@ -154,6 +158,7 @@ def _container(deployment: Deployment) -> Manifest:
             {"name": HOME, "value": _HOME_FOLDER},
             {"name": EPOCH_ID, "value": deployment.id},
             {"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            *({"name": name, "value": value} for name, value in variables.items()),
             *of_secret,
         ],
         "resources": {
@@ -168,6 +173,11 @@ def _container(deployment: Deployment) -> Manifest:
             {"name": "home", "mountPath": _HOME_FOLDER},
         ],
     }
+
+
+def _interpreter(job: JobSettings) -> list[str]:
+    """Isolated, it imports nothing from the folder in which the image lets it begin, perhaps the application's."""
+    return ["python3", "-P"] if job.is_isolated else ["python3"]
 
 
 def _memory_mb(settings: Settings) -> int:

@@ -20,9 +20,17 @@ from grete.config.settings import Settings
 from grete.config.settings.deploy import Resource
 from grete.config.settings.job import JobSettings
 from grete.container.archive import pack
+from grete.deploy import application_master
 from grete.deploy.base import AttemptRow, ClusterManager, Deployed, Plan
 from grete.deploy.deployment import Deployment
-from grete.deploy.places import CONFIG_FILE, ENVIRONMENT, FRAMEWORK, PACKAGE, SECRETS_FILE
+from grete.deploy.places import (
+    CONFIG_FILE,
+    ENVIRONMENT,
+    FRAMEWORK,
+    PACKAGE,
+    SECRETS_FILE,
+    launch_variables,
+)
 from grete.deploy.resource_manager import (
     ResourceManager,
     YarnApplication,
@@ -42,9 +50,10 @@ from grete.spark.libraries import output_settings
 _SUBMIT_S = 300.0
 _END_S = 60.0
 _POLLS_S = (0.2, 1.0)
-_MAIN = Path(__file__).with_name("application_master.py")
+_MAIN = Path(application_master.__file__)
 _SPARK_FILE = "spark.properties"
 _TAGS = "spark.yarn.tags"
+_VARIABLE = "spark.yarn.appMasterEnv."
 _DEFAULTS = {
     "spark.yarn.submit.waitAppCompletion": "false",
     "spark.yarn.am.attemptFailuresValidityInterval": "1h",
@@ -155,7 +164,12 @@ def _pack_application(job: JobSettings, folder: Path) -> Path:
 def _properties(deployment: Deployment) -> dict[str, str]:
     """What Spark is submitted with: the job's settings for it, tags, and jars that its plan needs."""
     settings = deployment.settings
-    options = {**_DEFAULTS, "spark.pyspark.python": _interpreter(settings), **settings.spark.options}
+    options = {
+        **_DEFAULTS,
+        **{f"{_VARIABLE}{name}": value for name, value in _launch_variables(settings).items()},
+        "spark.pyspark.python": _interpreter(settings),
+        **settings.spark.options,
+    }
     tags = [deployment.name, _own_tag(deployment), *filter(None, options.get(_TAGS, "").split(","))]
     options[_TAGS] = ",".join(tags)
     jars = spark_home(os.environ) / "jars"
@@ -166,6 +180,13 @@ def _properties(deployment: Deployment) -> dict[str, str]:
             version = importlib.metadata.version("pyspark")
             options |= connector_settings(options, fetched, spark_version=version, spark_jars=jars)
     return options | output_settings(settings, options, jars)
+
+
+def _launch_variables(settings: Settings) -> dict[str, str]:
+    """What the ApplicationMaster has to know before it can read the configuration (S4-5, S4-33)."""
+    job = settings.job
+    is_package = brought_package(job) or (job.is_isolated and settings.deploy.package)
+    return launch_variables(job, f"./{PACKAGE}/lib" if is_package else f"./{PACKAGE}")
 
 
 def _own_tag(deployment: Deployment) -> str:

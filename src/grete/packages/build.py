@@ -31,11 +31,17 @@ from grete.packages.interpreter import Interpreter, check_environment, copy_inte
 from grete.packages.manifest import Kind, Manifest
 from grete.packages.transport import archive_name
 
-_SCRIPTS = {
-    "grete": 'exec "${0%/*}/python" -I -m grete.cli.main "$@"',
-    "run-jc.sh": 'exec "${0%/*}/python" -I -m grete.cli.main run "$@"',
-}
 _SHELL = "#!/bin/sh\n"
+_RUN_JC = f"""\
+# -I: nothing but this package is on the path, whatever the environment and the working folder have.
+case "$ENV_SPLIT_DEPLOYMENT_ENABLED $CLUSTER_BASED_JOB_COORDINATOR_DEPENDENCY_ISOLATION_ENABLED" in
+*true*) library="${{0%/*}}/../../{Kind.APPLICATION.folder}/lib" ;;
+*) library="${{0%/*}}/../lib" ;;
+esac
+export APPLICATION_LIB_DIR="${{APPLICATION_LIB_DIR:-$library}}"
+exec "${{0%/*}}/python" -I -m grete.cli.main run "$@"
+"""
+_SCRIPTS = {"grete": 'exec "${0%/*}/python" -I -m grete.cli.main "$@"\n', "run-jc.sh": _RUN_JC}
 _NO_COMMANDS = "The API is imported by the processes of framework and application; it has no commands.\n"
 _PIP_TIMEOUT_S = 1800
 
@@ -80,9 +86,9 @@ def build_framework(into: Path, lock: Path, python: Path) -> Built:
             stage / interpreter.site / "grete",
             ignore=shutil.ignore_patterns("__pycache__"),
         )
-        for name, line in _SCRIPTS.items():
+        for name, content in _SCRIPTS.items():
             script = stage / "bin" / name
-            script.write_text(f"{_SHELL}{line}\n")
+            script.write_text(f"{_SHELL}{content}")
             script.chmod(0o755)
         return _finish_environment(into, stage, Kind.FRAMEWORK, interpreter, lock)
 

@@ -9,6 +9,9 @@ from grete.config.key_tables import job
 from grete.config.settings import Settings
 from grete.config.values import valid_value_of
 
+_PYTHON_FILES = "spark.submit.pyFiles"
+_ARCHIVES = (".tgz", ".tar.gz", ".tar", ".zip", ".pex", ".whl", ".egg")
+
 
 def unsupported(config: Mapping[str, str]) -> Iterator[str]:
     """Each setting that this version cannot obey, with the way out."""
@@ -60,6 +63,19 @@ def _isolation(config: Mapping[str, str]) -> Iterator[str]:
         yield (
             f"{key}=true: this version runs the functions of a DataFrame pipeline in its own environment on a local "
             f"master only; remove the key, set spark.master=local[*], or write the application as a StreamTask"
+        )
+    if config.get(_PYTHON_FILES, "").strip():
+        yield (
+            f"{_PYTHON_FILES} with {key}=true: Spark would let the framework's processes import from these files; "
+            f"put what is in them into {job.APPLICATION_PATH.name} or {job.APPLICATION_ENVIRONMENT.name}"
+        )
+    environment = settings.job.application_environment or ""
+    if environment.endswith(_ARCHIVES):
+        yield (
+            f"{job.APPLICATION_ENVIRONMENT.name}={environment} is an archive, and has to be a folder with "
+            f"bin/python: unpack it at the same path on every machine (one of conda-pack is completed by its "
+            f"bin/conda-unpack), or make a package with grete package build application and name its folder, "
+            f"which is brought to every machine"
         )
     if settings.task.max_concurrency > 1:
         yield (
