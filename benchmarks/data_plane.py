@@ -16,7 +16,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,10 +49,11 @@ _NAME = "benchmarks.applications"
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Figures of a run."""
+    """Figures of a run. `batches_s`, where it is known: of the clock, without the start of a job."""
 
     seconds: float
     cpu_s: float
+    batches_s: float | None = None
 
 
 class Bench:
@@ -169,9 +170,11 @@ def _cpu_s() -> float:
 
 
 def compare(
-    records: int, pairs: int, ours: Callable[[], Cost], theirs: Callable[[], Cost]
+    records: int, pairs: int, ours: Callable[[], Cost], theirs: Callable[[], Cost], warm_ups: int = 1
 ) -> dict[str, object]:
-    ours(), theirs()  # warm up
+    """With an even number of pairs each side is first as often: what is second has more code compiled."""
+    for _ in range(warm_ups):
+        ours(), theirs()
     measured = []
     for number in range(pairs):
         if number % 2:
@@ -187,6 +190,17 @@ def compare(
         "ratios": [round(h.seconds / g.seconds, 2) for g, h in measured],
         "cpu_ratio": round(statistics.median(h.cpu_s / g.cpu_s for g, h in measured), 2),
         "cpu_ratios": [round(h.cpu_s / g.cpu_s, 2) for g, h in measured],
+        **_batches_ratio(measured),
+    }
+
+
+def _batches_ratio(measured: Sequence[tuple[Cost, Cost]]) -> dict[str, object]:
+    ratios = [h.batches_s / g.batches_s for g, h in measured if g.batches_s and h.batches_s]
+    if not ratios:
+        return {}
+    return {
+        "batches_ratio": round(statistics.median(ratios), 2),
+        "batches_ratios": [round(ratio, 2) for ratio in ratios],
     }
 
 

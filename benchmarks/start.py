@@ -186,6 +186,8 @@ def _pipeline() -> Iterator[Mapping[str, Prepare]]:
     with tempfile.TemporaryDirectory() as folder:
         broker = KafkaCluster(Path(folder) / "broker")
         broker.start()
+        # as on any broker in use: the first transaction of all makes it a topic, for which it waits a second
+        Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "first"}).init_transactions()
         try:
             yield {
                 name: _between_topics(broker.bootstrap, contestant, name.replace(" ", "-"))
