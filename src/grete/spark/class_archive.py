@@ -4,6 +4,10 @@
 
 Without ARCHIVE it is where sessions of pipelines look for it (`versions.class_archive`). It holds for this Java,
 Spark's jars and their paths, and the same garbage collector; with another, Java starts without it.
+
+It is there whole or not at all, and whoever reads an older one goes on with that: each writer has a folder of its own
+beside the place. No start of a job makes it by itself: that takes 25 s of a processor and 1 GB of memory, which the
+machine or pod of a job may not have beside it.
 """
 
 from __future__ import annotations
@@ -22,10 +26,24 @@ from grete.spark.versions import class_archive
 
 
 def main(arguments: Sequence[str]) -> None:
-    """A query that Python works on, one of Spark's own functions, and one that keeps state, a few batches each."""
+    """Write it, and print where. Ends with the reason where it cannot be written, before any work if it can."""
     archive = Path(arguments[0]).resolve() if arguments else class_archive()
-    unfinished = archive.with_suffix(".new")
-    os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit={unfinished} -Xlog:disable"
+    try:
+        with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f"{archive.name}.") as folder:
+            unfinished = Path(folder) / archive.name
+            _write(unfinished, arguments[1:])
+            unfinished.replace(archive)
+    except OSError as error:
+        sys.exit(f"{archive} was not written: {error}")
+    print(archive)
+
+
+def _write(archive: Path, options: Sequence[str]) -> None:
+    """A query that Python works on, one of Spark's own functions, and one that keeps state, a few batches each.
+
+    Java writes the archive of what was loaded when it ends, and leaves none where it cannot.
+    """
+    os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit={archive} -Xlog:disable"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = (
         SparkSession.builder.master("local[2]")
@@ -33,7 +51,7 @@ def main(arguments: Sequence[str]) -> None:
         .config("spark.driver.memory", "1g")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.extraJavaOptions", " ".join(arguments[1:]))
+        .config("spark.driver.extraJavaOptions", " ".join(options))
         .getOrCreate()
     )
     gateway: Any = session.sparkContext._gateway  # the process that has to end before the archive is there
@@ -46,8 +64,6 @@ def main(arguments: Sequence[str]) -> None:
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait()
-    unfinished.rename(archive)
-    print(archive)
 
 
 def same(batches: Iterator[Any]) -> Iterator[Any]:
