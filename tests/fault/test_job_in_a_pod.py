@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.deployed_job import DeployedJob, job_on_kubernetes
+from tests.fault.job_on_kafka import PATIENT
+from tests.support.deployed_job import DeployedJob, PodNode, job_on_kubernetes
 
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kube_apiserver import KubeApiServer
@@ -27,9 +28,19 @@ def job(
         yield made
 
 
+@pytest.fixture
+def isolated_job(
+    kubernetes: KubeApiServer, kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[DeployedJob]:
+    with job_on_kubernetes(kubernetes, kafka, tmp_path, monkeypatch, PATIENT, is_isolated=True) as made:
+        yield made
+
+
 def test_a_pod_that_is_killed_or_replaced_is_followed_by_an_attempt_that_loses_and_doubles_nothing(
-    job: DeployedJob, kubernetes: KubeApiServer
+    isolated_job: DeployedJob, kubernetes: KubeApiServer
 ) -> None:
+    """Its application has a package in the image, from which executors run it, too."""
+    job = isolated_job
     job.send(200)
     name = job.answer("deploy", "apply")["id"]
     pod = f"{name}-0"
@@ -45,9 +56,11 @@ def test_a_pod_that_is_killed_or_replaced_is_followed_by_an_attempt_that_loses_a
         return state is not None and state.state == "stopped"
 
     job.await_counted(said)
+    began_s = time.monotonic()
     os.kill(pid(), signal.SIGKILL)
     job.send(200)
     job.await_counted(said)
+    print("killed_to_all_outputs_s", round(time.monotonic() - began_s, 1))
     [(first, epoch_id), *others] = job.starts()
     assert (first, others) == ("deployment", [("attempt", epoch_id)])
 
@@ -70,6 +83,7 @@ def test_a_pod_that_is_killed_or_replaced_is_followed_by_an_attempt_that_loses_a
     )
     assert len(job.starts()) == 3
     job.assert_each_counted_once()
+    job.assert_ran_in_its_package(job.packages)
     assert job.answer("deploy", "kill") == {"ended": [name]}
     assert job.answer("deploy", "status") == []
 
@@ -99,4 +113,29 @@ def test_a_job_whose_api_server_is_away_for_a_minute_goes_on_when_it_is_back(
     assert {epoch_id for _, epoch_id in job.starts()} == {job.starts()[0][1]}
     [found] = job.answer("deploy", "status")
     assert (found["id"], found["live"]) == (applied["id"], True)
+    job.assert_each_counted_once()
+
+
+@pytest.mark.nightly
+def test_a_node_that_is_lost_with_the_pod_costs_no_record_once_the_cluster_has_given_it_up(
+    job: DeployedJob, kubernetes: KubeApiServer
+) -> None:
+    """Kubernetes makes no other pod of a StatefulSet before the node is gone from its list."""
+    job.send(200)
+    name = job.answer("deploy", "apply")["id"]
+    job.await_counted(job.pod_logs)
+    job.send(200)
+    began_s = time.monotonic()
+    [lost] = job.nodes
+    lost.kill()
+    job.nodes.append(PodNode(kubernetes, job.namespace, job.pods, 2))
+    job.send(200)
+    assert "node-1" in job.answer("deploy", "status")[0]["attempts"][0]["where"]
+    assert len(job.starts()) == 1
+    kubernetes.call("DELETE", f"/api/v1/nodes/{lost.name}")
+    job.await_counted(job.pod_logs)
+    print("node_lost_to_all_outputs_s", round(time.monotonic() - began_s, 1))
+    assert [event for event, _ in job.starts()] == ["deployment", "attempt"]
+    [found] = job.answer("deploy", "status")
+    assert f"{name}-0 on node-2" in [one["where"] for one in found["attempts"]]
     job.assert_each_counted_once()

@@ -40,6 +40,7 @@ class DeployedJob(Job):
         self.config = directory / "job.properties"
         self.pods, self.namespace = directory / "pods", ""
         self.packages = directory / "packages"
+        self.nodes: list[PodNode] = []
         self.configure({})
 
     def isolate(self) -> None:
@@ -129,7 +130,7 @@ def job_on_yarn(
     *,
     is_isolated: bool = False,
 ) -> Iterator[DeployedJob]:
-    """A job that is to be deployed on YARN, of which nothing runs afterwards. See `DeployedJob.isolate`."""
+    """A job that is to be deployed on YARN, of which nothing runs afterwards; see `isolate`."""
     monkeypatch.setenv("GRETE_HOME", str(directory / "home"))
     monkeypatch.setenv(BROKERS, kafka.bootstrap)
     of_yarn = {
@@ -175,16 +176,66 @@ def kill_application_master(container: str) -> None:
     os.kill(jvm, signal.SIGKILL)
 
 
+class PodNode:
+    """A node for the pods of one namespace, as a process; pods are in `pods`, by their names."""
+
+    def __init__(self, server: KubeApiServer, namespace: str, pods: Path, number: int) -> None:
+        """Starts it."""
+        image = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "SPARK_HOME": str(SPARK_HOME),
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        words = [str(server.admin), str(pods), namespace, "--number", str(number)]
+        command = [sys.executable, "-m", "grete.testing.kubelet", *words]
+        self.name, self._pods = f"node-{number}", pods
+        with (pods.parent / "kubelet.log").open("a") as log:
+            self._process = subprocess.Popen(command, env={**os.environ, **image}, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """SIGKILL to it and to everything in its pods, as if its machine were lost."""
+        self._process.kill()
+        self._process.wait()
+        pids = [int(one.read_text()) for one in self._pods.glob("*/pid")]
+        spaces = {space for pid in pids if (space := _mount_namespace(pid))} - {_mount_namespace(os.getpid())}
+        while found := [pid for pid in _processes() if _mount_namespace(pid) in spaces]:
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it with its pods."""
+        self._process.terminate()
+        self._process.wait()
+
+
+def _processes() -> list[int]:
+    return [int(one.name) for one in Path("/proc").glob("[0-9]*")]
+
+
+def _mount_namespace(pid: int) -> str | None:
+    """None for a process that has ended."""
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/mnt")
+    return None
+
+
 @contextlib.contextmanager
 def job_on_kubernetes(
-    server: KubeApiServer, kafka: KafkaCluster, directory: Path, monkeypatch: pytest.MonkeyPatch
+    server: KubeApiServer,
+    kafka: KafkaCluster,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Mapping[str, str] | None = None,
+    *,
+    is_isolated: bool = False,
 ) -> Iterator[DeployedJob]:
-    """A job that is to be deployed on Kubernetes, in a namespace with a node of its own."""
+    """A job that is to be deployed on Kubernetes, in a namespace and on a node of its own; see `isolate`."""
     namespace = f"jobs-{uuid.uuid4().hex[:8]}"
     server.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     monkeypatch.setenv("GRETE_HOME", str(directory / "home"))
     monkeypatch.setenv(BROKERS, kafka.bootstrap)
-    settings = {
+    of_kubernetes = {
         "spark.master": f"k8s://https://127.0.0.1:{server.nodes[0].port}",
         "spark.kubernetes.namespace": namespace,
         "spark.kubernetes.container.image": "grete:tests",
@@ -196,20 +247,15 @@ def job_on_kubernetes(
         "spark.driver.extraJavaOptions": _QUICK,
         "spark.executor.extraJavaOptions": _QUICK,
     }
-    job = DeployedJob(directory, kafka, settings)
+    job = DeployedJob(directory, kafka, {**of_kubernetes, **(settings or {})})
     job.namespace = namespace
-    image = {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "SPARK_HOME": str(SPARK_HOME),
-        "PYSPARK_PYTHON": sys.executable,
-    }
-    with (directory / "kubelet.log").open("w") as log:
-        words = [sys.executable, "-m", "grete.testing.kubelet", str(server.admin), str(job.pods), namespace]
-        kubelet = subprocess.Popen(words, env={**os.environ, **image}, stdout=log, stderr=log)
+    if is_isolated:
+        job.isolate()
+    job.nodes.append(PodNode(server, namespace, job.pods, 1))
     try:
         yield job
     finally:
         job.run("deploy", "kill")
-        kubelet.terminate()
-        kubelet.wait()
+        for node in job.nodes:
+            node.stop()
         job.seen.close()

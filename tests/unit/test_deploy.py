@@ -224,6 +224,25 @@ def test_resources_have_the_name_and_type_that_samza_gives_them_and_are_files_un
         make({"yarn.resources.rules.path": "hdfs:///rules", "yarn.resources.rules.local.type": "PATTERN"})
 
 
+def test_what_yarn_alone_brings_is_refused_on_kubernetes_with_the_image_as_the_way_out(make: Make) -> None:
+    brought = {
+        "job.deploy.environment.path": "hdfs:///environments/flights.tgz",
+        "yarn.package.path": "hdfs:///flights.tgz",
+        "yarn.resources.rules.path": "hdfs:///rules.json",
+    }
+    with pytest.raises(ConfigError) as refused:
+        make(
+            {
+                **brought,
+                "spark.master": "k8s://https://server",
+                "spark.kubernetes.container.image": "flights:7",
+            }
+        )
+    for key in brought:
+        assert f"{key}: spark.master=k8s://https://server: YARN alone brings it" in str(refused.value)
+    assert "put it into the image that spark.kubernetes.container.image names" in str(refused.value)
+
+
 def test_packages_of_another_version_than_runs_end_an_attempt_before_it_begins(tmp_path: Path) -> None:
     made = build_api(tmp_path)
     check_packages(tmp_path)

@@ -12,6 +12,8 @@ from pathlib import Path
 from grete.assembly.submission import RunOptions, submitted_config
 from grete.clock import SystemClock
 from grete.config.derived import canonical_keys
+from grete.config.key_tables.coordinator import YARN_PACKAGE, YARN_RESOURCE
+from grete.config.key_tables.deploy import ENVIRONMENT
 from grete.config.key_tables.job import APPLICATION_PATH, CONTAINER_COUNT, LAUNCHER
 from grete.config.key_tables.streams import SPARK_MASTER
 from grete.config.load import load
@@ -23,6 +25,7 @@ from grete.packages.transport import brought_package
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _LONGEST = 30
+_BROUGHT_BY_YARN = (ENVIRONMENT.name, YARN_PACKAGE.name)
 _DIGEST = 10
 _VARIABLE = re.compile(r"\$\{env:(?P<name>[^{}]+)\}")
 _FILE = re.compile(r"\$\{file:(?P<path>[^{}]+)\}")
@@ -129,6 +132,13 @@ def _problems(config: Mapping[str, str], settings: Settings) -> list[str]:
             f"{APPLICATION_PATH.name}: the modules are those of the package {settings.job.application_environment}; "
             f"build it with them, and remove this key"
         )
+    if settings.deploy.manager is Manager.KUBERNETES:
+        found += [
+            f"{key}: {manager}: YARN alone brings it to where the job runs; put it into the image that "
+            f"spark.kubernetes.container.image names, and remove the key"
+            for key in sorted(config)
+            if key in _BROUGHT_BY_YARN or YARN_RESOURCE.pattern.fullmatch(key)
+        ]
     if settings.job.is_of_processors:
         found.append(
             f"{manager}: a job of stream processors is run by the processes that join it, not deployed"

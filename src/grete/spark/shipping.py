@@ -43,7 +43,7 @@ _secrets: dict[str, SecretServer] = {}
 class ShippedPackage:
     """The application's environment as executors get it: an archive among Spark's files, unpacked below `into`.
 
-    Without `into` it is unpacked already, by the cluster manager.
+    Without `into` it is a folder that is there already: the cluster manager has unpacked it, or it is in the image.
     """
 
     file: str
@@ -109,7 +109,8 @@ def _unpacked(package: ShippedPackage) -> str:
         return str(unpack_once(place, package.digest, Path(package.into)))
     if problems := verify(place, digest=package.digest, may_all_be_executable=True).problems:
         raise PackageError(
-            f"{place.resolve()} is damaged: {'; '.join(problems)}; its node has to unpack it again"
+            f"{place.resolve()} is not the package of the driver: {'; '.join(problems)}; on YARN the node has to "
+            f"unpack it again, on Kubernetes the executors' image has to have it"
         )
     return str(place)
 
@@ -182,8 +183,8 @@ def _ship_package(context: SparkContext, settings: Settings, folder: Path) -> Sh
             f"{APPLICATION_ENVIRONMENT.name}={package} is a package of the {manifest.kind}, not of an application: "
             f"name one that `grete package build application` made"
         )
-    if _is_everywhere(context, package):
-        return ShippedPackage(package.name, manifest.digest)
+    if (place := _place_everywhere(context, package)) is not None:
+        return ShippedPackage(place, manifest.digest)
     archive = _plain_file(archive_of(package, manifest, folder / "packages"), folder / "packages")
     if not any(known.endswith(f"/{archive.name}") for known in context.listFiles):
         context.addFile(str(archive))
@@ -205,11 +206,17 @@ def _plain_file(archive: Path, into: Path) -> Path:
     return made
 
 
-def _is_everywhere(context: SparkContext, package: Path) -> bool:
-    """Whether YARN has unpacked it in the working folder of each of its processes, this one too."""
+def _place_everywhere(context: SparkContext, package: Path) -> str | None:
+    """Where each process finds the package without us: YARN has unpacked it in all working folders, this one too, and
+    a driver in a pod has it from its image, which is its executors' as well. None where it has to be brought.
+    """
     conf = context.getConf()
-    is_of_yarn = (conf.get("spark.master"), conf.get("spark.submit.deployMode")) == ("yarn", "cluster")
-    return is_of_yarn and package.name == Kind.APPLICATION.folder
+    master, mode = conf.get("spark.master") or "", conf.get("spark.submit.deployMode")
+    if (master, mode) == ("yarn", "cluster") and package.name == Kind.APPLICATION.folder:
+        return package.name
+    if master.startswith("k8s://") and conf.get("spark.kubernetes.driver.pod.name"):
+        return str(package.resolve())
+    return None
 
 
 def add_archive(context: SparkContext, archive: Archive) -> None:

@@ -1,15 +1,16 @@
 """A node of Kubernetes for tests: it runs the pods of an API server as processes of this machine.
 
-    python -m grete.testing.kubelet KUBECONFIG DIRECTORY NAMESPACE
+    python -m grete.testing.kubelet KUBECONFIG DIRECTORY NAMESPACE [--number 1]
 
-It plays the scheduler, the kubelet, the controller of StatefulSets and the collector of what lost its owner. There
-are no images: a container without a command is taken for an executor of Spark's image. A pod has a mount namespace of
-its own, which needs root, an address of 127.0.1.0/24 in the machine's network, and a token of its service account, so
-that rights are real. What it does not show: images, networks between nodes, nodes that are lost, limits of resources.
+It plays the scheduler, the kubelet, the controller of StatefulSets and the collector of what lost its owner or its
+node. There are no images: a container without a command is taken for an executor of Spark's image. A pod has a mount
+namespace of its own, which needs root, an address of 127.0.NUMBER.0/24 in the machine's network, and a token of its
+service account, so that rights are real. What it does not show: images, networks between nodes, limits of resources.
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
 import logging
 import os
@@ -29,7 +30,6 @@ from grete.coordination.kubernetes.access import SERVICE_ACCOUNT, of_kubeconfig
 
 Object = dict[str, Any]
 _log = logging.getLogger("kubelet")
-_NODE = "node-1"
 _EVERY_S = 0.2
 _TOKEN_S = 7200
 _IMAGE_HAS = (
@@ -69,12 +69,18 @@ class Kubelet:
     ca: str
     directory: Path
     namespace: str
+    number: int = 1
     _pods: dict[str, _Pod] = field(default_factory=dict)
     _addresses: int = 0
 
+    @property
+    def name(self) -> str:
+        """The node's."""
+        return f"node-{self.number}"
+
     def join(self) -> None:
         """Become a node of the cluster, and give the namespace what its controller would."""
-        self._call("POST", "/api/v1/nodes", {"metadata": {"name": _NODE}})
+        self._call("POST", "/api/v1/nodes", {"metadata": {"name": self.name}})
         account = {"metadata": {"name": "default"}}
         self._call("POST", f"/api/v1/namespaces/{self.namespace}/serviceaccounts", account)
 
@@ -85,8 +91,13 @@ class Kubelet:
         for one in sets:
             self._keep_one(one, pods)
         owners = {each["metadata"]["uid"] for each in (*sets, *pods)}
+        nodes = {each["metadata"]["name"] for each in self._items("/api/v1/nodes")}
         for pod in pods:
-            self._look_at(pod, owners)
+            node = pod["spec"].get("nodeName", self.name)
+            if node == self.name:
+                self._look_at(pod, owners)
+            elif node not in nodes:
+                self._forget(pod)
         for uid, running in list(self._pods.items()):
             if running.process.poll() is not None:
                 self._ended(uid, running)
@@ -125,13 +136,13 @@ class Kubelet:
         elif uid in self._pods or phase in ("Succeeded", "Failed"):
             pass
         elif "nodeName" not in pod["spec"]:
-            target = {"kind": "Node", "name": _NODE}
+            target = {"kind": "Node", "name": self.name}
             self._call(
                 "POST", _path(pod, "/binding"), {"metadata": {"name": metadata["name"]}, "target": target}
             )
         else:
             self._addresses += 1
-            self._start(pod, f"127.0.1.{self._addresses}", 0)
+            self._start(pod, f"127.0.{self.number}.{self._addresses}", 0)
 
     def _call(self, method: str, path: str, body: Object | None = None) -> httpx.Response:
         """A request whose refusal is no end of the kubelet: what is not there yet is looked at again."""
@@ -230,7 +241,7 @@ class Kubelet:
         metadata = pod["metadata"]
         fields = {
             "status.podIP": address,
-            "spec.nodeName": _NODE,
+            "spec.nodeName": self.name,
             "metadata.name": metadata["name"],
             "metadata.namespace": metadata["namespace"],
         }
@@ -272,13 +283,17 @@ class Kubelet:
         uid, metadata = pod["metadata"]["uid"], pod["metadata"]
         running = self._pods.get(uid)
         if running is None:
-            body = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
-            self._call("DELETE", _path(pod), body)
+            self._forget(pod)
         elif running.kill_at_s is None:
             running.kill_at_s = time.monotonic() + metadata.get("deletionGracePeriodSeconds", 30)
             os.killpg(running.process.pid, signal.SIGTERM)
         elif time.monotonic() >= running.kill_at_s:
             os.killpg(running.process.pid, signal.SIGKILL)
+
+    def _forget(self, pod: Object) -> None:
+        """Of which nothing runs any more."""
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
+        self._call("DELETE", _path(pod), body)
 
     def close(self) -> None:
         """Kill every pod."""
@@ -319,7 +334,7 @@ def _executor(environment: Mapping[str, str]) -> list[str]:
     return [java, *options, f"-Xms{memory}", f"-Xmx{memory}", "-cp", jars, _BACKEND, *arguments]
 
 
-def main(kubeconfig: Path, directory: Path, namespace: str) -> int:
+def main(kubeconfig: Path, directory: Path, namespace: str, number: int) -> int:
     """Run until SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -328,7 +343,7 @@ def main(kubeconfig: Path, directory: Path, namespace: str) -> int:
     assert access.ca is not None, "the server of the tests has an authority of its own"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with httpx.Client(base_url=access.server, verify=access.tls(), timeout=30, trust_env=False) as http:
-        kubelet = Kubelet(http, access.ca.read(), directory, namespace)
+        kubelet = Kubelet(http, access.ca.read(), directory, namespace, number)
         kubelet.join()
         try:
             while True:
@@ -342,4 +357,9 @@ def main(kubeconfig: Path, directory: Path, namespace: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]))
+    parser = argparse.ArgumentParser(prog="python -m grete.testing.kubelet")
+    parser.add_argument("kubeconfig", type=Path)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("namespace")
+    parser.add_argument("--number", type=int, default=1)
+    sys.exit(main(**vars(parser.parse_args())))
