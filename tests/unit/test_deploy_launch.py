@@ -54,10 +54,19 @@ def test_without_the_switch_there_is_one_environment_for_all(tmp_path: Path) -> 
     assert "of the application" in started(tmp_path, **{SWITCH: "false"})
 
 
-def test_sparks_own_modules_are_found_where_spark_has_put_them() -> None:
-    path = ["/work", "/work/pyspark.zip", "/work/py4j-0.10.9.9-src.zip", "/work/theirs.zip", "/lib/python3"]
-    named = {"PYTHONPATH": ":".join(path[1:4])}
-    assert framework_first(path, named) == [path[1], path[2], path[4], path[0], path[3]]
+def test_what_spark_and_the_operator_name_and_the_frameworks_package_stay_where_they_are() -> None:
+    own = "/nowhere/work"
+    path = [
+        own,
+        f"{own}/pyspark.zip",
+        f"{own}/py4j-0.10.9.9-src.zip",
+        f"{own}/theirs.zip",
+        "/opt/grete",
+        sys.prefix,
+    ]
+    assert framework_first(path, own) == [*path[1:3], *path[4:], *path[:1], path[3]]
+    above = str(Path(sys.prefix).parent)
+    assert framework_first([above, f"{sys.prefix}/lib"], above) == [f"{sys.prefix}/lib", above]
 
 
 def test_yarns_attempt_is_told_of_the_switch_and_of_the_applications_folder(

@@ -1,8 +1,8 @@
 """The program that YARN's ApplicationMaster runs; `spark-submit` takes a file, not a module.
 
-Python looks for modules in the working folder first, where lies what the application brings, and then on PYTHONPATH,
-where Spark puts more of it. With ENV_SPLIT_DEPLOYMENT_ENABLED=true in the environment, for there is no configuration
-yet, both come last before anything of the framework is imported. Until then only modules that Python starts with are.
+Python looks for modules in the working folder first, where lies what the application brings, and Spark puts archives
+that lie there on PYTHONPATH. With ENV_SPLIT_DEPLOYMENT_ENABLED=true in the environment, for there is no configuration
+yet, they come last before anything of the framework is imported. Until then only modules that Python starts with are.
 """
 
 import os
@@ -13,23 +13,28 @@ SPLIT_DEPLOYMENT = "ENV_SPLIT_DEPLOYMENT_ENABLED"
 _SWITCHES = (SPLIT_DEPLOYMENT, "CLUSTER_BASED_JOB_COORDINATOR_DEPENDENCY_ISOLATION_ENABLED")
 
 
-def framework_first(path: list[str], environment: dict[str, str]) -> list[str]:
-    """The places in which modules are looked for: the program's own folder and what PYTHONPATH names come last.
+def framework_first(path: list[str], folder: str) -> list[str]:
+    """The places in which modules are looked for: those that were brought into the working folder come last.
 
-    Spark's own archives stay where they are: a package of the framework has none.
+    The framework's package and Spark's own archives are brought there as well, and stay where they are, as does what
+    an operator names elsewhere.
     """
-    named = environment.get("PYTHONPATH", "").split(os.pathsep)
-    brought = {path[0], *(os.path.abspath(place) for place in named if not _is_of_spark(place))}
-    return [*(one for one in path if one not in brought), *(one for one in path if one in brought)]
+    brought = [place for place in path if _is_below(folder, place) and not _is_the_frameworks(place)]
+    return [*(place for place in path if place not in brought), *brought]
 
 
-def _is_of_spark(place: str) -> bool:
-    return os.path.basename(place).startswith(("pyspark", "py4j-")) and place.endswith(".zip")
+def _is_below(folder: str, place: str) -> bool:
+    return f"{os.path.abspath(place)}{os.sep}".startswith(f"{folder}{os.sep}")
+
+
+def _is_the_frameworks(place: str) -> bool:
+    is_sparks = os.path.basename(place).startswith(("pyspark", "py4j-")) and place.endswith(".zip")
+    return is_sparks or _is_below(sys.prefix, place) or _is_below(sys.base_prefix, place)
 
 
 if __name__ == "__main__":
     if "true" in map(os.environ.get, _SWITCHES):
-        sys.path[:] = framework_first(sys.path, dict(os.environ))
+        sys.path[:] = framework_first(sys.path, os.getcwd())
     from grete.deploy.attempt import main
 
     sys.exit(main(sys.argv[1:]))
