@@ -15,10 +15,27 @@ from grete.testing.simulator.__main__ import main
 from grete.testing.simulator.plants import NoPlants, load_plants
 from grete.testing.simulator.run import simulate, simulate_many
 
-SEEDS = 20_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 1_200
+SEEDS = 20_000 if os.environ.get("GRETE_NIGHTLY") == "1" else 400
 BLOCKS = 20
 ROOT = Path(__file__).parents[2]
 PLANTS = load_plants(ROOT)
+LATE = {
+    "claim-forgotten": 171,
+    "lost-container-not-fenced": 181,
+    "stopped-counts-as-drained": 98,
+    "late-report-taken": 80,
+    "order-of-a-later-leader-overwritten": 52,
+    "tombstone-ignored": 60,
+    "new-partitions-first": 57,
+    "pending-applied-unproven": 50,
+    "granted-before-let-go": 35,
+    "lost-slot-not-noticed": 37,
+    "cut-off-and-well": 42,
+    "slot-shared": 37,
+    "adopted-without-comparing": 33,
+    "lost-leadership-ignored": 32,
+}
+"""Plants that no early seed has found, and one that has: the search begins there, and goes on with all others."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +61,7 @@ def test_no_task_has_two_writers_when_others_say_that_its_container_has_paused()
 
 
 def test_every_promise_is_kept_by_jobs_of_stream_processors() -> None:
-    report = simulate_many(range(SEEDS // 30), embedded=True)
+    report = simulate_many(range(SEEDS // 10), embedded=True)
     found = [f"seed {outcome.seed}: {outcome.violation}" for outcome in report.violations]
     assert not found, "\n".join(found)
     assert report.outputs > report.seeds * 10, "jobs in which nothing happens keep every promise"
@@ -52,10 +69,11 @@ def test_every_promise_is_kept_by_jobs_of_stream_processors() -> None:
 
 @pytest.mark.parametrize("name", sorted(PLANTS))
 def test_a_planted_bug_is_found(name: str) -> None:
-    plant = PLANTS[name]
+    plant, first = PLANTS[name], LATE.get(name, 0)
+    seeds = [*range(first, plant.seeds), *range(first)]
     with plant.planted():
         report = simulate_many(
-            range(plant.seeds), emphasis=plant.emphasis, embedded=plant.embedded, stop_at_violation=True
+            seeds, emphasis=plant.emphasis, embedded=plant.embedded, stop_at_violation=True
         )
     assert report.violations, f"{plant.what}: not found in {report.seeds} seeds"
 
@@ -94,7 +112,7 @@ def test_the_command_says_what_it_ran(capsys: pytest.CaptureFixture[str]) -> Non
 def test_the_command_fails_at_a_violation_and_says_how_to_replay_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["--seeds", "60", "--plant", "checkpoint-before-outputs"]) == 1
+    assert main(["--seeds", "20", "--plant", "checkpoint-before-outputs"]) == 1
     assert "replay: python -m grete.testing.simulator --seed " in capsys.readouterr().out
 
 
