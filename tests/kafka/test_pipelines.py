@@ -26,9 +26,8 @@ from grete.keyed_log.kafka import open_checkpoint_log
 from grete.model.ids import JobId, SystemStreamPartition
 from grete.testing.waiting import eventually, patient
 
-pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(300)]
-
 NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(3_600 if NIGHTLY else 300)]
 KEYS, RECORDS = 50, 3_000
 STEPS = [
     "batch.before-run",
@@ -251,7 +250,7 @@ def test_killed_at_any_step_of_a_batch_a_reader_of_what_is_committed_gets_each_r
     job: Any, topics: Topics, log: Any, password: str, tmp_path: Path
 ) -> None:
     configure(job, "cluster-manager.container.retry.count=-1")
-    records = RECORDS * 5 if NIGHTLY else RECORDS
+    records = RECORDS * 6 if NIGHTLY else RECORDS  # the kills take 17 batches of a thousand
     topics.fill(records)
     kills = [("batch.after-run", 2), ("commit.in-transaction", 1)]
     if NIGHTLY:
