@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -65,9 +66,11 @@ def test_a_killed_application_master_is_followed_by_an_attempt_that_loses_and_do
     running = last(job)
     assert (running["id"], running["live"], len(running["attempts"])) == (applied["id"], True, 1)
 
+    began_s = time.monotonic()
     kill_application_master(running["attempts"][0]["where"].split()[0])
     job.send(200)
     job.await_counted(said)
+    print("killed_to_all_outputs_s", round(time.monotonic() - began_s, 1))
     epoch_id = applied["id"].removeprefix("application_")
     assert job.starts() == [("deployment", epoch_id), ("attempt", epoch_id)]
     assert [one["number"] for one in last(job)["attempts"]] == [1, 2]
@@ -134,6 +137,52 @@ def test_an_application_master_that_was_paused_with_its_node_is_fenced_when_it_w
             drivers = [pid for pid in paused if Path(f"/proc/{pid}/comm").exists()]
             eventually(lambda: not any(map(is_driver, drivers)), "the end of the first driver", context=said)
             job.assert_each_counted_once()
+    finally:
+        yarn.stop()
+
+
+@pytest.mark.nightly
+def test_nodes_that_are_lost_with_an_executor_or_with_the_coordinator_cost_no_record(
+    kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two executors, one beside the coordinator for want of room. The second loss takes a lease with it as well."""
+    small = {
+        "yarn.nm.liveness-monitor.expiry-interval-ms": "15000",
+        "yarn.nodemanager.resource.memory-mb": "2048",
+    }
+    yarn = YarnCluster(tmp_path / "yarn", nodes=2, settings=small)
+    yarn.start()
+    two = {**PATIENT, "spark.executor.instances": "2", "spark.executor.cores": "1"}
+    try:
+        with job_on_yarn(yarn, kafka, tmp_path, monkeypatch, two, is_isolated=True) as job:
+            job.send(200)
+            applied = job.answer("deploy", "apply")
+
+            def said() -> str:
+                return yarn.logs_of(applied["id"])
+
+            def goes_on_without(number: int, what: str) -> None:
+                job.send(200)
+                began_s = time.monotonic()
+                yarn.kill_machine(number)
+                job.send(200)
+                job.await_counted(said)
+                print(what, round(time.monotonic() - began_s, 1))
+
+            job.await_counted(said)
+            [coordinators] = [
+                one.number for one in yarn.nodes if last(job)["attempts"][0]["where"].endswith(f":{one.port}")
+            ]
+            [executors] = {2, 3} - {coordinators}
+            goes_on_without(executors, "executor_lost_to_all_outputs_s")
+            assert [event for event, _ in job.starts()] == ["deployment"]
+
+            yarn.restart(executors)
+            goes_on_without(coordinators, "coordinator_lost_to_all_outputs_s")
+            assert [event for event, _ in job.starts()] == ["deployment", "attempt"]
+            assert last(job)["attempts"][1]["where"].endswith(f":{yarn.nodes[executors - 1].port}")
+            job.assert_each_counted_once()
+            job.assert_ran_in_its_package(tmp_path / "yarn")
     finally:
         yarn.stop()
 

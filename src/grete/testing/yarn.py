@@ -9,6 +9,8 @@ staged in the directory, which every process sees. Applications have two attempt
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -112,6 +114,14 @@ class YarnCluster(ServerCluster[YarnNode]):
         """`spark.yarn.stagingDir`."""
         return f"file://{self._directory / 'staging'}"
 
+    def kill_machine(self, number: int) -> None:
+        """SIGKILL to a NodeManager and to everything that its containers run, until nothing of it is left."""
+        self.kill(number)
+        while found := _working_below(self.nodes[number - 1].directory):
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
     def ask(self, path: str) -> Any:
         """The document at a path of the ResourceManager's web services.
 
@@ -182,6 +192,16 @@ class YarnCluster(ServerCluster[YarnNode]):
             found = (self.ask("nodes")["nodes"] or {}).get("node", ())
             return any(one["id"].endswith(f":{node.port}") and one["state"] == "RUNNING" for one in found)
         return False
+
+
+def _working_below(folder: Path) -> list[int]:
+    """The processes whose working folder is there."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # has ended, or is a zombie
+            if (process / "cwd").readlink().is_relative_to(folder):
+                found.append(int(process.name))
+    return found
 
 
 def _node_manager(node: YarnNode) -> dict[str, str]:
