@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -111,32 +112,32 @@ def on_cluster(home: Path, manager: str) -> Iterator[Place]:
     from clusters import DEPLOYED, MANAGERS
 
     with on_kafka(home) as place, MANAGERS[manager](home) as settings:
-        is_deployed = manager in DEPLOYED
-        if is_deployed:
-            yield replace(place, settings=settings, is_deployed=True)
-            return
         own = isolation(home)
         yield replace(
             place,
             settings=settings,
+            is_deployed=manager in DEPLOYED,
             files=lambda job: [*place.files(job), *([own] if job in ISOLATED else [])],
         )
 
 
 def isolation(home: Path) -> Path:
-    """The configuration of an application in an environment of its own: a package with its interpreter, which grete
-    brings to the workers. Nothing of the framework is in it.
+    """The configuration of an application in an environment of its own: a package with its modules and its
+    interpreter, which grete brings to the workers. Nothing of the framework is in it.
     """
     packages = home / "packages"
     package = packages / "__package"
     if not package.exists():
         print(f"Building the application's environment, {package}", file=sys.stderr, flush=True)
-        (packages / "modules").mkdir(
-            parents=True, exist_ok=True
-        )  # the jobs' are those of job.application.path
+        modules = packages / "modules"
+        modules.mkdir(parents=True, exist_ok=True)
+        for module in HERE.glob("inherited_delays*.py"):
+            shutil.copy(module, modules)
         lock = packages / "lock.txt"
         lock.write_text("# the standard library is all it needs\n")
-        build_application(packages, lock, default_python(), packages / "modules")
+        build_application(packages, lock, default_python(), modules)
     config = packages / "isolated.properties"
-    config.write_text(f"job.split.deployment.enabled=true\njob.application.environment={package}\n")
+    config.write_text(
+        f"job.application.path=\njob.split.deployment.enabled=true\njob.application.environment={package}\n"
+    )
     return config
