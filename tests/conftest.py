@@ -361,7 +361,7 @@ class CounterJob:
             local.append("in", (Message(b"key%d" % (i % KEYS), b"{}", 1_000 + i) for i in range(records)))
 
     def run(
-        self, *arguments: str, spark: bool = True, **environment: str
+        self, *arguments: str, spark: bool = True, within_s: float = 900, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """`grete run --until-drained` in the foreground; not `spark` where that is not the subject, in 2 s."""
         drained = "--until-drained"
@@ -371,7 +371,7 @@ class CounterJob:
             env=self.environment(**environment),
             capture_output=True,
             text=True,
-            timeout=patient(900),
+            timeout=patient(within_s),
         )
 
     def run_through(self, kills: Sequence[tuple[str, int]], died: Path, *, spark: bool = True) -> None:
@@ -385,7 +385,7 @@ class CounterJob:
             "GRETE_FAILPOINT_ONCE": str(died),
             "GRETE_FAILPOINT_CONTAINER": "0",
         }
-        result = self.run(spark=spark, **settings)
+        result = self.run(spark=spark, within_s=300 + 60 * len(kills), **settings)  # 12 s each on two cores
         assert result.returncode == 0, result.stderr + self.log()
         reached = {path.name for path in died.iterdir()}
         missed = [kill for place, kill in enumerate(kills) if f"{place}-{kill[0]}" not in reached]

@@ -24,9 +24,10 @@ from grete.failpoints import POINTS
 from grete.spark.lineage_files import LineageDirectory
 from grete.testing.waiting import patient
 
-pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(600)]
-
 NIGHTLY = os.environ.get("GRETE_NIGHTLY") == "1"
+
+pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(3_600 if NIGHTLY else 600)]
+
 RECORDS = 4_000
 ENGINE = Path(grete.spark.__file__).parent
 REBUILDING = ["store.rebuilding", "store.refilled"]  # met by test_kill_rebuild.py
@@ -51,7 +52,8 @@ DRIVER = [name for name in points("container", "epoch", "log", "file") if name n
 ON_THE_DRIVER = ["commit.before", "commit.after-transaction", "commit.after"]
 """Around commits that are no share's: of a pipeline, and of rewinds."""
 IN_A_COMMIT = [name for name in points("commit") if name not in ON_THE_DRIVER]
-OF_PIPELINES = [*DRIVER, *points("batch", "commit")]
+OF_PIPELINES = [*(name for name in DRIVER if name not in points("epoch")), *points("batch", "commit")]
+"""The epochs of a container's shares are those of StreamTasks: a pipeline has none."""
 PIPELINE = [
     "container.lineage-decided",
     "batch.after-run",
