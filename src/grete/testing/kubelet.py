@@ -178,10 +178,12 @@ class Kubelet:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        (place / "pid").write_text(str(process.pid))
-        link = self.directory / pod["metadata"]["name"]
-        link.unlink(missing_ok=True)
-        link.symlink_to(place)
+        # at once, since tests look at both while a pod is started again
+        (place / "pid.new").write_text(str(process.pid))
+        (place / "pid.new").replace(place / "pid")
+        (place / "link").unlink(missing_ok=True)
+        (place / "link").symlink_to(place)
+        (place / "link").replace(self.directory / pod["metadata"]["name"])
         self._pods[pod["metadata"]["uid"]] = _Pod(pod, place, address, process, restarts)
         _log.info("started %s at %s, process %d", pod["metadata"]["name"], address, process.pid)
         began = _now()
