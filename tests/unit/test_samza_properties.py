@@ -166,7 +166,7 @@ def test_a_store_that_is_filled_from_a_side_input_is_refused() -> None:
         "stores.s.container.cache.size.bytes",
         "stores-default.rocksdb.max.manifest.file.size.bytes",
         "systems.kafka.samza.fetch.threshold.bytes",
-        "yarn.am.java.home",
+        "yarn.am.high.availability.enabled",
         "yarn.token.renewal.interval.seconds",
         "blob.store.manager.factory",
         "metrics.timer.debug.enabled",
