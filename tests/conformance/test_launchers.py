@@ -130,6 +130,19 @@ def test_a_process_that_is_not_provably_the_container_is_neither_adopted_nor_sig
         other.wait()
 
 
+def test_a_process_is_adopted_in_the_moment_of_its_start(tmp_path: Path) -> None:
+    """Before its program is set up Linux shows an empty environment, in one of fifty starts."""
+    launcher, another = (ProcessLauncher(["sleep", "3600"], tmp_path) for _ in range(2))
+    try:
+        for epoch in range(1, 301):
+            container = ContainerStart(ContainerId("0"), epoch, {})
+            launcher.start(container)
+            assert another.adopt(container, launcher.handle(ContainerId("0")))
+    finally:
+        for one in (another, launcher):
+            one.close()
+
+
 def readable(descriptors: Sequence[int], within_s: float) -> bool:
     waiting = select.poll()
     for descriptor in descriptors:

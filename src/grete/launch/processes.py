@@ -7,11 +7,13 @@ import os
 import re
 import select
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 _PID, _TICKS = re.compile("[0-9]{1,9}"), re.compile("[0-9]{1,18}")  # more than Linux has of either
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_SET_UP_WITHIN_S, _LOOK_EVERY_S = 1.0, 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,15 @@ class OtherProcess:
     def environment(self) -> dict[str, str]:
         """The environment it was started with; empty where that cannot be seen, as with another user's process.
 
-        Read after the descriptor was opened and compared again, so it is that process's and no later one's.
+        Read after the descriptor was opened and compared again, so it is that process's and no later one's. For some
+        milliseconds after its start Linux shows none: whoever started it goes on before its program is set up.
         """
+        until_s = time.monotonic() + _SET_UP_WITHIN_S
         try:
-            data = Path(f"/proc/{self.pid}/environ").read_bytes()
+            while not (data := Path(f"/proc/{self.pid}/environ").read_bytes()):
+                if not self.is_running() or time.monotonic() > until_s:
+                    return {}
+                time.sleep(_LOOK_EVERY_S)
         except OSError:
             return {}
         if not self.is_running():
