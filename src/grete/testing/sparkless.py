@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from grete.assembly import RunOptions, run_job
 from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.container.assignment import Assignment
@@ -83,6 +82,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _coordinate(arguments: Sequence[str]) -> int:
+    from grete.assembly import RunOptions, run_job  # containers, of which a test may start many, do without
+
     parser = argparse.ArgumentParser(prog="python -m grete.testing.sparkless")
     parser.add_argument("--config", action="append", default=[])
     parser.add_argument("--job", type=JobId.parse)
