@@ -21,9 +21,21 @@ TASKS = 200
 CHANGES = 3
 WHERE = """
 import os
+import uuid
 from pathlib import Path
 
 import grete
+
+def machine(home):
+    "What is on the executor's own disk where the driver has its home."
+    file = Path(home, "machine")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with open(file, "x") as made:
+            made.write(uuid.uuid4().hex)
+    except FileExistsError:
+        pass
+    return file.read_text()
 
 def executor():
     "The JVM above this worker and the daemon that forked it."
@@ -34,11 +46,12 @@ class Where(grete.StreamTask):
         self.counts = context.store("counts")
         self.out = context.config["test.out"]
         self.round = int(context.config["task.window.ms"])
+        self.machine = machine(context.config["test.home"])
 
     def process(self, envelope, collector, coordinator):
         count = (self.counts.get(envelope.key) or 0) + 1
         self.counts.put(envelope.key, count)
-        said = {"count": count, "executor": executor(), "round": self.round}
+        said = {"count": count, "executor": executor(), "round": self.round, "machine": self.machine}
         collector.send(self.out, said, key=envelope.key)
 
     def window(self, collector, coordinator):
@@ -54,6 +67,7 @@ def job(kafka: KafkaCluster, isolated_cluster: SparkCluster, tmp_path: Path) -> 
         "task.class": "where:Where",
         "task.window.ms": "100000",
         "test.out": f"kafka.{made.output}",
+        "test.home": str(made.home),
         "stores.counts.factory": "grete.store.sqlite",
         "stores.counts.key.serde": "string",
         "stores.counts.msg.serde": "json",
@@ -122,3 +136,18 @@ def test_shares_stay_on_their_executors_from_epoch_to_epoch_and_one_that_is_lost
     finally:
         process.terminate()
         process.communicate(timeout=patient(120))
+
+
+def test_after_a_restart_shares_begin_on_the_machines_that_have_their_stores(job: ClusterJob) -> None:
+    """Of two machines each has half of them; without a look at them every other start would mix them up."""
+    job.until_drained = True
+    machines = []
+    for times in range(5):
+        job.fill(TASKS, keys=TASKS, first=TASKS * times)
+        code, said = job.run()
+        assert code == 0, said
+        machines.append({key: found[-1]["machine"] for key, found in job.outputs().items()})
+    first = machines[0]
+    assert sorted(map(list(first.values()).count, set(first.values()))) == [TASKS // 2, TASKS // 2]
+    assert machines == [first] * 5
+    assert {len(found) for found in job.outputs().values()} == {5}

@@ -62,12 +62,36 @@ def test_a_share_gets_the_slot_that_its_process_had_before_and_keeps_it_in_all_i
             assert share.start is not None
             return share.start.slot
 
-    with ShareServer(start_of, "127.0.0.1", "127.0.0.1", slots=[0, 1, 2]) as server:
+    slots = {slot: [slot] for slot in range(3)}
+    with ShareServer(start_of, "127.0.0.1", "127.0.0.1", slots=slots) as server:
         assert slot_of(0, warm=1) == 1
         assert slot_of(1) == 0, "its own is taken"
         assert slot_of(0, warm=2) == 1, "another attempt"
         assert slot_of(2, warm=7) == 2, "there are fewer slots than before"
         assert slot_of(1, warm=1) == 0
+
+
+def test_a_share_gets_the_slot_of_whose_tasks_its_machine_has_most_stores() -> None:
+    """After a restart no process has had a slot, and each machine has the stores of those that it had."""
+
+    def slot_of(named: int, stores: list[int], warm: int | None = None) -> int:
+        share = ShareChannel(server.address, server.key, named, "worker", warm, stores)
+        with closing(share):
+            assert share.start is not None
+            return share.start.slot
+
+    def start_of(slot: int) -> ShareStart:
+        return replace(START, slot=slot)
+
+    slots = {0: [0, 4], 1: [1, 5], 2: [2, 6], 3: [3, 7]}
+    with ShareServer(start_of, "127.0.0.1", "127.0.0.1", slots=slots) as server:
+        assert slot_of(0, [0, 3, 7, 99]) == 3, (
+            "of the other one it has one store only, and of 99 none is asked"
+        )
+        assert slot_of(3, [3, 7]) == 0, "that one is taken, and of the rest it has nothing"
+        assert slot_of(1, list(range(8))) == 1, "its own, where it has all"
+        assert slot_of(2, [], warm=1) == 2
+        assert slot_of(0, [2, 6]) == 3, "another attempt"
 
 
 def test_reports_come_in_their_order_and_as_they_were_sent(server: ShareServer) -> None:

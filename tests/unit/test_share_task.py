@@ -14,7 +14,7 @@ import grete
 from grete.clock import SystemClock
 from grete.container.assignment import AssignedTask, Assignment
 from grete.container.epochs import Epoch
-from grete.container.share_server import EndedWell, ShareServer
+from grete.container.share_server import Began, EndedWell, ShareServer
 from grete.container.start import prepare
 from grete.errors import ContainerGone, ProcessingError
 from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
@@ -24,6 +24,7 @@ from grete.tasks.runtime import TaskWorkers
 from grete.tasks.share_loop import ShareLoop
 from grete.tasks.share_task import ShareTask
 from grete.tasks.shares import Committed
+from grete.tasks.stores.paths import file_name
 from grete.testing.waiting import eventually
 
 CONFIG = {
@@ -56,17 +57,21 @@ class Noting(grete.StreamTask):
 
 
 class Container:
-    """One container of one task, whose share runs in a thread."""
+    """One container of one task, whose share runs in a thread; of two tasks it has as many shares."""
 
-    def __init__(self, home: Path, **config: str) -> None:
+    def __init__(self, home: Path, tasks: int = 1, **config: str) -> None:
         _seen.clear()
         self.system = LocalSystem(home / "local", SystemClock())
-        for stream in ("in", "out"):
-            self.system.ensure_stream(StreamSpec(stream, 1))
-        task = AssignedTask(TaskName("Partition 0"), (SystemStreamPartition("local", "in", 0),), 0)
-        assignment = Assignment(JobId("job"), ContainerId("0"), 1, {**CONFIG, **config}, (task,))
+        for stream in ("in", "out", "job-1-counts-changelog"):
+            self.system.ensure_stream(StreamSpec(stream, tasks))
+        own = tuple(
+            AssignedTask(TaskName(f"Partition {p}"), (SystemStreamPartition("local", "in", p),), p)
+            for p in range(tasks)
+        )
+        assignment = Assignment(JobId("job"), ContainerId("0"), 1, {**CONFIG, **config}, own)
         self.epoch = Epoch(prepare(assignment, self.system, None, SystemClock(), home), SystemClock())
-        self.server = ShareServer(self.epoch.start_of, "127.0.0.1", "127.0.0.1")
+        slots = self.epoch.tasks_of_slots
+        self.server = ShareServer(self.epoch.start_of, "127.0.0.1", "127.0.0.1", slots=slots)
         self.pool = ThreadPoolExecutor(2)
 
     def begin(self) -> Future[bool]:
@@ -102,6 +107,25 @@ def test_it_works_until_it_is_asked_to_end_and_its_tasks_are_closed(container: C
         events.append(container.server.events.get(timeout=30))
     assert sum(report.records for one in events if isinstance(one, Committed) for report in one.reports) == 2
     assert events[-1] == EndedWell(0, is_drained=False)
+
+
+@pytest.mark.parametrize("of", ["tasks", "standby"])
+def test_after_a_restart_a_share_begins_where_the_stores_of_its_tasks_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    """Whatever number Spark gives it: this machine has what was kept of one task, or a standby's copy."""
+    monkeypatch.setattr(ShareTask, "had", None)
+    stores = {"stores.counts.factory": "sqlite", "job.standbytasks.replication.factor": "2"}
+    made = Container(tmp_path, tasks=2, **stores)
+    spec = made.epoch.spec
+    [standby] = spec.standby_directories
+    kept = Path(spec.store_directory if of == "tasks" else standby) / file_name("Partition 1")
+    kept.mkdir(parents=True)
+    with closing(made.system), made.pool, made.server:
+        share = made.begin()
+        assert made.server.events.get(timeout=30) == Began(1)
+        made.server.end_all()
+        assert share.result(30) is False
 
 
 def test_a_profile_that_is_asked_for_comes_into_the_log_of_the_container(

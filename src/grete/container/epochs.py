@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from grete.clock import Clock
@@ -91,6 +91,11 @@ class Epoch:
     def slots(self) -> list[int]:
         """The numbers of the shares."""
         return sorted(self._slots)
+
+    @property
+    def tasks_of_slots(self) -> Mapping[int, Sequence[int]]:
+        """The tasks of each share, by their index."""
+        return self._slots
 
     @property
     def next_offsets(self) -> dict[str, int]:

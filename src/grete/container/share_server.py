@@ -10,9 +10,9 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from grete.errors import WireError
 from grete.tasks.share_channel import (
@@ -31,7 +31,7 @@ from grete.tasks.shares import Committed, ShareStart
 
 _log = logging.getLogger("grete.container")
 _HELLO_S = 10.0
-_HELLO_BYTES = 4096
+_HELLO_BYTES = 1 << 16
 _UNPROVEN = 128
 """Connections that have not shown the key, at most: the oldest gives way, since a share shows it at once."""
 _PAUSE_S = 0.1
@@ -75,11 +75,17 @@ class ShareServer:
     """
 
     def __init__(
-        self, start_of: Callable[[int], ShareStart], host: str, bind: str, *, slots: Collection[int] = ()
+        self,
+        start_of: Callable[[int], ShareStart],
+        host: str,
+        bind: str,
+        *,
+        slots: Mapping[int, Iterable[int]] = MappingProxyType({}),
     ) -> None:
         """`host` is what executors call this machine, `bind` where it listens.
 
-        Of `slots` each share gets one, the same in all of its attempts; without them the one that it names.
+        Of `slots`, each with its tasks, a share gets one, the same in all of its attempts; without them the one that
+        it names.
 
         Raises:
             OSError: it cannot listen there.
@@ -90,7 +96,7 @@ class ShareServer:
         self._lock = threading.Lock()
         self._is_ending = self._is_closed = False
         self._shares: dict[int, socket.socket] = {}
-        self._free = set(slots)
+        self._free = {slot: frozenset(tasks) for slot, tasks in slots.items()}
         self._given: dict[int, int] = {}
         self._unproven: dict[socket.socket, None] = {}
         self._listener = socket.create_server((bind, 0))
@@ -160,12 +166,22 @@ class ShareServer:
         return slot
 
     def _slot_of(self, hello: Hello) -> int:
-        """The slot of a share: that of its last attempt, else best the one that its process had before."""
+        """The slot of a share: that of its last attempt, else the one that its process had before, else one of which
+        its machine has most stores, which is best its own."""
         if hello.slot not in self._given:
-            wanted = [slot for slot in (hello.warm, hello.slot, *sorted(self._free)) if slot in self._free]
-            self._given[hello.slot] = wanted[0] if wanted and wanted[0] is not None else hello.slot
-            self._free.discard(self._given[hello.slot])
+            self._given[hello.slot] = self._best_for(hello)
+            self._free.pop(self._given[hello.slot], None)
         return self._given[hello.slot]
+
+    def _best_for(self, hello: Hello) -> int:
+        if hello.warm is not None and hello.warm in self._free:
+            return hello.warm
+        here = frozenset(hello.stores)
+
+        def fit(slot: int) -> tuple[int, bool]:
+            return len(here & self._free[slot]), slot == hello.slot
+
+        return max(sorted(self._free), key=fit, default=hello.slot)
 
     def _hear(self, connection: socket.socket, slot: int) -> None:
         has_finished = False

@@ -75,7 +75,8 @@ class SparkEngine:
         host, bind = driver_addresses(self._context)
         self._kept.finish()
         with ExitStack() as held:
-            server = held.enter_context(ShareServer(epoch.start_of, host, bind, slots=epoch.slots))
+            slots = epoch.tasks_of_slots
+            server = held.enter_context(ShareServer(epoch.start_of, host, bind, slots=slots))
             work = ShareTask(epoch.spec, server.address, server.key)
             job = _Job(self._context, work, self._shipped, epoch, server)
             figures = StageFigures(self._context, epoch.lineage)

@@ -14,6 +14,7 @@ import secrets
 import socket
 import struct
 import threading
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -45,13 +46,15 @@ T = TypeVar("T")
 class Hello(msgspec.Struct, frozen=True):
     """A share's first frame: which slot it is for, and that it has the key.
 
-    `warm` is the slot that this process had in an epoch before, with what it has open of it.
+    `warm` is the slot that this process had in an epoch before, with what it has open of it; `stores` are the tasks,
+    by their index, of which its machine has store files.
     """
 
     slot: int
     worker: str
     proof: str
     warm: int | None = None
+    stores: Sequence[int] = ()
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -132,7 +135,13 @@ class ShareChannel:
     """A share's end. One thread reports; `is_ending` may be asked by any."""
 
     def __init__(
-        self, address: tuple[str, int], key: bytes, slot: int, worker: str, warm: int | None = None
+        self,
+        address: tuple[str, int],
+        key: bytes,
+        slot: int,
+        worker: str,
+        warm: int | None = None,
+        stores: Sequence[int] = (),
     ) -> None:
         """`start` names the slot that it has got, which is `warm` if that is to be had; see Hello.
 
@@ -145,7 +154,7 @@ class ShareChannel:
             self._connection = socket.create_connection(address, _CONNECT_S)
             prepare(self._connection)
             nonce = _exactly(self._connection, _NONCE_BYTES) or b""
-            send(self._connection, Hello(slot, worker, proof(key, nonce, slot), warm))
+            send(self._connection, Hello(slot, worker, proof(key, nonce, slot), warm, stores))
             answer = receive(self._connection, Answer)
         except (OSError, WireError) as error:
             raise JobError(f"slot {slot}: the container at {address[0]}:{address[1]}: {error}") from error

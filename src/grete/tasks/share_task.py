@@ -18,6 +18,7 @@ from grete.tasks.share_channel import ShareChannel
 from grete.tasks.share_loop import ShareLoop
 from grete.tasks.shares import Committed, merged
 from grete.tasks.spec import RunnerSpec
+from grete.tasks.stores.paths import tasks_with_stores
 from grete.tasks.worker_logs import attach_logs, flush_logs, hurry_logs
 
 _WAIT_S = 0.05
@@ -73,7 +74,7 @@ class ShareTask:
             told(spec),
             _KEPT.lent(Settings.of(spec.config), spec.default_system, Path(spec.home), clock) as system,
             closing(TaskWorkers(spec, system, clock, leaves_system=True)) as workers,
-            closing(ShareChannel(self.address, self.key, slot, workers.id, ShareTask.had)) as channel,
+            closing(self._channel(slot, workers.id)) as channel,
         ):
             if channel.start is None:
                 return False
@@ -86,6 +87,10 @@ class ShareTask:
                 for _ in work(loop, channel, clock):
                     profile.look()
                 return loop.is_drained
+
+    def _channel(self, slot: int, worker: str) -> ShareChannel:
+        stores = tasks_with_stores(self.spec)
+        return ShareChannel(self.address, self.key, slot, worker, ShareTask.had, stores)
 
 
 class Channel(Protocol):

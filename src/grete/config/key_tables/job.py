@@ -263,7 +263,7 @@ HOST_AFFINITY = Key(
     _CONTAINER,
     "Whether a container prefers the host it ran on.",
     renamed_from=("yarn.samza.host-affinity.enabled",),
-    no_effect="Spark places executors; stores catch up from their changelogs",
+    no_effect="tasks go on where Spark has a core on a machine with their stores, with or without it",
 )
 STANDBY = Key(
     "job.standbytasks.replication.factor",

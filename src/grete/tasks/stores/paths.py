@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
-from grete.tasks.spec import StoreSpec
+from grete.tasks.spec import RunnerSpec, StoreSpec
+
+_SAID_AT_MOST = 8_000
+"""Tasks of which a machine says that it has stores: with more, a share would say too much as it begins."""
 
 
 def file_name(name: str) -> str:
@@ -27,3 +33,14 @@ def store_path(directory: Path, task: str, store: str) -> Path:
 def store_identity(store: StoreSpec, changelog_partition: int) -> str:
     """This very incarnation of the changelog stream, and the partition: files filled from another are foreign."""
     return f"{store.changelog_uid}/{store.changelog_stream}/{changelog_partition}"
+
+
+def tasks_with_stores(spec: RunnerSpec) -> list[int]:
+    """The tasks, by their index, of which this machine has files: their own, or copies of a standby."""
+    if not spec.stores:
+        return []
+    known: set[str] = set()
+    for directory in (spec.store_directory, *spec.standby_directories):
+        with suppress(OSError):  # nothing was ever kept there
+            known.update(os.listdir(directory))
+    return list(islice((task.index for task in spec.tasks if file_name(task.name) in known), _SAID_AT_MOST))
