@@ -117,6 +117,22 @@ def test_a_share_that_is_asked_to_end_knows_it(server: ShareServer) -> None:
     assert server.events.get(timeout=10) == EndedWell(3, False)
 
 
+def test_a_share_that_is_asked_to_end_before_it_is_told_its_beginning_hears_both() -> None:
+    """The byte came before the beginning, and was taken for its length."""
+
+    def start_of(slot: int) -> ShareStart:
+        server.end_all()
+        return START
+
+    with (
+        ShareServer(start_of, "127.0.0.1", "127.0.0.1") as server,
+        closing(ShareChannel(server.address, server.key, 3, "worker")) as share,
+    ):
+        assert share.start == START
+        eventually(share.is_ending, "the request to end")
+        share.finish(is_drained=False)
+
+
 def test_when_all_packets_between_shares_and_their_container_are_lost_both_notice_it(
     server: ShareServer,
 ) -> None:

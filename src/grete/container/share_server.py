@@ -67,6 +67,31 @@ class Changed:
 Event = Began | Committed | Lost | EndedWell | Changed
 
 
+@dataclass(slots=True)
+class _Share:
+    """A share that was let in. What is asked of it waits until it has been told its beginning: a byte that came
+    before would be taken for a part of that."""
+
+    connection: socket.socket
+    request: bytes = b""
+    is_told: bool = False
+
+    def ask(self, request: bytes) -> None:
+        self.request = self.request or request
+        self._send()
+
+    def told(self) -> None:
+        self.is_told = True
+        self._send()
+
+    def _send(self) -> None:
+        if self.is_told and self.request:
+            try:
+                self.connection.sendall(self.request)
+            except OSError as error:
+                _log.debug("a share is gone: %s", error)
+
+
 class ShareServer:
     """Listens for the shares of one epoch. Its events are in `events`, in each share's order.
 
@@ -95,7 +120,7 @@ class ShareServer:
         self._start_of = start_of
         self._lock = threading.Lock()
         self._is_ending = self._is_closed = False
-        self._shares: dict[int, socket.socket] = {}
+        self._shares: dict[int, _Share] = {}
         self._free = {slot: frozenset(tasks) for slot, tasks in slots.items()}
         self._given: dict[int, int] = {}
         self._unproven: dict[socket.socket, None] = {}
@@ -154,15 +179,17 @@ class ShareServer:
                 return None
             slot = self._slot_of(hello)
             earlier = self._shares.get(slot)
-            self._shares[slot] = connection
-        if (
-            earlier is not None
-        ):  # an attempt that Spark took for lost; it ends at its next commit at the latest
-            _send(earlier, REPLACED)
+            share = self._shares[slot] = _Share(connection)
+            if (
+                earlier is not None
+            ):  # an attempt that Spark took for lost; it ends at its next commit at the latest
+                earlier.ask(REPLACED)
         connection.settimeout(None)
         start = self._start_of(slot)
         self.events.put(Began(slot))  # before it is told: from then on it may commit
         send(connection, Answer(start))
+        with self._lock:
+            share.told()
         return slot
 
     def _slot_of(self, hello: Hello) -> int:
@@ -196,7 +223,8 @@ class ShareServer:
                     self.events.put(EndedWell(slot, report.finished.is_drained))
         finally:
             with self._lock:
-                if self._shares.get(slot) is connection:
+                share = self._shares.get(slot)
+                if share is not None and share.connection is connection:
                     del self._shares[slot]
                     if not (has_finished or self._is_ending):
                         self.events.put(Lost(slot))
@@ -205,8 +233,8 @@ class ShareServer:
         """Ask every share to end at its next commit. One that comes later is not let in."""
         with self._lock:
             self._is_ending = True
-            for connection in self._shares.values():
-                _send(connection, END)
+            for share in self._shares.values():
+                share.ask(END)
 
     def __enter__(self) -> ShareServer:
         return self
@@ -221,19 +249,12 @@ class ShareServer:
         self._listener.close()
         with self._lock:
             self._is_ending = True
-            for connection in (*self._shares.values(), *self._unproven):
+            for connection in (*(share.connection for share in self._shares.values()), *self._unproven):
                 _shut(connection)
 
 
 def _shut(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError as error:
-        _log.debug("a share is gone: %s", error)
-
-
-def _send(connection: socket.socket, request: bytes) -> None:
-    try:
-        connection.sendall(request)
     except OSError as error:
         _log.debug("a share is gone: %s", error)
