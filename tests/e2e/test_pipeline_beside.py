@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-import tarfile
 from collections.abc import Callable
 from contextlib import closing
 from importlib.metadata import version
@@ -15,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.client_environment import environment_of_a_client
 
 from grete.clock import SystemClock
 from grete.model.streams import StreamSpec
@@ -23,10 +19,6 @@ from grete.systems.records import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # Spark starts twice in each
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "grete")
-WHEELS = Path(os.environ.get("GRETE_APPLICATION_WHEELS", CACHE / "application-wheels"))
-SHARED = ("dateutil", "numpy", "numpy.libs", "pandas", "pandas.libs", "pyarrow", "pytz", "six.py", "tzdata")
-"""What Spark Connect needs beside the wheels: of the framework's versions, since they are large."""
 APPLICATION = """
 import importlib.util
 import json
@@ -76,25 +68,7 @@ spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An application's, with an older client of Spark Connect and other versions of the framework's packages."""
-    assert WHEELS.is_dir(), f"no wheels in {WHEELS}: make services"
-    folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    [packages] = folder.glob("lib/python*/site-packages")
-    for wheel in WHEELS.glob("*.whl"):
-        shutil.unpack_archive(wheel, packages, "zip")
-    [client] = WHEELS.glob("pyspark_client-*.tar.gz")
-    with tarfile.open(client) as archive:
-        archive.extractall(folder / "client", filter="data")
-    [modules] = folder.glob("client/*/pyspark")
-    modules.rename(packages / "pyspark")
-    import pyarrow
-
-    own = Path(pyarrow.__file__).parents[1]
-    for name in SHARED:
-        if (own / name).exists():
-            (packages / name).symlink_to(own / name)
-    return folder
+    return environment_of_a_client(tmp_path_factory.mktemp("environment"))
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from tests.support.client_environment import environment_of_a_client
 from tests.support.cluster_job import ClusterJob
 
 from grete.config.secret_channel import VARIABLE
@@ -224,6 +225,49 @@ def test_a_pipeline_that_keeps_state_in_a_shared_folder_goes_on_when_all_executo
     assert last == {f"key{key}": {"count": 20, "doubled": 40} for key in range(10)}
     states = {path.name for path in shared.glob(f"{job.name}-1/container-0/lineages/*/spark/state/0/[0-9]*")}
     assert states == {"0", "1"}
+
+
+BESIDE_THE_FRAMEWORK = """
+import importlib.util
+import json
+import sys
+
+import beside
+import grete
+import orjson
+from pyspark.sql import functions as F
+
+class Telling(grete.DataFramePipeline):
+    def build(self, inputs):
+        [frame] = inputs.values()
+
+        @F.udf("string")
+        def told(value):
+            alone = importlib.util.find_spec("grete.spark") is None
+            return json.dumps({"prefix": sys.prefix, "orjson": orjson.__version__, "alone": alone,
+                               "doubled": beside.doubled(21), "value": value})
+
+        return {"OUTPUT": frame.select("key", told(frame["value"].cast("string")).alias("value"))}
+"""
+
+
+def test_functions_of_a_pipeline_run_in_the_applications_environment_on_executors(
+    job: ClusterJob, isolated_cluster: SparkCluster
+) -> None:
+    environment = environment_of_a_client(isolated_cluster.shared / "environment")
+    job.write("telling.py", BESIDE_THE_FRAMEWORK.replace("OUTPUT", f"kafka.{job.output}"))
+    job.config |= {
+        "app.class": "telling:Telling",
+        "job.split.deployment.enabled": "true",
+        "job.application.environment": str(environment),
+    }
+    job.fill(100)
+    code, said = job.run()
+    assert code == 0, said
+    found = [record for records in job.outputs().values() for record in records]
+    assert len(found) == 100
+    told = {(record["prefix"], record["orjson"], record["alone"], record["doubled"]) for record in found}
+    assert told == {(str(environment), "3.10.18", True, 42)}
 
 
 def files(home: Path, cluster: SparkCluster) -> list[Path]:

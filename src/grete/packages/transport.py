@@ -70,6 +70,23 @@ def _packed(package: Path, manifest: Manifest, made: Path) -> Path:
     return made
 
 
+def brought(place: Path, digest: str, into: Path | None) -> Path:
+    """The folder of a package that was brought to this machine: `place` is its archive, unpacked once below `into`,
+    or without `into` the folder itself, unpacked by the cluster manager or from the image.
+
+    Raises:
+        PackageError: it cannot be unpacked there, or is not what was sent.
+    """
+    if into is not None:
+        return unpack_once(place, digest, into)
+    if problems := verify(place, digest=digest, may_all_be_executable=True).problems:
+        raise PackageError(
+            f"{place.resolve()} is not the package of the driver: {'; '.join(problems)}; on YARN the node has to "
+            f"unpack it again, on Kubernetes the executors' image has to have it"
+        )
+    return place
+
+
 def unpack_once(archive: Path, digest: str, into: Path) -> Path:
     """The folder of a package on this machine, unpacked below `into` by the first process that asks for it.
 

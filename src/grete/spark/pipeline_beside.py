@@ -23,7 +23,7 @@ from grete.config.log_levels import levels_beside
 from grete.config.settings import Settings
 from grete.errors import ApplicationError, ApplicationGone, ConfigError, GreteError
 from grete.spark import connect, plans
-from grete.spark.worker_python import APPLICATION_PYTHON, VARIABLE
+from grete.spark.worker_python import VARIABLE, application_python
 
 _DATABASE = "global_temp"
 
@@ -60,7 +60,7 @@ class PipelineBeside(DataFramePipeline):
         """
         if self._process is None:
             self._begin()
-        _check_interpreter(self._spark)
+        _check_interpreter(self._spark, self._settings)
         try:
             with self._views(inputs) as (views, prefix), connect.service(self._spark) as address:
                 request = {"address": address, "inputs": views, "prefix": prefix}
@@ -122,9 +122,10 @@ class PipelineBeside(DataFramePipeline):
         return plans.frame_of(plans.without_views(plan))
 
 
-def _check_interpreter(spark: SparkSession) -> None:
+def _check_interpreter(spark: SparkSession, settings: Settings) -> None:
     jvm: Any = spark._jvm
-    if jvm.java.lang.System.getenv(VARIABLE) != str(APPLICATION_PYTHON):
+    wanted = application_python(settings.job, is_local=settings.spark.is_local)[VARIABLE]
+    if jvm.java.lang.System.getenv(VARIABLE) != wanted:
         raise ConfigError(
             "job.split.deployment.enabled=true: Spark's JVM was started by another program than this container, and "
             "would evaluate the pipeline's functions in the framework's environment; set job.launcher=process"

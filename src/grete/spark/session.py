@@ -134,7 +134,8 @@ def _jvm_started(app_name: str, config: Mapping[str, str], kafka_system: str | N
     """
     with _JVM:
         settings, before = session_settings(app_name, config, kafka_system), os.environ[VARIABLE]
-        os.environ |= application_python(Settings.of(config).job)
+        given = Settings.of(config)
+        os.environ |= application_python(given.job, is_local=given.spark.is_local)
         try:
             SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
         except PySparkRuntimeError as error:

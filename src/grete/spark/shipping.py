@@ -16,6 +16,7 @@ import os
 import shutil
 import socket
 import sys
+import zlib
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -23,16 +24,19 @@ from pathlib import Path
 from pyspark import SparkContext, SparkFiles
 
 from grete.config.key_tables.job import APPLICATION_ENVIRONMENT, APPLICATION_PATH, SPLIT_DEPLOYMENT
-from grete.config.secret_channel import VARIABLE
+from grete.config.secret_channel import VARIABLE as SECRETS
 from grete.config.settings import Settings
+from grete.config.settings.job import JobSettings
 from grete.container.archive import Archive, pack, prune
 from grete.container.secret_server import SecretServer, for_executors
 from grete.errors import ConfigError, PackageError
 from grete.packages.manifest import Kind
-from grete.packages.transport import archive_of, brought_package, unpack_once
-from grete.packages.verify import read_manifest, verify
+from grete.packages.transport import archive_of, brought, brought_package
+from grete.packages.verify import read_manifest
 from grete.private_files import private_directory
+from grete.spark.application_interpreter import Place, program
 from grete.spark.preflight_probe import code_of
+from grete.spark.worker_python import ON_EXECUTORS, VARIABLE
 
 _PATH = "PYTHONPATH"
 _secrets: dict[str, SecretServer] = {}
@@ -104,15 +108,8 @@ NOTHING = Shipped()
 
 @cache
 def _unpacked(package: ShippedPackage) -> str:
-    place = Path(_place_of(package.file))
-    if package.into is not None:
-        return str(unpack_once(place, package.digest, Path(package.into)))
-    if problems := verify(place, digest=package.digest, may_all_be_executable=True).problems:
-        raise PackageError(
-            f"{place.resolve()} is not the package of the driver: {'; '.join(problems)}; on YARN the node has to "
-            f"unpack it again, on Kubernetes the executors' image has to have it"
-        )
-    return str(place)
+    into = None if package.into is None else Path(package.into)
+    return str(brought(Path(_place_of(package.file)), package.digest, into))
 
 
 @cache
@@ -144,7 +141,12 @@ def ship(context: SparkContext, settings: Settings, folder: Path) -> Shipped:
     if settings.spark.is_local:
         return NOTHING
     _offer_secrets(context, settings)
-    return replace(_ship_modules(context, settings, folder), package=_ship_package(context, settings, folder))
+    shipped = replace(
+        _ship_modules(context, settings, folder), package=_ship_package(context, settings, folder)
+    )
+    if settings.job.is_isolated and settings.job.is_pipeline:
+        _ship_interpreter(context, settings.job, shipped, folder)
+    return shipped
 
 
 def _ship_modules(context: SparkContext, settings: Settings, folder: Path) -> Shipped:
@@ -191,6 +193,34 @@ def _ship_package(context: SparkContext, settings: Settings, folder: Path) -> Sh
     return ShippedPackage(archive.name, manifest.digest, str(folder / "environments"))
 
 
+def _ship_interpreter(context: SparkContext, job: JobSettings, shipped: Shipped, folder: Path) -> None:
+    """Give executors the program that evaluates a pipeline's functions, in their working folder, where it is named.
+
+    Raises:
+        ConfigError: another one was shipped, whose processes Spark keeps.
+    """
+    package = shipped.package
+    place = Place(
+        environment=job.application_environment if package is None else package.file,
+        digest="" if package is None else package.digest,
+        into=None if package is None else package.into,
+        modules=shipped.name,
+    )
+    text = program(os.environ[VARIABLE], place)
+    name = f"{zlib.crc32(text.encode()):08x}"
+    made = folder / "programs" / name / ON_EXECUTORS
+    if any(known.endswith(f"/{ON_EXECUTORS}") for known in context.listFiles):
+        if not made.exists():
+            raise ConfigError(
+                f"{APPLICATION_PATH.name} or {APPLICATION_ENVIRONMENT.name} has changed, and Spark goes on with "
+                f"processes that have what was there before: start the job again"
+            )
+        return
+    private_directory(made.parent)
+    made.write_text(text)
+    context.addFile(str(made))
+
+
 def _plain_file(archive: Path, into: Path) -> Path:
     """The archive under a name that Spark leaves alone: it unpacks each `.tgz` among its files in the working folder
     of each executor.
@@ -235,7 +265,7 @@ def _offer_secrets(context: SparkContext, settings: Settings) -> None:
             _secrets.pop(earlier).close()
         host, bind = driver_addresses(context)
         _secrets[own] = SecretServer(settings.raw, host, bind)
-        context.environment[VARIABLE] = str(_secrets[own].address)
+        context.environment[SECRETS] = str(_secrets[own].address)
     _secrets[own].config = settings.raw
 
 

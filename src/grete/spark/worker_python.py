@@ -21,6 +21,8 @@ from grete.config.settings.spark import local_cores
 
 VARIABLE = "PYSPARK_PYTHON"
 APPLICATION_PYTHON = Path(__file__).with_name("application_python.sh")
+ON_EXECUTORS = "grete-application-python"
+"""The file that stands in its place among Spark's files, in the working folder of each executor."""
 _PROGRAM = Path(__file__).with_name("worker_python.sh")
 _INTERPRETER = "GRETE_WORKER_PYTHON"
 
@@ -40,7 +42,7 @@ def worker_python(master: str, environment: Mapping[str, str]) -> dict[str, str]
     return {VARIABLE: named}
 
 
-def application_python(job: JobSettings) -> dict[str, str]:
+def application_python(job: JobSettings, *, is_local: bool) -> dict[str, str]:
     """The variables of the JVM's process, by which functions that come through Spark Connect are evaluated in the
     application's environment; none without one.
 
@@ -52,6 +54,8 @@ def application_python(job: JobSettings) -> dict[str, str]:
     """
     if not (job.is_isolated and job.is_pipeline):
         return {}
+    if not is_local:
+        return {VARIABLE: f"./{ON_EXECUTORS}"}
     folder = modules_folder(job.application_path, job.application_environment)
     return {
         VARIABLE: str(APPLICATION_PYTHON),

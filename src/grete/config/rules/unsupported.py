@@ -59,10 +59,11 @@ def _isolation(config: Mapping[str, str]) -> Iterator[str]:
     settings, key = Settings.of(config), job.SPLIT_DEPLOYMENT.name
     if not valid_value_of(config, job.SPLIT_DEPLOYMENT):
         return
-    if settings.job.is_pipeline and not settings.spark.is_local:
+    if settings.job.is_pipeline and settings.spark.master == "yarn":
         yield (
-            f"{key}=true: this version runs the functions of a DataFrame pipeline in its own environment on a local "
-            f"master only; remove the key, set spark.master=local[*], or write the application as a StreamTask"
+            f"{key}=true: on YARN this version does not run the functions of a DataFrame pipeline in its own "
+            f"environment; remove the key, run it on a local master, Spark's own cluster or Kubernetes, or write the "
+            f"application as a StreamTask"
         )
     if config.get(_PYTHON_FILES, "").strip():
         yield (
