@@ -24,23 +24,15 @@ AWAY_S = 60.0
 def job(
     kubernetes: KubeApiServer, kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[DeployedJob]:
-    with job_on_kubernetes(kubernetes, kafka, tmp_path, monkeypatch) as made:
-        yield made
-
-
-@pytest.fixture
-def isolated_job(
-    kubernetes: KubeApiServer, kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[DeployedJob]:
-    with job_on_kubernetes(kubernetes, kafka, tmp_path, monkeypatch, PATIENT, is_isolated=True) as made:
+    with job_on_kubernetes(kubernetes, kafka, tmp_path, monkeypatch, PATIENT) as made:
         yield made
 
 
 def test_a_pod_that_is_killed_or_replaced_is_followed_by_an_attempt_that_loses_and_doubles_nothing(
-    isolated_job: DeployedJob, kubernetes: KubeApiServer
+    job: DeployedJob, kubernetes: KubeApiServer
 ) -> None:
     """Its application has a package in the image, from which executors run it, too."""
-    job = isolated_job
+    job.isolate()
     job.send(200)
     name = job.answer("deploy", "apply")["id"]
     pod = f"{name}-0"

@@ -31,27 +31,19 @@ def job(
         yield made
 
 
-@pytest.fixture
-def isolated_job(
-    yarn: YarnCluster, kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[DeployedJob]:
-    with job_on_yarn(yarn, kafka, tmp_path, monkeypatch, PATIENT, is_isolated=True) as made:
-        yield made
-
-
 def last(job: DeployedJob) -> dict[str, Any]:
     found: dict[str, Any] = job.answer("deploy", "status")[0]
     return found
 
 
 def test_a_killed_application_master_is_followed_by_an_attempt_that_loses_and_doubles_nothing(
-    isolated_job: DeployedJob, yarn: YarnCluster
+    job: DeployedJob, yarn: YarnCluster
 ) -> None:
     """Deployed once at a time, and looked at, stopped and found ended from a home that knows nothing of it.
 
     Its application's package is nowhere but on the nodes once it was sent.
     """
-    job = isolated_job
+    job.isolate()
     job.send(200)
     applied = job.answer("deploy", "apply")
     shutil.rmtree(job.packages)
@@ -154,7 +146,8 @@ def test_nodes_that_are_lost_with_an_executor_or_with_the_coordinator_cost_no_re
     yarn.start()
     two = {**PATIENT, "spark.executor.instances": "2", "spark.executor.cores": "1"}
     try:
-        with job_on_yarn(yarn, kafka, tmp_path, monkeypatch, two, is_isolated=True) as job:
+        with job_on_yarn(yarn, kafka, tmp_path, monkeypatch, two) as job:
+            job.isolate()
             job.send(200)
             applied = job.answer("deploy", "apply")
 

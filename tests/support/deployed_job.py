@@ -127,10 +127,8 @@ def job_on_yarn(
     directory: Path,
     monkeypatch: pytest.MonkeyPatch,
     settings: Mapping[str, str] | None = None,
-    *,
-    is_isolated: bool = False,
 ) -> Iterator[DeployedJob]:
-    """A job that is to be deployed on YARN, of which nothing runs afterwards; see `isolate`."""
+    """A job that is to be deployed on YARN, of which nothing runs afterwards."""
     monkeypatch.setenv("GRETE_HOME", str(directory / "home"))
     monkeypatch.setenv(BROKERS, kafka.bootstrap)
     of_yarn = {
@@ -149,8 +147,6 @@ def job_on_yarn(
         "spark.executor.extraJavaOptions": _QUICK,
     }
     job = DeployedJob(directory, kafka, {**of_yarn, **(settings or {})})
-    if is_isolated:
-        job.isolate()
     try:
         yield job
     finally:
@@ -227,10 +223,8 @@ def job_on_kubernetes(
     directory: Path,
     monkeypatch: pytest.MonkeyPatch,
     settings: Mapping[str, str] | None = None,
-    *,
-    is_isolated: bool = False,
 ) -> Iterator[DeployedJob]:
-    """A job that is to be deployed on Kubernetes, in a namespace and on a node of its own; see `isolate`."""
+    """A job that is to be deployed on Kubernetes, in a namespace and on a node of its own."""
     namespace = f"jobs-{uuid.uuid4().hex[:8]}"
     server.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     monkeypatch.setenv("GRETE_HOME", str(directory / "home"))
@@ -249,8 +243,6 @@ def job_on_kubernetes(
     }
     job = DeployedJob(directory, kafka, {**of_kubernetes, **(settings or {})})
     job.namespace = namespace
-    if is_isolated:
-        job.isolate()
     job.nodes.append(PodNode(server, namespace, job.pods, 1))
     try:
         yield job
