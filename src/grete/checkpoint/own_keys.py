@@ -6,11 +6,16 @@ another grouper. So nothing else is written; the shape `["grete-commit", task]` 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import orjson
 
 from grete.errors import WireError
 from grete.model.ids import TaskName
 from grete.wire import checkpoint_json
+
+_KEYS_KNOWN = 1 << 14
+"""Three for each task: a log has them again with each commit, and every share reads it as it begins."""
 
 
 def own_key(kind: str, task: TaskName, grouper: str) -> bytes:
@@ -18,6 +23,7 @@ def own_key(kind: str, task: TaskName, grouper: str) -> bytes:
     return checkpoint_json.encode_log_key(grouper, task, kind)
 
 
+@lru_cache(_KEYS_KNOWN)
 def type_and_task(key: bytes) -> tuple[str, TaskName | None]:
     """Type and task of any key in the checkpoint log, Samza's own ones too.
 

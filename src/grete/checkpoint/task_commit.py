@@ -174,6 +174,15 @@ def _fold(record: Record, tasks: dict[TaskName, _Task]) -> None:
         tasks.setdefault(owner, _Task()).first = (at, commit)
 
 
+def companion_owner(key: bytes) -> TaskName | None:
+    """The task whose companion has this key; None of a key of any other record."""
+    try:
+        kind, task = type_and_task(key)
+    except WireError:
+        return None
+    return task if kind == _COMPANION else None
+
+
 def companion_of(record: Record) -> tuple[TaskName, TaskCommit | None]:
     """(task, commit) of a companion; None deletes.
 

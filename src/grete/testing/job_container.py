@@ -64,10 +64,9 @@ class BlockedEnds(OffsetAdmin):
 class LocalEngine:
     """Runs the shares of an epoch one after the other in this process. See `container.epochs.Engine`."""
 
-    slots_at_most: int | None = None
-
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, slots_at_most: int | None = None) -> None:
         self._clock = clock
+        self.slots_at_most = slots_at_most
 
     def run(self, epoch: Epoch, control: Interruption) -> Ended:
         """See Engine."""

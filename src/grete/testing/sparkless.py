@@ -67,7 +67,8 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
     clock = SystemClock()
     with opened(assignment, home, clock, kept) as (started, publisher):
         control.on_at_work()
-        return run_epoch(started, LocalEngine(clock), control, clock, on_batch, publisher, kept)
+        engine = LocalEngine(clock, Settings.of(assignment.config).spark.cores)
+        return run_epoch(started, engine, control, clock, on_batch, publisher, kept)
 
 
 def main(arguments: Sequence[str]) -> int:

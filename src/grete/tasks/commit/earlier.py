@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from grete.checkpoint.task_commit import TaskCommit, companion_of
+from grete.checkpoint.task_commit import TaskCommit, companion_of, companion_owner
 from grete.errors import CheckpointsMoved, WireError
 from grete.keyed_log.base import Record
-from grete.model.ids import TaskName
 from grete.tasks.results import Processed
 from grete.tasks.spec import RunnerSpec, TaskReport
 
@@ -21,6 +20,8 @@ class EarlierCommits:
         self._commit = spec.commit
         self._slot = slot
         self._lineage = lineage
+        self._tasks = {task.name: task.index for task in spec.tasks}
+        self._ssps = {ssp: index for index, ssp in enumerate(spec.ssps)}
 
     def in_records(self, records: Iterable[Record]) -> dict[int, TaskReport]:
         """The last commit of each task of this container, by its index.
@@ -28,28 +29,35 @@ class EarlierCommits:
         Raises:
             CheckpointsMoved: another run of the container has made one.
         """
-        indexes = {task.name: task.index for task in self._spec.tasks}
         found: dict[int, TaskReport] = {}
         for record in records:
-            task, commit = _companion(record)
-            if commit is None or task not in indexes or not commit.lineage:
+            index = self._index_of(record)
+            commit = None if index is None else _commit_in(record)
+            if index is None or commit is None or not commit.lineage:
                 continue
+            task = self._spec.tasks[index].name
             if commit.lineage != self._lineage:
                 raise CheckpointsMoved(
                     f"another run of {self._commit.fence.scope} has committed {task} at offset {record.offset} of "
                     f"{self._commit.checkpoint_log} since this one read its checkpoints; nothing was written, and "
                     f"the container reads them again"
                 )
-            found[indexes[task]] = self._report(indexes[task], commit, record.offset)
+            found[index] = self._report(index, commit, record.offset)
         return found
 
+    def _index_of(self, record: Record) -> int | None:
+        """The task of this container whose companion it is: most of a log is other containers', and not decoded."""
+        task = companion_owner(record.key)
+        return None if task is None else self._tasks.get(task)
+
     def _report(self, index: int, commit: TaskCommit, offset: int) -> TaskReport:
-        indexes = {ssp: number for number, ssp in enumerate(self._spec.ssps)}
         return TaskReport(
             task=index,
             token=commit.token,
             records=0,
-            last_offsets={indexes[ssp]: int(last) for ssp, last in commit.offsets.items() if ssp in indexes},
+            last_offsets={
+                self._ssps[ssp]: int(last) for ssp, last in commit.offsets.items() if ssp in self._ssps
+            },
             positions=commit.store_positions,
             committed_at=offset,
             batch_id=commit.batch_id,
@@ -81,8 +89,8 @@ class EarlierCommits:
         ]
 
 
-def _companion(record: Record) -> tuple[TaskName | None, TaskCommit | None]:
+def _commit_in(companion: Record) -> TaskCommit | None:
     try:
-        return companion_of(record)
+        return companion_of(companion)[1]
     except WireError:
-        return None, None  # a checkpoint, or a record of another program
+        return None  # another program's
