@@ -24,6 +24,8 @@ def class_of(key: str, old: str | None, new: str | None) -> ChangeClass:
         ("task.shutdown.ms", ChangeClass.LIVE),
         ("task.window.ms", ChangeClass.RESTART_QUERY),
         ("job.container.count", ChangeClass.RESTART_QUERY),
+        ("job.autosizing.container.count", ChangeClass.RESTART_QUERY),
+        ("job.host-affinity.enabled", ChangeClass.RESTART_QUERY),
         ("job.launcher", ChangeClass.RESTART_CONTAINER),
         (GROUPER, ChangeClass.SET_ONCE),
         ("app.run.id", ChangeClass.INTERNAL),

@@ -261,6 +261,43 @@ def test_a_grouper_of_the_application_that_crashes_is_named_and_the_coordinator_
         assert (list(shown(job.model)), job.view.problem) == (["of 4"], "")
 
 
+def test_the_containers_that_an_autosizer_writes_into_the_stream_are_run(
+    home: Path, system: LocalSystem
+) -> None:
+    """As Samza's does: the key alone, without a submit. While it is off, the key counts for nothing."""
+    system.create_stream(StreamSpec("orders-eu", 4))
+    with ExitStack() as stack:
+        job = Watched(home, stack, config={**CONFIG, "job.autosizing.enabled": "true"})
+        assert len(job.model.containers) == 1
+        job.stream.put("set-config", {"job.autosizing.container.count": "3"})
+        assert len(job.changed_models()) == 1
+        assert len(job.model.containers) == 3
+        job.stream.change_config({"job.autosizing.enabled": "false"}, run_id="run")
+        job.changed_models()
+        assert len(job.model.containers) == 1
+
+
+@pytest.mark.parametrize(("affinity", "moved"), [("true", 1), ("false", 2)])
+def test_tasks_stay_in_their_containers_where_host_affinity_is_on(
+    home: Path, system: LocalSystem, affinity: str, moved: int
+) -> None:
+    """With more containers; which host a container runs on is the launcher's choice, or Spark's."""
+    system.create_stream(StreamSpec("orders-eu", 4))
+    given = {"job.container.count": "2", "job.host-affinity.enabled": affinity}
+    with ExitStack() as stack:
+        job = Watched(home, stack, config={**CONFIG, **given})
+        before = places(job)
+        job.stream.change_config({"job.container.count": "3"}, run_id="run")
+        assert len(job.changed_models()) == 1
+        after = places(job)
+        assert len(set(after.values())) == 3
+        assert sum(after[task] != id_ for task, id_ in before.items()) == moved
+
+
+def places(job: Watched) -> dict[TaskName, ContainerId]:
+    return {task: id_ for id_, one in job.model.containers.items() for task in one.tasks}
+
+
 def drain(job: Watched) -> None:
     write_request(job.stream, Request(RequestKind.DRAIN, 2, "enough"))
 

@@ -260,10 +260,10 @@ HOST_AFFINITY = Key(
     "job.host-affinity.enabled",
     BOOLEAN,
     "false",
-    _CONTAINER,
-    "Whether a container prefers the host it ran on.",
+    _QUERY,
+    "Whether tasks stay in their containers when the number of these changes; with GroupByContainerIds, in those of "
+    "the host that they were on. With or without it, tasks begin again on machines that have their stores.",
     renamed_from=("yarn.samza.host-affinity.enabled",),
-    no_effect="tasks go on where Spark has a core on a machine with their stores, with or without it",
 )
 STANDBY = Key(
     "job.standbytasks.replication.factor",
