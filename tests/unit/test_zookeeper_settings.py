@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -60,6 +63,19 @@ def test_a_login_is_resolved_when_a_client_is_opened(tmp_path: Path) -> None:
     assert "b c" not in repr(settings)
     by_sasl = {**given, "job.coordinator.zk.sasl.mechanism": "digest-md5"}
     assert zookeeper_settings(by_sasl, ttl_s=15).client["sasl_options"]["mechanism"] == "DIGEST-MD5"
+
+
+def test_tickets_need_a_module_that_no_extra_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_ticket = {**JOB, "job.coordinator.zk.sasl.mechanism": "GSSAPI"}
+    monkeypatch.setitem(sys.modules, "kerberos", None)
+    with pytest.raises(ConfigError, match=r"pip install kerberos.*Or log in by job\.coordinator\.zk\.user"):
+        zookeeper_settings(by_ticket, ttl_s=15)
+    kerberos = ModuleType("kerberos")
+    kerberos.__spec__ = ModuleSpec("kerberos", None)
+    monkeypatch.setitem(sys.modules, "kerberos", kerberos)
+    settings = zookeeper_settings(by_ticket, ttl_s=15)
+    assert settings.client == {"sasl_options": {"mechanism": "GSSAPI"}}
+    assert settings.is_owned
 
 
 @pytest.mark.parametrize("text", ["job/one", ".", "..", "a%2Fb", "ä ö", "=", "zookeeper"])
