@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.support.tcp_proxy import TcpProxy
 
+from grete.assembly.stop_signals import Requests
+from grete.assembly.submission import RunOptions
 from grete.azure.blobs import Blobs
 from grete.azure.names import escaped
 from grete.azure.storage import AzureStorage
@@ -19,8 +21,9 @@ from grete.clock import SystemClock
 from grete.config.settings import Settings
 from grete.config.settings.azure import account_of
 from grete.coordination.azure import AzureCoordination, blob_name
-from grete.coordination.base import Coordination, campaign_patiently
+from grete.coordination.base import Coordination, Leadership, campaign_patiently
 from grete.coordination.factory import open_coordination
+from grete.embedded.leading import Leading
 from grete.errors import ConfigError, HeldByOther, LoginRefused, LogUnreachable
 from grete.testing.azurite import Azurite, AzuriteClock
 from grete.testing.clock import ManualClock
@@ -274,6 +277,42 @@ def test_a_wrong_key_is_refused_and_named(
     ) as said:
         contender(wrong).campaign(scope)
     assert "d3Jvbmc=" not in str(said.value)
+
+
+def test_a_coordinator_that_is_let_in_no_more_ends_its_processor(
+    azurite: Azurite, contender: Callable[..., Coordination], scope: str
+) -> None:
+    wrong = azurite.connection(key=False) + ";AccountKey=d3Jvbmc="
+
+    def orders(options: RunOptions, requests: Requests) -> int:
+        contender(wrong).cells(scope).write("order", b"", None)
+        return 0
+
+    leading = Leading(RunOptions(), lambda: None, orders, pause_s=0)
+    leading.start()
+    leading.join()
+    assert isinstance(leading.error, LoginRefused)
+
+
+def test_a_coordinator_without_an_answer_stands_by_again_in_the_same_processor(
+    on_the_way: AzureCoordination, way: TcpProxy, scope: str
+) -> None:
+    elected: list[Leadership] = []
+    attempts = []
+
+    def leads(options: RunOptions, requests: Requests) -> int:
+        attempts.append(options)
+        if len(attempts) == 1:
+            way.cut()
+        else:
+            way.restore()
+        elected.append(on_the_way.campaign(scope))
+        return 0
+
+    leading = Leading(RunOptions(), lambda: None, leads, pause_s=0)
+    leading.start()
+    leading.join()
+    assert (leading.error, len(attempts), len(elected)) == (None, 2, 1)
 
 
 def test_a_server_that_is_away_for_a_while_keeps_the_leader(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -19,7 +19,7 @@ from grete.coordination.memory import MemoryCells, MemoryValues
 from grete.embedded.agent import Agent
 from grete.embedded.launcher import ProcessorsLauncher
 from grete.embedded.leading import Leading
-from grete.embedded.orders import Order, Report, Wanted, encode, order_cell, report_cell
+from grete.embedded.orders import Order, Report, Wanted, decode, encode, order_cell, report_cell
 from grete.errors import (
     ConfigError,
     CoordinationUnreachable,
@@ -30,7 +30,7 @@ from grete.errors import (
     LeadershipLost,
     LogUnreachable,
 )
-from grete.launch.base import ContainerStart
+from grete.launch.base import ContainerExit, ContainerStart
 from grete.model.ending import ContainerEnd, ExitCode
 from grete.model.fence import container_epoch
 from grete.model.ids import ContainerId
@@ -135,6 +135,28 @@ def test_what_a_processor_has_left_that_is_gone_is_removed(group: Group) -> None
     group.start(1)
     left = {order_cell("a"), order_cell("later"), report_cell("later"), cell_name("members", "a")}
     eventually(lambda: set(group.cells.read_all("")) == left, "what is left", within_s=10 * TTL_S)
+
+
+def test_what_was_ordered_before_is_not_kept_however_often_that_changes(group: Group) -> None:
+    """Samza keeps the job models of the last ten versions; here an order takes the place of the one before."""
+    for launch in range(1, 13):
+        group.start(launch)
+        group.launcher.request_stop(ZERO)
+        exits: list[ContainerExit] = []
+        eventually(lambda into=exits: into.extend(group.launcher.exits()) or into, "its end")  # type: ignore[misc]
+    assert set(group.cells.read_all("")) == {order_cell("a"), report_cell("a"), cell_name("members", "a")}
+
+
+def test_orders_and_reports_of_another_version_are_read_as_far_as_they_are_known() -> None:
+    """Processors of a job are upgraded one after the other; one that lacks what is needed is as no cell."""
+    order = Order("a", "i", ZERO, container_epoch(3, 1), Wanted.RUN, {})
+    report = Report("a", "i", ZERO, container_epoch(3, 1), 0)
+    for value in (order, report):
+        fields = msgspec.json.decode(encode(value))
+        later = Cell(msgspec.json.encode({**fields, "of a later version": 1}), "1")
+        assert decode("cell", later, type(value)) == value
+        del fields["epoch"]
+        assert decode("cell", Cell(msgspec.json.encode(fields), "1"), type(value)) is None
 
 
 class Silent(MemoryCells):

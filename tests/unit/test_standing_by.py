@@ -212,3 +212,19 @@ def test_one_that_was_asked_to_end_does_not_lead(standing: Standing) -> None:
     standing.contender().campaign(standing.scope)
     assert standing.lead(at_most=5) is None
     assert dict(standing.submission.coordination.cells(standing.scope).read_all("")) == {}
+
+
+def test_who_goes_on_for_a_leader_has_the_run_id_that_the_first_one_made(
+    standing: Standing, home: Path, clock: ManualClock
+) -> None:
+    """Also when it was started with the configuration itself, as every stream processor is."""
+    assert standing.lead() is not None
+    submitted = standing.submission.asked()
+    submitted.write(standing.submission.stream, lambda config: None)
+    with ExitStack() as stack:
+        other = Standing(home, clock, stack)
+        other.shared = standing.shared
+        other.submission.coordination = other.contender()
+        assert other.lead() is not None
+        other.submission.goes_on()
+        assert other.submission.asked().run_id == submitted.run_id
