@@ -59,7 +59,7 @@ def work(assignment, control, on_batch):
         with_fence(said, assignment.fence)
         batch += 1
         on_batch(batch, BatchOutcome(records=len(said)))
-        time.sleep(0.02)
+        time.sleep(0.1)
     return Ended.INTERRUPTED
 
 def with_fence(said, fence):

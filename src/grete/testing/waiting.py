@@ -13,7 +13,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _LOOK_EVERY_S = 0.05
-_SHARE = 3
+_SHARE = 9
 """A look takes processors from what is awaited: after one that took long comes a pause so many times as long."""
 _LONGEST_PAUSE_S = 1.0
 PATIENCE = "GRETE_TEST_PATIENCE"
