@@ -29,8 +29,8 @@ from grete.testing.waiting import patient
 
 DEMO = Path(__file__).parents[2] / "examples" / "flights" / "demo.py"
 LOG = "__samza_checkpoint_ver_1_for_{}_1"
-FLIGHTS_ON_KAFKA = 336_776 if os.environ.get("GRETE_NIGHTLY") == "1" else 80_000
-"""Of the year, in the order of departure."""
+FLIGHTS = 336_776 if os.environ.get("GRETE_NIGHTLY") == "1" else 80_000
+"""Of the year, in the order of departure; nightly all of them."""
 Row = dict[str, str]
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(300)]
@@ -125,6 +125,11 @@ def delay_figures(flights: list[Row]) -> dict[str, Any]:
     }
 
 
+def expected_figures() -> dict[str, Any]:
+    flights = sorted(rows(), key=scheduled)[:FLIGHTS]
+    return {"carriers": carrier_figures(flights), "delays": delay_figures(flights)}
+
+
 # --- the demo, and killing it ---
 
 
@@ -204,28 +209,28 @@ def covered(home: Path, job: str) -> int:
 def test_killed_while_loading_while_running_and_alone_the_demo_ends_with_the_right_figures(
     tmp_path: Path,
 ) -> None:
-    process = start(tmp_path)
+    words = ("--flights", str(FLIGHTS))
+    process = start(tmp_path, *words)
     wait_until(lambda: loaded(tmp_path) > 0, process)
     kill_family(process)
-    assert loaded(tmp_path) < 336_776
+    assert loaded(tmp_path) < FLIGHTS
 
-    process = start(tmp_path)
+    process = start(tmp_path, *words)
     wait_until(lambda: covered(tmp_path, "carriers") + covered(tmp_path, "inherited-delays") > 0, process)
     kill_family(process)
 
-    process = start(tmp_path)
+    process = start(tmp_path, *words)
     wait_until(lambda: len(family(process.pid)) > 3, process)  # both jobs run
     process.kill()  # alone: what it started goes on, and the next demo waits for it
     process.wait(timeout=patient(60))
 
-    text = finish(tmp_path)
+    text = finish(tmp_path, *words)
     assert "Nothing is new" not in text
-    flights = rows()
-    expected = {"carriers": carrier_figures(flights), "delays": delay_figures(flights)}
+    expected = expected_figures()
     assert figures(tmp_path) == expected
-    assert loaded(tmp_path) == 336_776
+    assert loaded(tmp_path) == FLIGHTS
 
-    again = finish(tmp_path)
+    again = finish(tmp_path, *words)
     assert "Nothing is new" in again
     assert figures(tmp_path) == expected
 
@@ -234,19 +239,11 @@ def test_killed_while_loading_while_running_and_alone_the_demo_ends_with_the_rig
 @pytest.mark.parametrize("manager", ["standalone", "yarn", "kubernetes"])
 def test_on_a_cluster_the_demo_has_the_same_figures(manager: str, tmp_path: Path) -> None:
     """Machines of Spark's own cluster see nothing of ours; YARN and Kubernetes run coordinators as well."""
-    words = ("--cluster", manager, "--flights", str(FLIGHTS_ON_KAFKA))
+    words = ("--cluster", manager, "--flights", str(FLIGHTS))
     assert "Nothing is new" not in finish(tmp_path, *words)
-    flights = sorted(rows(), key=scheduled)[:FLIGHTS_ON_KAFKA]
-    assert figures(tmp_path, "--cluster", manager) == {
-        "carriers": carrier_figures(flights),
-        "delays": delay_figures(flights),
-    }
+    assert figures(tmp_path, "--cluster", manager) == expected_figures()
 
 
 def test_on_kafka_the_demo_has_the_same_figures(tmp_path: Path) -> None:
-    assert "Nothing is new" not in finish(tmp_path, "--kafka", "--flights", str(FLIGHTS_ON_KAFKA))
-    flights = sorted(rows(), key=scheduled)[:FLIGHTS_ON_KAFKA]
-    assert figures(tmp_path, "--kafka") == {
-        "carriers": carrier_figures(flights),
-        "delays": delay_figures(flights),
-    }
+    assert "Nothing is new" not in finish(tmp_path, "--kafka", "--flights", str(FLIGHTS))
+    assert figures(tmp_path, "--kafka") == expected_figures()

@@ -95,6 +95,7 @@ class Counts(grete.DataFramePipeline):
 """
 
 
+@pytest.mark.nightly  # in `make test` one in the tests' own Spark does: test_testing_pipeline.py
 def test_a_pipeline_starts_over_with_empty_state_and_only_when_that_was_said(counter_job: Any) -> None:
     (counter_job.config.parent / "pipeline.py").write_text(PIPELINE)
     lines = counter_job.config.read_text().replace("task.class=counter:Counter", "app.class=pipeline:Counts")

@@ -131,8 +131,13 @@ def test_killed_around_its_commits_a_job_counts_every_record_once(
     job = KafkaJob(kafka.bootstrap, tmp_path)
     job.fill(RECORDS)
     executor = [(name, 1) for name in POINTS if name.startswith("executor.")]
-    again = [("executor.flushed", 2), ("executor.committed", 2), ("store.pending-written", 2)]
-    driver = [("epoch.reported", 2), ("epoch.noted", 2), ("container.fence-raised", 1)]
+    again = [
+        ("executor.flushed", 2),
+        ("executor.committed", 2),
+        ("store.pending-written", 2),
+        ("epoch.noted", 2),
+    ]
+    driver = [("epoch.reported", 2), ("container.fence-raised", 1)]
     job.run_through([*executor, *(again if NIGHTLY else ()), *driver])
     job.assert_exactly_once()
     job.fill(1_000)

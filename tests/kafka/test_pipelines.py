@@ -227,6 +227,7 @@ def test_killed_between_sink_and_checkpoint_rows_are_twice_in_the_topic_and_once
     assert f"the offsets from {start} to before {end} are gone" in stopped.stderr
 
 
+@pytest.mark.nightly  # in `make test` the topic of test_pipeline_eventhubs.py grows
 def test_a_counting_pipeline_follows_its_topic_when_it_grows(
     job: Any, topics: Topics, log: Any, password: str
 ) -> None:
