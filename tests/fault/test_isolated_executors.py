@@ -205,12 +205,20 @@ def test_a_pipeline_that_keeps_state_is_refused_where_executors_do_not_share_its
     assert job.outputs() == {}
 
 
+@pytest.mark.parametrize("is_isolated", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_pipeline_that_keeps_state_in_a_shared_folder_goes_on_when_all_executors_were_lost(
-    job: ClusterJob, isolated_cluster: SparkCluster
+    job: ClusterJob, isolated_cluster: SparkCluster, is_isolated: bool
 ) -> None:
     """Its functions find modules and secrets; its state has a partition for each core."""
     counting_pipeline(job)
     shared = isolated_cluster.shared
+    if is_isolated:
+        own = (job.application / "counting.py").read_text()
+        job.write("counting.py", own.replace("= self.context.config", "= dict(self.context.config)"))
+        job.config |= {
+            "job.split.deployment.enabled": "true",
+            "job.application.environment": str(environment_of_a_client(shared / "another")),
+        }
     job.config["job.lineage.dir"] = str(shared)
     job.fill(100)
     code, said = job.run()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
 
 from grete import StreamTask
+from grete.application.resolved_config import ResolvedConfig
 from grete.config.application_config import ApplicationConfig
 from grete.diagnostics.streams import redactor_of
 from grete.errors import ConfigError
@@ -78,3 +80,10 @@ def test_a_configuration_does_not_show_its_secrets_and_logs_know_what_references
     assert "hunter2" not in shown
     assert "plainplain" not in shown
     assert "hunter2" not in redactor_of(config).everything("it said hunter2hunter2")
+
+
+def test_a_function_that_is_sent_elsewhere_may_have_it_and_not_the_one_of_an_application_apart() -> None:
+    sent = cloudpickle.loads(cloudpickle.dumps(ApplicationConfig({"words.one": "1"})))
+    assert dict(sent) == {"words.one": "1"}
+    with pytest.raises(TypeError, match="let `build` read the values that a function needs"):
+        cloudpickle.dumps(ResolvedConfig({"words.one": "1"}, lambda key, value: value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 
 class ResolvedConfig(Mapping[str, str]):
@@ -34,6 +35,17 @@ class ResolvedConfig(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._config)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A function that is sent elsewhere finds nobody there who resolves.
+
+        Raises:
+            TypeError: always, here.
+        """
+        raise TypeError(
+            "the configuration stays in the application's process: let `build` read the values that a function "
+            "needs, and the function use those"
+        )
 
     def __repr__(self) -> str:
         return f"a configuration of {len(self)} keys"

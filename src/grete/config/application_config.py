@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from grete.application.resolved_config import ResolvedConfig
 from grete.config.keys import find_key
@@ -24,6 +25,9 @@ class ApplicationConfig(ResolvedConfig):
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config, _resolved)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ApplicationConfig, (self._config,)
 
     def __repr__(self) -> str:
         return f"ApplicationConfig({redact(self._config)!r})"
