@@ -65,6 +65,21 @@ class DeployedJob(Job):
             }
         )
 
+    def become_pipeline(self, application: str, environment: Path) -> None:
+        """Run the pipeline `Application` of the text in an environment that is on every machine."""
+        modules = self._directory / "modules"
+        modules.mkdir()
+        (modules / "application.py").write_text(application.replace("NAME", self.id.name))
+        del self._settings["task.class"]
+        self.configure(
+            {
+                "app.class": "application:Application",
+                "job.application.path": str(modules),
+                "job.split.deployment.enabled": "true",
+                "job.application.environment": str(environment),
+            }
+        )
+
     def configure(self, settings: Mapping[str, str]) -> None:
         """Change the configuration that it is deployed with."""
         self._settings |= settings
