@@ -70,7 +70,8 @@ Event = Began | Committed | Lost | EndedWell | Changed
 @dataclass(slots=True)
 class _Share:
     """A share that was let in. What is asked of it waits until it has been told its beginning: a byte that came
-    before would be taken for a part of that."""
+    before would be taken for a part of that.
+    """
 
     connection: socket.socket
     request: bytes = b""
@@ -180,9 +181,7 @@ class ShareServer:
             slot = self._slot_of(hello)
             earlier = self._shares.get(slot)
             share = self._shares[slot] = _Share(connection)
-            if (
-                earlier is not None
-            ):  # an attempt that Spark took for lost; it ends at its next commit at the latest
+            if earlier is not None:  # Spark took it for lost; it ends at its next commit at the latest
                 earlier.ask(REPLACED)
         connection.settimeout(None)
         start = self._start_of(slot)
@@ -193,8 +192,9 @@ class ShareServer:
         return slot
 
     def _slot_of(self, hello: Hello) -> int:
-        """The slot of a share: that of its last attempt, else the one that its process had before, else one of which
-        its machine has most stores, which is best its own."""
+        """The slot of a share: that of its last attempt, else the one that its process had before, else one of whose
+        tasks its machine has most stores, which is best its own.
+        """
         if hello.slot not in self._given:
             self._given[hello.slot] = self._best_for(hello)
             self._free.pop(self._given[hello.slot], None)

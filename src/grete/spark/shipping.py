@@ -16,7 +16,6 @@ import os
 import shutil
 import socket
 import sys
-import zlib
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -41,6 +40,8 @@ from grete.spark.worker_python import ON_EXECUTORS, VARIABLE
 _PATH = "PYTHONPATH"
 _secrets: dict[str, SecretServer] = {}
 """By Spark's application, of which a process has one at a time: shares that are left behind may still ask."""
+_programs: dict[str, str] = {}
+"""What was shipped to evaluate a pipeline's functions, by Spark's application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ def ship(context: SparkContext, settings: Settings, folder: Path) -> Shipped:
         _ship_modules(context, settings, folder), package=_ship_package(context, settings, folder)
     )
     if settings.job.is_isolated and settings.job.is_pipeline:
-        _ship_interpreter(context, settings.job, shipped, folder)
+        _ship_interpreter(context, settings.job, shipped)
     return shipped
 
 
@@ -193,7 +194,7 @@ def _ship_package(context: SparkContext, settings: Settings, folder: Path) -> Sh
     return ShippedPackage(archive.name, manifest.digest, str(folder / "environments"))
 
 
-def _ship_interpreter(context: SparkContext, job: JobSettings, shipped: Shipped, folder: Path) -> None:
+def _ship_interpreter(context: SparkContext, job: JobSettings, shipped: Shipped) -> None:
     """Give executors the program that evaluates a pipeline's functions, in their working folder, where it is named.
 
     Raises:
@@ -207,18 +208,17 @@ def _ship_interpreter(context: SparkContext, job: JobSettings, shipped: Shipped,
         modules=shipped.name,
     )
     text = program(os.environ[VARIABLE], place)
-    name = f"{zlib.crc32(text.encode()):08x}"
-    made = folder / "programs" / name / ON_EXECUTORS
-    if any(known.endswith(f"/{ON_EXECUTORS}") for known in context.listFiles):
-        if not made.exists():
-            raise ConfigError(
-                f"{APPLICATION_PATH.name} or {APPLICATION_ENVIRONMENT.name} has changed, and Spark goes on with "
-                f"processes that have what was there before: start the job again"
-            )
-        return
-    private_directory(made.parent)
-    made.write_text(text)
-    context.addFile(str(made))
+    known = _programs.setdefault(str(context.applicationId), text)
+    if known != text:
+        raise ConfigError(
+            f"{APPLICATION_PATH.name} or {APPLICATION_ENVIRONMENT.name} has changed, and Spark goes on with "
+            f"processes that have what was there before: start the job again"
+        )
+    if not any(one.endswith(f"/{ON_EXECUTORS}") for one in context.listFiles):
+        made = Path(SparkFiles.getRootDirectory(), "programs", ON_EXECUTORS)  # goes when the driver ends
+        private_directory(made.parent)
+        made.write_text(text)
+        context.addFile(str(made))
 
 
 def _plain_file(archive: Path, into: Path) -> Path:
