@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -16,11 +17,12 @@ from grete.config.secret_channel import VARIABLE
 from grete.packages.build import build_application
 from grete.packages.verify import verify
 from grete.testing.kafka_broker import KafkaCluster
-from grete.testing.spark_cluster import SparkCluster
+from grete.testing.spark_cluster import MASTER, SparkCluster
 from grete.testing.waiting import eventually, patient
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(240)]
 SECRET = "wonderland-4f1c"  # noqa: S105 - of this test alone
+AWAY_S = 60.0
 EVENTS = {"enabled": "true", "compress": "false"}
 COUNTER = """
 import hashlib
@@ -110,6 +112,38 @@ def test_a_job_whose_executors_have_nothing_of_its_machine_is_exact_though_one_i
     assert not any(VARIABLE.encode() in text for text in (*written, *lines)), (
         "the key to it is not there either"
     )
+
+
+@pytest.mark.nightly
+def test_a_job_is_exact_though_the_master_is_away_for_a_minute(
+    job: ClusterJob, isolated_cluster: SparkCluster
+) -> None:
+    """Executors ask the driver, and not the master, so records are counted meanwhile."""
+    counting(job)
+    job.until_drained = False
+    job.fill(1_000)
+
+    def has_counted(records: int) -> bool:
+        return sum(map(len, job.outputs().values())) == records
+
+    process = job.start()
+    try:
+        eventually(lambda: has_counted(1_000), "the first records", within_s=120)
+        began_s = time.monotonic()
+        isolated_cluster.pause(MASTER)
+        job.fill(1_000, first=1_000)
+        eventually(lambda: has_counted(2_000), "records without a master", within_s=AWAY_S)
+        eventually(lambda: time.monotonic() - began_s >= AWAY_S, "the minute", within_s=AWAY_S + 10)
+        assert process.poll() is None, job.log()
+        isolated_cluster.resume(MASTER)
+        job.fill(1_000, first=2_000)
+        eventually(lambda: has_counted(3_000), "records with it again", within_s=60)
+    finally:
+        isolated_cluster.ensure_running()
+        process.terminate()
+        process.communicate(timeout=patient(60))
+    counts = {key: [one["count"] for one in records] for key, records in job.outputs().items()}
+    assert counts == {f"key{key}": list(range(1, 301)) for key in range(10)}
 
 
 IN_ITS_PACKAGE = """
