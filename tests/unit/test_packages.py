@@ -25,6 +25,7 @@ from grete.packages import api_list
 from grete.packages.build import Built, build_api, build_framework
 from grete.packages.elf import look_beside, needed_libraries
 from grete.packages.manifest import NAME
+from grete.packages.transport import unpack_once
 from grete.packages.verify import read_manifest, skew, verify
 
 Change = Callable[[Path], object]
@@ -195,6 +196,7 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile
         (entry("lib/pipe", tarfile.FIFOTYPE), "lib/pipe: is neither a file nor a folder"),
         (entry("lib/grete/api.py"), "lib/grete/api.py: is there twice"),
         (entry("lib/more.py"), "lib/more.py: is not in the manifest"),
+        (entry(NAME), f"{NAME}: is there twice"),
     ],
 )
 def test_an_archive_that_would_write_elsewhere_is_refused_and_not_unpacked(
@@ -204,6 +206,33 @@ def test_an_archive_that_would_write_elsewhere_is_refused_and_not_unpacked(
     before = sorted(tmp_path.iterdir())
     assert said in problems(archive)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_cache_that_came_with_an_archive_is_not_unpacked(folder: Path, tmp_path: Path) -> None:
+    """A folder may have caches, which Python runs in place of the modules beside them."""
+    cache = entry("lib/grete/__pycache__/api.cpython-311.pyc")
+    archive = hostile(folder, tmp_path / "package.tgz", cache, b"another program")
+    with pytest.raises(PackageError, match=r"api\.cpython-311\.pyc: is not in the manifest"):
+        unpack_once(archive, read_manifest(folder).digest, tmp_path / "environments")
+    assert [path.name for path in (tmp_path / "environments").iterdir()] == [".lock"]
+
+
+def test_an_archive_is_not_searched_for_its_manifest_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grete.packages.verify._MOST_ENTRIES", 3)
+    with tarfile.open(tmp_path / "package.tgz", "w:gz") as archive:
+        for number in range(5):
+            archive.addfile(entry(f"lib/{number}.py"))
+    with pytest.raises(PackageError, match="unpacks to more than 3 files"):
+        read_manifest(tmp_path / "package.tgz")
+
+
+@pytest.mark.parametrize("made", ['"bytes": 1e999', '"name\\ud800": 1, "bytes": 1'])
+def test_a_manifest_with_what_is_no_number_or_no_text_is_refused_in_words(folder: Path, made: str) -> None:
+    text = (folder / NAME).read_text()
+    (folder / NAME).write_text(re.sub(r'"bytes": \d+', lambda _: made, text, count=1))
+    assert "is not what `grete package build` writes" in problems(folder)
 
 
 @pytest.mark.parametrize("kept", [0.2, 0.9])

@@ -119,6 +119,9 @@ def decode(content: bytes, where: str) -> Manifest:
     """
     try:
         document = json.loads(content)
+        json.dumps(
+            document, ensure_ascii=False
+        ).encode()  # half a character can be neither hashed nor printed
         if document["format"] != _FORMAT:
             raise PackageError(
                 f"{where}: its manifest has format {document['format']!r}, this grete reads {_FORMAT}; "
@@ -134,7 +137,7 @@ def decode(content: bytes, where: str) -> Manifest:
             },
             **texts,
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise PackageError(
             f"{where}: {NAME} is not what `grete package build` writes: {error!r}"[:500]
         ) from error

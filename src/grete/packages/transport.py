@@ -118,9 +118,13 @@ def _unpack(archive: Path, digest: str, folder: Path) -> None:
     made = folder.with_name(f".{folder.name}.new")  # of a process that was killed meanwhile, perhaps
     shutil.rmtree(made, ignore_errors=True)
     try:
-        with tarfile.open(archive, "r:gz") as content:
-            content.extractall(made, filter="data")
-        if problems := verify(made, digest=digest).problems:
+        # the archive first: a folder may have Python's caches, which would run instead of the modules beside them
+        problems = verify(archive, digest=digest).problems
+        if not problems:
+            with tarfile.open(archive, "r:gz") as content:
+                content.extractall(made, filter="data")
+            problems = verify(made, digest=digest).problems
+        if problems:
             raise PackageError(
                 f"{archive} is not the package that was sent, or was damaged on its way: "
                 f"{'; '.join(problems[:_SHOWN])}; build it again, or see whether the disk of this machine is sound"

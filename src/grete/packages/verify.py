@@ -46,7 +46,7 @@ def read_manifest(package: Path) -> Manifest:
         with path.open("rb") as file:
             return decode(file.read(LARGEST), str(package))
     with _opened(package) as archive:
-        for entry in archive:
+        for entry in _bounded(archive, package):
             if entry.name == NAME and entry.isreg():
                 return decode(_content(archive, entry).read(LARGEST), str(package))
     raise PackageError(f"{package} has no {NAME}; it was not built by `grete package build`")
@@ -145,14 +145,10 @@ def _entries_of_folder(folder: Path) -> Iterator[tuple[str, FileEntry | str]]:
 
 def _entries_of_archive(package: Path) -> Iterator[tuple[str, FileEntry | str]]:
     with _opened(package) as archive:
-        count, size = 0, 0
-        for entry in archive:
-            count, size = count + 1, size + entry.size
-            if count > _MOST_ENTRIES or size > _MOST_BYTES:
-                raise PackageError(
-                    f"{package} unpacks to more than {_MOST_ENTRIES:,} files or {_MOST_BYTES >> 30} GB"
-                )
+        manifests = 0
+        for entry in _bounded(archive, package):
             name = entry.name
+            manifests += name == NAME
             if not _is_below(name):
                 yield (
                     name,
@@ -166,6 +162,20 @@ def _entries_of_archive(package: Path) -> Iterator[tuple[str, FileEntry | str]]:
                 yield name, file_entry(_content(archive, entry), executable=bool(entry.mode & 0o100))
             elif not entry.isreg() and not entry.isdir():
                 yield name, "is neither a file nor a folder"
+            elif name == NAME and manifests > 1:
+                yield name, "is there twice"
+
+
+def _bounded(archive: tarfile.TarFile, package: Path) -> Iterator[tarfile.TarInfo]:
+    """An archive's entries, as long as they are no more than a package has."""
+    count, size = 0, 0
+    for entry in archive:
+        count, size = count + 1, size + entry.size
+        if count > _MOST_ENTRIES or size > _MOST_BYTES:
+            raise PackageError(
+                f"{package} unpacks to more than {_MOST_ENTRIES:,} files or {_MOST_BYTES >> 30} GB"
+            )
+        yield entry
 
 
 def _is_below(name: str) -> bool:
