@@ -240,7 +240,11 @@ def test_a_kill_that_a_redirect_makes_a_question_of_is_no_kill(
     assert "gives no answer" in said
 
 
-def test_what_changes_all_the_time_is_given_up(kubernetes: RawServer, run: Run, tmp_path: Path) -> None:
+def test_what_changes_all_the_time_is_given_up(
+    kubernetes: RawServer, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_module, "_CALL_S", 60.0)  # all of its many requests are answered
+
     def answer(request: Request) -> list[bytes]:
         if request.method == "GET" and "statefulsets" not in request.path:
             return document(pod("x"))
