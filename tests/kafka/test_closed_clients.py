@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -29,12 +29,11 @@ _Use = Callable[[KafkaLogSettings, str, Path], None]
 
 def clients() -> int:
     """Each has one thread of this name."""
-    names = (
-        (thread / "comm").read_text()
-        for thread in Path("/proc/self/task").iterdir()
-        if (thread / "comm").exists()
-    )
-    return sum(name.strip() == "rdk:main" for name in names)
+    found = 0
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            found += (thread / "comm").read_text().strip() == "rdk:main"
+    return found
 
 
 def a_log(settings: KafkaLogSettings, topic: str, home: Path) -> None:

@@ -7,10 +7,12 @@ import logging
 import pytest
 
 from grete.errors import LoginRefused
-from grete.kafka.library import KafkaError
+from grete.kafka.errors import is_temporary
+from grete.kafka.library import KafkaError, KafkaException
 from grete.kafka.login import SettingsOrigin
 from grete.kafka.outage import BrokerLog, broker_log
 from grete.kafka.refusal import Refusals
+from grete.kafka.topics import TopicSettings, too_few_brokers
 from grete.testing.clock import ManualClock
 
 
@@ -55,3 +57,20 @@ def test_brokers_that_have_refused_three_times_are_reported_whatever_was_remarke
     refusals.note(KafkaError(KafkaError._TRANSPORT, "SSL handshake failed"))
     with pytest.raises(LoginRefused, match=r"No trust.*systems\.kafka\.producer\.bootstrap\.servers"):
         refusals.check()
+
+
+def test_a_broker_that_has_just_started_is_asked_again_and_one_that_is_too_few_is_not() -> None:
+    """Both answer with one code."""
+
+    def refusal(said: str) -> KafkaError:
+        return KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition: {said}")
+
+    settings = TopicSettings(3, "job.coordinator.replication.factor", {})
+    starting = refusal("All brokers are currently fenced, or have all their log directories cordoned.")
+    alone = refusal(
+        "The target replication factor of 3 cannot be reached because only 1 broker(s) are registered."
+    )
+    assert is_temporary(starting)
+    assert too_few_brokers(KafkaException(starting), "log", settings) is None
+    assert not is_temporary(alone)
+    assert "cannot have 3 copies" in (too_few_brokers(KafkaException(alone), "log", settings) or "")

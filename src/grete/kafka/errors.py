@@ -103,9 +103,17 @@ _TEMPORARY = frozenset(
 )
 
 
+_STARTING = "brokers are currently fenced"
+
+
 def is_temporary(reason: KafkaError) -> bool:
-    """Whether the same request may work in a moment."""
-    return reason.retriable() or reason.code() in _TEMPORARY
+    """Whether the same request may work in a moment.
+
+    A broker that has just started answers before it may hold topics, and says then that it is too few for any copies:
+    of that code only the text tells, and a job that was submitted in this second ended.
+    """
+    is_starting = reason.code() == KafkaError.INVALID_REPLICATION_FACTOR and _STARTING in reason.str()
+    return reason.retriable() or reason.code() in _TEMPORARY or is_starting
 
 
 def describe(reason: KafkaError) -> str:

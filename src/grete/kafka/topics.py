@@ -216,7 +216,7 @@ def create_topic(connection: KafkaConnection, name: str, partitions: int, settin
 def too_few_brokers(error: KafkaException, name: str, settings: TopicSettings) -> str | None:
     """The message with the way out, when a topic was not made since it cannot have so many copies."""
     reason = reason_of(error)
-    if reason.code() != KafkaError.INVALID_REPLICATION_FACTOR:
+    if reason.code() != KafkaError.INVALID_REPLICATION_FACTOR or is_temporary(reason):
         return None
     return (
         f"topic {name} cannot have {settings.copies} copies: {reason.str()} Start more brokers, or set "
