@@ -69,7 +69,7 @@ def test_it_becomes_the_applications_interpreter_with_sparks_modules_its_own_and
         (Place("/nowhere/environment", "", None, None), "there is no /nowhere/environment/bin/python"),
         (
             Place("lost.package", "0" * 64, "environments", None),
-            "lost.package cannot be unpacked in environments",
+            "there is no package ",
         ),
         (Place("modules", "0" * 64, None, None), "modules is not the package of the driver"),
     ],
