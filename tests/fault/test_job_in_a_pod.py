@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -123,16 +122,9 @@ def test_functions_of_a_pipeline_run_in_the_applications_environment_after_a_pod
 
 
 @pytest.mark.nightly
-def test_of_two_deployments_at_once_one_runs_and_the_other_is_refused(
-    job: DeployedJob, tmp_path: Path
-) -> None:
+def test_of_two_deployments_at_once_one_runs_and_the_other_is_refused(job: DeployedJob) -> None:
     job.send(100)
-    homes = (tmp_path / "one", tmp_path / "other")
-    with ThreadPoolExecutor(2) as both:
-        done = list(both.map(lambda home: job.run("deploy", "apply", GRETE_HOME=str(home)), homes))
-    assert sorted(one.returncode for one in done) == [0, 1], done
-    [refused] = [one for one in done if one.returncode]
-    assert "is deployed as StatefulSet" in refused.stderr
+    assert "is deployed as StatefulSet" in job.deployed_twice_at_once()
     job.await_counted(job.pod_logs)
     [found] = job.answer("deploy", "status")
     assert (found["live"], len(found["attempts"])) == (True, 1)

@@ -8,7 +8,6 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -188,16 +187,9 @@ def is_driver(pid: int) -> bool:
 
 
 @pytest.mark.nightly
-def test_of_two_deployments_at_once_one_runs_and_the_other_is_refused(
-    job: DeployedJob, tmp_path: Path
-) -> None:
+def test_of_two_deployments_at_once_one_runs_and_the_other_is_refused(job: DeployedJob) -> None:
     job.send(100)
-    homes = (tmp_path / "one", tmp_path / "other")
-    with ThreadPoolExecutor(2) as both:
-        done = list(both.map(lambda home: job.run("deploy", "apply", GRETE_HOME=str(home)), homes))
-    assert sorted(one.returncode for one in done) == [0, 1], done
-    [refused] = [one for one in done if one.returncode]
-    assert "is deployed as application_" in refused.stderr
+    assert "is deployed as application_" in job.deployed_twice_at_once()
     job.await_counted()
     assert [one["live"] for one in job.answer("deploy", "status")].count(True) == 1
     job.assert_each_counted_once()

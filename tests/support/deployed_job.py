@@ -10,6 +10,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,15 @@ class DeployedJob(Job):
         done = self.run(*words)
         assert done.returncode == 0, done.stderr + done.stdout
         return json.loads(done.stdout)
+
+    def deployed_twice_at_once(self) -> str:
+        """Deploy it from two homes at one moment, of which one is refused: what that one said."""
+        homes = (self._directory / "one", self._directory / "other")
+        with ThreadPoolExecutor(2) as both:
+            done = list(both.map(lambda home: self.run("deploy", "apply", GRETE_HOME=str(home)), homes))
+        assert sorted(one.returncode for one in done) == [0, 1], done
+        [refused] = [one for one in done if one.returncode]
+        return refused.stderr
 
     def state(self) -> JobState | None:
         """The job's state in its stream."""

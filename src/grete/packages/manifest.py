@@ -119,9 +119,8 @@ def decode(content: bytes, where: str) -> Manifest:
     """
     try:
         document = json.loads(content)
-        json.dumps(
-            document, ensure_ascii=False
-        ).encode()  # half a character can be neither hashed nor printed
+        # half a character can be neither hashed nor printed
+        json.dumps(document, ensure_ascii=False).encode()
         if document["format"] != _FORMAT:
             raise PackageError(
                 f"{where}: its manifest has format {document['format']!r}, this grete reads {_FORMAT}; "
