@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grete.clock import SystemClock
 from grete.config.kafka_tuning import KafkaTuning, kafka_tuning
 from grete.config.rules.validate import check
 from grete.errors import ConfigError
+from grete.kafka.client import KafkaConnection
 from grete.kafka.settings import (
     checkpoint_log_settings,
     client_settings,
@@ -92,6 +94,16 @@ def test_certificates_and_keys_may_stand_in_the_configuration_itself() -> None:
 def test_what_cannot_be_used_is_refused_with_the_way_out(more: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         coordinator_log_settings({**BROKERS, **more}, "kafka")
+
+
+@pytest.mark.parametrize("mechanism", [{}, {"systems.kafka.producer.sasl.mechanism": "GSSAPI"}])
+def test_tickets_which_the_client_was_built_without_are_refused_with_the_way_out(
+    mechanism: dict[str, str],
+) -> None:
+    config = {**BROKERS, "systems.kafka.producer.security.protocol": "SASL_SSL", **mechanism}
+    settings = coordinator_log_settings(config, "kafka")
+    with pytest.raises(ConfigError, match=r"Set systems\.kafka\.producer\.sasl\.mechanism .*SCRAM-SHA-512"):
+        KafkaConnection.of(settings, SystemClock())
 
 
 def test_a_trust_store_in_pem_is_used_as_it_is() -> None:

@@ -38,12 +38,26 @@ _NEW_S = 3.0
 """The leader of a new partition gets its metadata last, and until then answers that there is none."""
 _REQUEST_S = 3.0
 _LOGIN_STEP_S = 0.25
+_NO_PROVIDER = "No provider for SASL mechanism"
+"""librdkafka's word for a mechanism that it was built without: GSSAPI in confluent-kafka's wheels."""
 
 
 Partition = tuple[str, int]
 """A topic's name and the number of its partition."""
 Offsets = tuple[int, int]
 """The oldest and the upcoming offset."""
+
+
+def _way_out(said: str, client: Mapping[str, str], origin: SettingsOrigin) -> str:
+    """What to do about settings of which no client can be made."""
+    if _NO_PROVIDER in said:
+        return (
+            f". Set {origin.key('sasl.mechanism')} to another one that the brokers know: PLAIN, SCRAM-SHA-256 or "
+            "SCRAM-SHA-512. For GSSAPI, which is what clients take where none is set, confluent-kafka has to be "
+            "built against a librdkafka with libsasl2 (pip install --no-binary confluent-kafka)"
+        )
+    keys = sorted({origin.key(name) for name in client if name in said})
+    return f"; check {', '.join(keys)}" if keys else ""
 
 
 class KafkaConnection:
@@ -80,9 +94,7 @@ class KafkaConnection:
             self.admin = AdminClient(dict(self._common))
         except KafkaException as error:
             said = reason_of(error).str()
-            keys = sorted({origin.key(name) for name in client if name in said})
-            way_out = f"; check {', '.join(keys)}" if keys else ""
-            raise ConfigError(f"system {origin.system!r}: {said}{way_out}") from error
+            raise ConfigError(f"system {origin.system!r}: {said}{_way_out(said, client, origin)}") from error
 
     @classmethod
     def of(cls, settings: KafkaLogSettings, clock: Clock) -> KafkaConnection:
