@@ -40,6 +40,9 @@ if [ "${1:-}" != --check ]; then
     --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
     --output-file ../scripts/packages/application.txt ../scripts/packages/application.in </dev/null
   "$tools/bin/pip-compile" --quiet --generate-hashes --strip-extras --no-header --no-annotate \
+    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+    --output-file ../scripts/packages/kerberos.txt ../scripts/packages/kerberos.in </dev/null
+  "$tools/bin/pip-compile" --quiet --generate-hashes --strip-extras --no-header --no-annotate \
     --unsafe-package numpy --unsafe-package pandas --unsafe-package pyarrow --unsafe-package python-dateutil \
     --unsafe-package pytz --unsafe-package six --unsafe-package tzdata \
     --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \

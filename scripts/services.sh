@@ -5,6 +5,7 @@
 # Pipelines on Kafka read and write through Spark's own connector, fetched likewise, as are the libraries of Delta and
 # of PostgreSQL, whose server is Debian's. The tests against the real Samza
 # run its published jars. Archives of classes let the JVMs of Spark and of brokers start with less work.
+# SERVICES=kerberos installs a KDC, as `make nightly` does, whose tests are by night only.
 # SERVICES=kube_apiserver builds the API server of Kubernetes, as `make nightly` does; where it is, `make test` tests on it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,6 +18,7 @@ samza_jars_directory=${GRETE_SAMZA_JARS:-$cache/samza-1.8.0}
 spark_kafka_jars_directory=${GRETE_SPARK_KAFKA_JARS:-$cache/spark-kafka-4.2.0}
 spark_sinks_jars_directory=${GRETE_SPARK_SINK_JARS:-$cache/spark-sinks-4.2.0}
 application_wheels_directory=${GRETE_APPLICATION_WHEELS:-$cache/application-wheels}
+kerberos_directory=${GRETE_KERBEROS_MODULE:-$cache/kerberos-1.3.1}
 kube_apiserver_directory=${GRETE_KUBE_APISERVER:-$cache/kube-apiserver-1.34.4}
 
 present() { # command, package, what for
@@ -133,6 +135,20 @@ application_wheels() { # of other versions than the framework's: applications of
       --no-binary pyspark-client --requirement "$lock" --dest "$directory.new" </dev/null
   done
   cat "${locks[@]}" >"$directory.new/complete"
+  mv "$directory.new" "$directory"
+}
+
+kerberos() { # a KDC, and the module of clients, which is compiled: 20 seconds
+  present krb5kdc krb5-kdc "the tests with Kerberos"
+  present kadmin.local krb5-admin-server "the tests with Kerberos"
+  local lock=scripts/packages/kerberos.txt directory=$kerberos_directory
+  [ -e "$directory/complete" ] && cmp -s "$lock" "$directory/complete" && return
+  present krb5-config libkrb5-dev "the tests with Kerberos"
+  echo "compiling the module of $lock"
+  rm -rf "$directory" "$directory.new"
+  .venv/bin/python -m pip install --quiet --no-deps --require-hashes --no-build-isolation --no-binary :all: \
+    --requirement "$lock" --target "$directory.new" </dev/null
+  cp "$lock" "$directory.new/complete"
   mv "$directory.new" "$directory"
 }
 

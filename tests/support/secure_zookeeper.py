@@ -1,4 +1,4 @@
-"""A ZooKeeper server of `grete.testing.zookeeper_server` with a second port: TLS, users by SASL."""
+"""ZooKeeper servers of `grete.testing.zookeeper_server` that let users in by SASL: passwords or tickets."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.certificates import Authority
+from tests.support.kerberos import Kerberos
 
 from grete.testing.zookeeper_server import ZooKeeperCluster, ZooKeeperNode
 
 _PROVIDER = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+_TICKETS = "com.sun.security.auth.module.Krb5LoginModule"
 _LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 
@@ -48,3 +50,27 @@ class SecureZooKeeper(ZooKeeperCluster):
 
     def _java_options(self, node: ZooKeeperNode) -> Sequence[str]:
         return (f"-Djava.security.auth.login.config={node.directory / 'jaas.conf'}",)
+
+
+class TicketZooKeeper(ZooKeeperCluster):
+    """A node that lets in principals of a realm, and those who say nothing. It is `zookeeper/localhost` there."""
+
+    def __init__(self, directory: Path, realm: Kerberos) -> None:
+        super().__init__(directory)
+        self._realm = realm
+        self._principal = "zookeeper/localhost"
+        self._keytab = realm.add(self._principal)
+
+    def _configuration(self, node: ZooKeeperNode) -> dict[str, str]:
+        return {**super()._configuration(node), "authProvider.sasl": _PROVIDER}
+
+    def _prepare(self, node: ZooKeeperNode) -> None:
+        super()._prepare(node)
+        known = f'useKeyTab=true storeKey=true keyTab="{self._keytab}" principal="{self._principal}"'
+        (node.directory / "jaas.conf").write_text(f"Server {{ {_TICKETS} required {known}; }};\n")
+
+    def _java_options(self, node: ZooKeeperNode) -> Sequence[str]:
+        return (
+            f"-Djava.security.auth.login.config={node.directory / 'jaas.conf'}",
+            f"-Djava.security.krb5.conf={self._realm.configuration}",
+        )

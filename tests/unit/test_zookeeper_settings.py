@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from grete.config.rules.validate import check
+from grete.coordination.zookeeper import tickets
 from grete.coordination.zookeeper.paths import node_name, text_of
 from grete.coordination.zookeeper.settings import zookeeper_settings
 from grete.errors import ConfigError
@@ -40,6 +41,10 @@ def test_a_session_lasts_as_long_as_the_lease_unless_samzas_key_says_otherwise()
         ),
         ({"job.coordinator.zk.sasl.mechanism": "DIGEST-MD5"}, "needs job.coordinator.zk.user"),
         ({"job.coordinator.zk.sasl.mechanism": "PLAIN"}, "none of DIGEST-MD5, GSSAPI"),
+        (
+            {"job.coordinator.zk.sasl.mechanism": "GSSAPI", "job.coordinator.zk.user": "ann"},
+            "takes the user of the process's tickets: remove job.coordinator.zk.user",
+        ),
     ],
 )
 def test_what_is_missing_is_said_before_anything_is_written(changes: dict[str, str], says: str) -> None:
@@ -65,10 +70,12 @@ def test_a_login_is_resolved_when_a_client_is_opened(tmp_path: Path) -> None:
     assert zookeeper_settings(by_sasl, ttl_s=15).client["sasl_options"]["mechanism"] == "DIGEST-MD5"
 
 
-def test_tickets_need_a_module_that_no_extra_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tickets_need_a_module_that_has_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     by_ticket = {**JOB, "job.coordinator.zk.sasl.mechanism": "GSSAPI"}
     monkeypatch.setitem(sys.modules, "kerberos", None)
-    with pytest.raises(ConfigError, match=r"pip install kerberos.*Or log in by job\.coordinator\.zk\.user"):
+    with pytest.raises(
+        ConfigError, match=r"pip install 'grete\[kerberos\]'.*Or log in by job\.coordinator\.zk\.user"
+    ):
         zookeeper_settings(by_ticket, ttl_s=15)
     kerberos = ModuleType("kerberos")
     kerberos.__spec__ = ModuleSpec("kerberos", None)
@@ -76,6 +83,17 @@ def test_tickets_need_a_module_that_no_extra_brings(monkeypatch: pytest.MonkeyPa
     settings = zookeeper_settings(by_ticket, ttl_s=15)
     assert settings.client == {"sasl_options": {"mechanism": "GSSAPI"}}
     assert settings.is_owned
+
+
+def test_what_kerberos_says_is_told_with_the_way_out_and_a_kdc_that_is_away_passes() -> None:
+    general = ("Unspecified GSS failure.  Minor code may provide more information", 851968)
+    expired = Exception(general, ("Ticket expired", -1765328352))
+    assert str(tickets.said(expired)).startswith("Kerberos says: Ticket expired. Show tickets with klist")
+    assert not tickets.is_outage(expired)
+    away = Exception(general, ("Cannot contact any KDC for realm 'A'", -1765328228))
+    assert tickets.is_outage(away)
+    assert tickets.said(away) == "Kerberos says: Cannot contact any KDC for realm 'A'"
+    assert tickets.said(ConnectionError("Connection dropped")) is None
 
 
 @pytest.mark.parametrize("text", ["job/one", ".", "..", "a%2Fb", "ä ö", "=", "zookeeper"])

@@ -41,7 +41,7 @@ MECHANISM = Key(
     one_of(SaslMechanism),
     None,
     _CHANGE,
-    "How the user gets in by SASL. GSSAPI takes the tickets of the process and needs no password.",
+    "How the user gets in by SASL. GSSAPI takes the Kerberos tickets of the process: no user, no password.",
     default_doc="ZooKeeper's own scheme `digest`",
 )
 TLS = Key(f"{_ZK}.ssl.enabled", BOOLEAN, "false", _CHANGE, "Whether the servers are reached by TLS.")

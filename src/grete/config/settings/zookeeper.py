@@ -34,8 +34,12 @@ class ZooKeeperSection(Section):
                 "host:port[,host:port][/path]"
             )
         mechanism = valid_value_of(self.raw, keys.MECHANISM)  # another rule looks at the word
-        needs_password = mechanism is not SaslMechanism.GSSAPI
-        if needs_password and bool(self.user) != bool(self.password):
+        if mechanism is SaslMechanism.GSSAPI and (self.user or self.password):
+            yield (
+                f"{keys.MECHANISM.name}={mechanism.value} takes the user of the process's tickets: remove "
+                f"{keys.USER.name} and {keys.PASSWORD.name}"
+            )
+        elif bool(self.user) != bool(self.password):
             yield f"a login at ZooKeeper needs both {keys.USER.name} and {keys.PASSWORD.name}"
         if mechanism is SaslMechanism.DIGEST_MD5 and not self.user:
             yield f"{keys.MECHANISM.name}={mechanism.value} needs {keys.USER.name} and {keys.PASSWORD.name}"

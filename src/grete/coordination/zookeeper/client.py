@@ -13,11 +13,13 @@ from contextlib import suppress
 from typing import Any
 
 from grete.clock import Deadline, SystemClock
+from grete.coordination.zookeeper import tickets
 from grete.coordination.zookeeper.library import (
     CREATOR_ALL_ACL,
     OPEN_ACL_UNSAFE,
     AuthFailedError,
     BadVersionError,
+    ConnectionDropped,
     ConnectionLoss,
     InvalidACLError,
     KazooClient,
@@ -72,7 +74,7 @@ class _LastWord(logging.Handler):
 
 
 class _Session(KazooClient):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's client, which also shows for how long the servers keep a session, and whether they let us in.
+    """kazoo's client, which also shows for how long the servers keep a session, and why it is not let in.
 
     kazoo has no public way to either, so this builds on two of its methods.
     """
@@ -80,15 +82,24 @@ class _Session(KazooClient):  # type: ignore[misc]  # kazoo has no types
     def __init__(self, **options: Any) -> None:
         self.granted_s: float | None = None
         self.is_refused = False
+        self.login_failure: str | None = None
+        """Why the last attempt to log in failed; None once one has worked."""
         super().__init__(**options)
         connect = self._connection._connect
 
-        def measured(*address: Any) -> tuple[float, float]:
-            read_timeout_ms, connect_timeout_ms = connect(*address)
+        def watched(*address: Any) -> tuple[float, float]:
+            try:
+                read_timeout_ms, connect_timeout_ms = connect(*address)
+            except AuthFailedError as error:
+                self.login_failure = tickets.said(error.__cause__) or "they did not accept the login"
+                if tickets.is_outage(error.__cause__):
+                    raise ConnectionDropped(self.login_failure) from error  # so that it is tried again
+                raise
+            self.login_failure = None
             self.granted_s = read_timeout_ms * 1.5 / 1000  # it reads for two thirds of a session
             return read_timeout_ms, connect_timeout_ms
 
-        self._connection._connect = measured
+        self._connection._connect = watched
 
     def _session_callback(self, state: str) -> None:
         self.is_refused = self.is_refused or state == KeeperState.AUTH_FAILED
@@ -145,7 +156,7 @@ class ZooKeeperClient:
             deadline = Deadline(SystemClock(), self._settings.connect_s, pauses_s=_PAUSES_S)
             while not connected.wait(min(_PAUSES_S[1], deadline.left_s)):
                 if session.is_refused:
-                    raise self._refused("they did not accept the login")
+                    raise self._refused(session.login_failure)
                 if "certificate" in self._last_word.text.lower():
                     raise self._refused(self._last_word.text)
                 if deadline.is_over:
@@ -172,14 +183,14 @@ class ZooKeeperClient:
             return [each.get(timeout=deadline.left_s) for each in request(session)]
         except _UNANSWERED as error:
             if session.is_refused:
-                raise self._refused("they did not accept the login") from error
-            said = str(error) or type(error).__name__
+                raise self._refused(session.login_failure) from error
+            said = session.login_failure or str(error) or type(error).__name__
             is_over = isinstance(error, SessionExpiredError)
             raise (SessionOver if is_over else CoordinationUnreachable)(
                 f"ZooKeeper at {self._settings.servers} did not answer within {within_s:g} s: {said}"
             ) from error
         except _REFUSED as error:
-            raise self._refused(str(error) or type(error).__name__) from error
+            raise self._refused(session.login_failure or str(error) or type(error).__name__) from error
 
     def transact(self, step: Callable[[KazooClient], Any], within_s: float) -> list[Any] | None:
         """The results of a transaction; None when it was not done, since a node is not as the transaction says.
@@ -215,7 +226,7 @@ class ZooKeeperClient:
         """Make a node and those above it, unless they are there."""
         self.ask_again(lambda session: [session.ensure_path_async(path, acl=self.acl)], within_s)
 
-    def _refused(self, why: str) -> LoginRefused:
+    def _refused(self, why: str | None) -> LoginRefused:
         return LoginRefused(
             f"the ZooKeeper servers {self._settings.servers} refused us, or we them: {why}. Check {LOGIN_KEYS}, the "
             f"rights of the path, and {TLS_KEYS}"

@@ -8,6 +8,7 @@ try:
     from kazoo.client import KazooClient as KazooClient
     from kazoo.exceptions import AuthFailedError as AuthFailedError
     from kazoo.exceptions import BadVersionError as BadVersionError
+    from kazoo.exceptions import ConnectionDropped as ConnectionDropped
     from kazoo.exceptions import ConnectionLoss as ConnectionLoss
     from kazoo.exceptions import InvalidACLError as InvalidACLError
     from kazoo.exceptions import KazooException as KazooException

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Any
 
 from grete.config.choices import SaslMechanism
 from grete.config.key_tables import zookeeper as keys
 from grete.config.secrets import resolve_secrets
 from grete.config.settings.zookeeper import ZooKeeperSection
+from grete.coordination.zookeeper.tickets import check_tickets_can_be_used
 from grete.errors import ConfigError
 
 LOGIN_KEYS = f"{keys.USER.name}, {keys.PASSWORD.name}, {keys.MECHANISM.name}"
@@ -53,19 +53,9 @@ def zookeeper_settings(config: Mapping[str, str], *, ttl_s: float) -> ZooKeeperS
     )
 
 
-def _check_tickets_can_be_used() -> None:
-    """kazoo's thread would end without a word, and its caller wait until the time for connecting is over."""
-    if find_spec("kerberos") is None:
-        raise ConfigError(
-            "job.coordinator.zk.sasl.mechanism=GSSAPI needs the module kerberos, which is not installed and which no "
-            "extra brings: pip install kerberos compiles it with the headers of MIT Kerberos (libkrb5-dev). Or log "
-            "in by job.coordinator.zk.user and job.coordinator.zk.password, with DIGEST-MD5 or without a mechanism"
-        )
-
-
 def _login(section: ZooKeeperSection) -> dict[str, Any]:
     if section.mechanism is SaslMechanism.GSSAPI:
-        _check_tickets_can_be_used()
+        check_tickets_can_be_used()
         return {"sasl_options": {"mechanism": section.mechanism.value}}
     if not section.user or not section.password:
         return {}
