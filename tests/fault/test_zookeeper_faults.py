@@ -23,6 +23,7 @@ from grete.coordination.zookeeper.election import ZooKeeperCoordination
 from grete.coordination.zookeeper.library import KazooClient
 from grete.coordination.zookeeper.settings import ZooKeeperSettings
 from grete.errors import CoordinationUnreachable, HeldByOther, LoginRefused
+from grete.testing.clock import ManualClock
 from grete.testing.server_cluster import free_ports
 from grete.testing.waiting import eventually, patient
 from grete.testing.zookeeper_server import ZooKeeperCluster
@@ -107,6 +108,27 @@ def test_while_the_servers_are_away_a_leadership_lasts_as_long_as_it_was_granted
     renewed = leader.renew(granted)
     assert renewed is not None
     assert renewed.valid_until_s > granted.valid_until_s
+
+
+def test_an_answer_that_comes_late_keeps_a_leadership_for_as_long_as_nobody_else_can_be_elected(
+    way: TcpProxy, path: str
+) -> None:
+    """A server that wrote its log for 1.96 s cost a leadership with a lease of 3 s."""
+    clock = ManualClock()
+    settings = ZooKeeperSettings(f"127.0.0.1:{way.port}{path}", 60, 20)
+    with closing(ZooKeeperCoordination(settings, clock, ttl_s=TTL_S)) as leader:
+        granted = leader.campaign(SCOPE)
+        way.cut()
+        clock.advance(TTL_S * 0.9)
+        assert leader.renew(granted) == granted
+        way.restore()
+        eventually(lambda: leader.renew(granted) not in (None, granted), "it is renewed")
+        renewed = leader.renew(granted)
+        assert renewed is not None
+        assert (renewed.epoch, renewed.valid_until_s) == (granted.epoch, clock.monotonic_s() + TTL_S * 2 / 3)
+        way.cut()
+        clock.advance(TTL_S)
+        assert leader.renew(renewed) is None
 
 
 def test_an_election_whose_answer_is_lost_is_known_for_won(

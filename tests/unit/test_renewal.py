@@ -5,7 +5,7 @@ import pytest
 from grete.coordination.base import Leadership
 from grete.coordination.memory import MemoryCoordination
 from grete.coordinator.renewal import Renewal, RenewalFigures
-from grete.errors import LeadershipLost, LogError
+from grete.errors import LeadershipLost, LogError, LoginRefused
 from grete.testing.clock import ManualClock
 
 TTL_S = 15.0
@@ -17,12 +17,14 @@ class Coordination(MemoryCoordination):
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock, ttl_s=TTL_S)
         self.renewals = 0
-        self.is_down = False
+        self.is_down = self.is_refused = False
         self.returns_what_it_had = False
         self.take_s: list[float] = []
 
     def renew(self, leadership: Leadership) -> Leadership | None:
         self.renewals += 1
+        if self.is_refused:
+            raise LoginRefused("the ticket has expired")
         if self.is_down:
             raise LogError("the store does not answer")
         if self.returns_what_it_had:
@@ -86,6 +88,18 @@ def test_a_store_that_does_not_answer_proves_nothing_once_the_time_is_over() -> 
         renewal.prove()
     coordination.is_down = False
     renewal.prove()
+
+
+def test_who_is_let_in_no_more_ends_when_another_may_lead() -> None:
+    renewal, coordination, clock = made()
+    coordination.is_refused = True
+    clock.advance(TTL_S * 0.9)
+    assert not renewal.tick()
+    renewal.beat()
+    clock.advance(TTL_S * 0.2)
+    assert not renewal.tick()
+    with pytest.raises(LeadershipLost, match="epoch 1 of job/a was not renewed for a lease"):
+        renewal.beat()
 
 
 def test_a_renewal_that_lengthens_nothing_is_tried_again_soon() -> None:

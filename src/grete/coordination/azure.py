@@ -186,13 +186,13 @@ class AzureCoordination(Coordination):
         return HeldByOther(scope, row.holder.described(), may_be_dead=not lives)
 
     def renew(self, leadership: Leadership) -> Leadership | None:
-        """See Coordination. While there is no answer, the leadership comes back as it is, until it is over."""
+        """See Coordination. While there is no answer, the leadership comes back as it is, for a TTL at most."""
         asked_s = self._clock.monotonic_s()
         try:
             is_ours = self._blobs.renew(blob_name(leadership.scope), _lease_id(leadership.incarnation))
         except LogError as error:
             _log.info("the leadership of %s was not renewed: %s", leadership.scope, error)
-            return leadership if self._clock.monotonic_s() < leadership.valid_until_s else None
+            return self._patience.unanswered(leadership)
         return replace(leadership, valid_until_s=self._patience.until_s(asked_s)) if is_ours else None
 
     def release(self, leadership: Leadership) -> None:

@@ -142,7 +142,11 @@ class Coordination(ABC):
 
     @abstractmethod
     def renew(self, leadership: Leadership) -> Leadership | None:
-        """Extend; None when the leadership is lost, which ends this incarnation. Call every TTL/3."""
+        """Extend; None when the leadership is lost, which ends this incarnation. Call every TTL/3.
+
+        Without an answer the leadership comes back as it was, or the store's error is raised. That may be tried again
+        beyond `valid_until_s`, as long as nobody else can have been elected: nothing is done under it meanwhile.
+        """
 
     @abstractmethod
     def release(self, leadership: Leadership) -> None:

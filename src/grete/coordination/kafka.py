@@ -34,6 +34,7 @@ from grete.keyed_log.kafka_register import KafkaRegister
 T = TypeVar("T")
 _LEGAL = re.compile(r"[^A-Za-z0-9._-]")
 _CALLS_IN_TTL = 6
+_RENEWALS_IN_TTL = 3
 TOPIC_PREFIX = "__grete_"
 _LEADERSHIP, _CELLS = "leadership_", "cells_"
 _log = logging.getLogger("grete.coordinator")
@@ -78,12 +79,15 @@ class KafkaCoordination(Coordination):
         ttl_s: float = 15.0,
         topic_prefix: str = TOPIC_PREFIX,
     ) -> None:
-        """A renewal or release takes a sixth of a TTL at most, a campaign a TTL or the settings' timeout.
+        """A release takes a sixth of a TTL at most, a renewal a third, a campaign a TTL or the settings' timeout.
 
+        A renewal that was given up has to open its transactional id again, which takes a busy broker longer than the
+        rest of the transaction would have. So it is given the time of two, and the next one is due when it is over.
         A campaign may be the first to write on brokers that have just started, and those take seconds. What it wins
         so late is renewed before anything is done with it.
         """
         self._timeout_s = ttl_s / _CALLS_IN_TTL
+        self._renewal_s = ttl_s / _RENEWALS_IN_TTL
         self._campaign_s = max(ttl_s, settings.timeout_s)
         self._settings = replace(
             settings, timeout_s=self._timeout_s, transaction_timeout_s=max(self._timeout_s, 1.0)
@@ -145,7 +149,7 @@ class KafkaCoordination(Coordination):
         return Leadership(scope, won[0], me.incarnation, self._patience.until_s(asked_s))
 
     def renew(self, leadership: Leadership) -> Leadership | None:
-        """See Coordination. While brokers do not answer, the leadership comes back as it is, until it is over."""
+        """See Coordination. While brokers do not answer, the leadership comes back as it is, for a TTL at most."""
         asked_s = self._clock.monotonic_s()
         is_ours: list[bool] = [False]
 
@@ -158,13 +162,13 @@ class KafkaCoordination(Coordination):
             return replace(row, holder=heard, renewals=row.renewals + 1).encode()
 
         try:
-            self._register(leadership.scope).change(decide, self._timeout_s)
+            self._register(leadership.scope).change(decide, self._renewal_s)
         except LogCorrupted as error:
             _log.warning("the leadership of %s is lost: %s", leadership.scope, error)
             return None
         except LogError as error:
             _log.info("the leadership of %s was not renewed: %s", leadership.scope, error)
-            return leadership if self._clock.monotonic_s() < leadership.valid_until_s else None
+            return self._patience.unanswered(leadership)
         return replace(leadership, valid_until_s=self._patience.until_s(asked_s)) if is_ours[0] else None
 
     def release(self, leadership: Leadership) -> None:

@@ -1,10 +1,17 @@
-"""How a contender notices that a holder hangs: its renewals stand still for a whole TTL on the contender's clock."""
+"""How a contender notices that a holder hangs: its renewals stand still for a whole TTL on the contender's clock.
+
+And the same from the holder's side: until when it may act, and until when nobody else can have been elected.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from grete.clock import Clock
+from grete.coordination.base import Leadership
+
+_ACTING = 2 / 3
+"""Of a TTL: for so long a holder acts on a renewal. What is left is for one whose answer comes late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +48,14 @@ class Patience:
 
     def until_s(self, asked_s: float) -> float:
         """Until when a leadership requested at `asked_s` may act: earlier than any contender's patience ends."""
-        return asked_s + self._ttl_s * 2 / 3
+        return asked_s + self._ttl_s * _ACTING
+
+    def unanswered(self, leadership: Leadership) -> Leadership | None:
+        """What a renewal without an answer leaves: the leadership as it was; None once another one may lead.
+
+        That is a whole TTL after the last renewal was sent: the time to act ends before, and a renewal that is
+        answered after that still finds nobody else elected. A server that wrote its log for 1.96 s of a lease of 3 s
+        would cost a leadership otherwise.
+        """
+        over_s = leadership.valid_until_s + self._ttl_s * (1 - _ACTING)
+        return leadership if self._clock.monotonic_s() < over_s else None

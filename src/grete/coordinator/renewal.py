@@ -49,6 +49,7 @@ class Renewal:
         self._patience_s = patience_s
         self._alive_s = clock.monotonic_s()
         self._is_lost = False
+        self._lost_how = ""
         self._attempts = self._renewals = 0
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -103,7 +104,10 @@ class Renewal:
         return self._leadership
 
     def _lost(self) -> LeadershipLost:
-        return LeadershipLost(f"epoch {self.epoch} of {self._leadership.scope} was taken over")
+        return LeadershipLost(f"epoch {self.epoch} of {self._leadership.scope} was {self._lost_how}")
+
+    def _lose(self, how: str) -> None:
+        self._lost_how, self._is_lost = how, True
 
     def _renew(self) -> None:
         with self._lock:
@@ -112,7 +116,8 @@ class Renewal:
             before, self._attempts = self._leadership, self._attempts + 1
             renewed = self._coordination.renew(before)
             if renewed is None:
-                self._is_lost = True
+                is_over = self._clock.monotonic_s() >= before.valid_until_s
+                self._lose("not renewed in time, or taken over" if is_over else "taken over")
                 return
             self._leadership = renewed
             self._renewals += renewed.valid_until_s > before.valid_until_s
@@ -132,6 +137,8 @@ class Renewal:
             self._renew()
         except GreteError as error:
             _log.warning("the leadership was not renewed: %s", error)
+            if not error.may_pass and self._clock.monotonic_s() >= before_s + self._every_s:
+                self._lose("not renewed for a lease")  # others may lead, and we shall not be let in again
             return False
         return self._is_lost or self._leadership.valid_until_s > before_s
 

@@ -108,7 +108,7 @@ class KubernetesCoordination(Coordination):
         return Leadership(scope, won.epoch, me.incarnation, self._patience.until_s(asked_s))
 
     def renew(self, leadership: Leadership) -> Leadership | None:
-        """See Coordination. While no API server answers, the leadership comes back as it is, until it is over."""
+        """See Coordination. While no API server answers, the leadership comes back as it is, for a TTL at most."""
         asked_s = self._clock.monotonic_s()
 
         def decide(lease: LeaseState | None) -> Document | None:
@@ -120,7 +120,7 @@ class KubernetesCoordination(Coordination):
             lease = self._change(leadership.scope, decide, self._timeout_s, self._last_written(leadership))
         except CoordinationUnreachable as error:
             _log.info("the leadership of %s was not renewed: %s", leadership.scope, error)
-            return leadership if self._clock.monotonic_s() < leadership.valid_until_s else None
+            return self._patience.unanswered(leadership)
         if lease is None or not lease.is_held_by(leadership):
             return None
         return replace(leadership, valid_until_s=self._patience.until_s(asked_s))

@@ -192,7 +192,7 @@ class ZooKeeperCoordination(Coordination):
         return min(self._patience.until_s(asked_s), asked_s + self._client.session_s * _SHARE_OF_SESSION)
 
     def renew(self, leadership: Leadership) -> Leadership | None:
-        """See Coordination. While servers do not answer, the leadership comes back as it is, until it is over."""
+        """See Coordination. While servers do not answer, the leadership comes back as it is, for a TTL at most."""
         own = self._own.get(leadership.incarnation)
         if own is None:
             return None
@@ -205,7 +205,7 @@ class ZooKeeperCoordination(Coordination):
         except CoordinationUnreachable:
             if self._client.session_id not in (None, own.session_id):
                 return self._forget(leadership)  # the session has expired, and its nodes with it
-            return leadership if self._clock.monotonic_s() < leadership.valid_until_s else None
+            return self._patience.unanswered(leadership)
         if stat.ephemeralOwner != own.session_id or self._client.session_id != own.session_id:
             return self._forget(leadership)
         return replace(leadership, valid_until_s=self._until_s(asked_s))
