@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from grete.deploy.kubernetes import Kubernetes
 from grete.deploy.manifests import RULES, manifests
 from grete.errors import CoordinationError, JobError
 from grete.testing.kube_apiserver import KubeApiServer
+from grete.testing.waiting import eventually
 
 pytestmark = pytest.mark.fault
 MANAGER = Kubernetes()
+_HOLDS = "grete.test/holds"
 SECRET = "wonder-4f1c-land"  # noqa: S105 - of this test alone
 Make = Callable[..., Deployment]
 
@@ -73,6 +76,49 @@ def test_a_job_is_deployed_once_until_it_is_replaced_or_killed(make: Make, kuber
     assert MANAGER.kill(second) == [second.name]
     assert MANAGER.kill(second) == []
     assert secrets(kubernetes, first) == []
+
+
+def test_a_deployment_that_comes_while_another_waits_for_pods_to_end_keeps_its_secret(
+    make: Make, kubernetes: KubeApiServer
+) -> None:
+    """The one that waits is refused, and has removed the Secret of what it has ended alone."""
+    before, waiting, faster = make(), make(), make()
+    MANAGER.apply(before, replace=False)
+    pod = slow_pod(kubernetes, before)
+    with ThreadPoolExecutor(1) as pool:
+        replacing = pool.submit(MANAGER.apply, waiting, replace=True)
+        eventually(lambda: not MANAGER.status(before), "the StatefulSet is removed")
+        MANAGER.apply(faster, replace=False)
+        let_go(kubernetes, pod)
+        with pytest.raises(JobError, match=f"deployment {faster.id}.*--replace"):
+            replacing.result()
+    [found] = MANAGER.status(faster)
+    assert found.state == f"deployment {faster.id}"
+    assert secrets(kubernetes, faster) == [f"{faster.name}-{faster.id}"]
+
+
+def slow_pod(kubernetes: KubeApiServer, deployment: Deployment) -> str:
+    """The path of a pod of a deployment that ends when it is `let_go`, as one does that takes its time."""
+    collection, name = "/api/v1/namespaces/default/pods", f"{deployment.name}-0"
+    labels = {"grete/job": deployment.name, "grete/deployment": deployment.id}
+    container = {"name": "driver", "image": "registry.example/flights:1"}
+    kubernetes.call(
+        "POST",
+        collection,
+        {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "metadata": {"name": name, "labels": labels, "finalizers": [_HOLDS]},
+            "spec": {"serviceAccountName": deployment.name, "containers": [container]},
+        },
+    )
+    return f"{collection}/{name}"
+
+
+def let_go(kubernetes: KubeApiServer, pod: str) -> None:
+    found = kubernetes.call("GET", pod)
+    del found["metadata"]["finalizers"]
+    kubernetes.call("PUT", pod, found)
 
 
 def secrets(kubernetes: KubeApiServer, deployment: Deployment) -> list[str]:

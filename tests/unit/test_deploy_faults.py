@@ -226,6 +226,20 @@ def test_pods_of_others_are_left_alone_though_the_question_for_ours_got_lost(
     assert [one["metadata"]["name"] for one in there] == ["others-0"]
 
 
+def test_a_deployment_whose_place_another_has_taken_meanwhile_is_not_ended_with_it(
+    kubernetes: RawServer, run: Run, tmp_path: Path
+) -> None:
+    def answer(request: Request) -> list[bytes]:
+        if request.method == "DELETE":  # of a uid that is there no more
+            return document({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409}, 409)
+        return document(pod(request.path.rpartition("/")[2], kind="StatefulSet"))
+
+    kubernetes.answer = answer
+    code, said = run("kill", on_kubernetes(kubernetes, tmp_path))
+    assert (code, "is deployed as StatefulSet" in said) == (1, True), said
+    assert [one.method for one in kubernetes.asked] == ["GET", "DELETE", "GET"]
+
+
 def test_a_kill_that_a_redirect_makes_a_question_of_is_no_kill(
     yarn: RawServer, run: Run, tmp_path: Path
 ) -> None:

@@ -135,7 +135,7 @@ class Kubernetes(ClusterManager):
             if before is not None and not replace:
                 raise _deployed_already(deployment, before)
             if before is not None:
-                _end(namespace, deployment)
+                _end(namespace, deployment, before)
             for each in made[:-1]:
                 namespace.ensure(each)
             if not namespace.create(made[-1]):  # two deployments at once: the first goes on
@@ -157,9 +157,10 @@ class Kubernetes(ClusterManager):
     def kill(self, deployment: Deployment) -> list[str]:
         """See ClusterManager."""
         with _opened(deployment) as namespace:
-            if namespace.read("StatefulSet", deployment.name) is None:
+            there = namespace.read("StatefulSet", deployment.name)
+            if there is None:
                 return []
-            _end(namespace, deployment)
+            _end(namespace, deployment, there)
         return [deployment.name]
 
 
@@ -184,19 +185,43 @@ def _deployed_already(deployment: Deployment, there: Object | None) -> JobError:
     )
 
 
-def _end(namespace: _Namespace, deployment: Deployment) -> None:
-    """Remove the StatefulSet, wait until its pods are gone, and remove what only it needed."""
-    namespace.remove("StatefulSet", deployment.name)
-    for pod in namespace.labelled("Pod", deployment):
-        namespace.remove("Pod", pod.metadata.name)
+def _end(namespace: _Namespace, deployment: Deployment, ended: Object) -> None:
+    """Remove the StatefulSet that was read, wait until its pods are gone, and remove what only it needed.
+
+    Pods may take a minute, and another deployment of the job may begin meanwhile: all of that one stays.
+
+    Raises:
+        JobError: another deployment has taken its place already, or its pods do not end.
+    """
+
+    def left(kind: str, *also: str) -> list[str]:
+        found = namespace.labelled(kind, deployment, *also)
+        return [one.metadata.name for one in found if _is_of(ended, one)]
+
+    path = namespace.path("StatefulSet", deployment.name)
+    if not namespace.server.remove(path, {"uid": ended.metadata.uid}, _CALL_S):
+        successor = namespace.read("StatefulSet", deployment.name)
+        if successor is not None:
+            raise _deployed_already(deployment, successor)
+    for pod in left("Pod"):
+        namespace.remove("Pod", pod)
     deadline = Deadline(SystemClock(), _END_S, pauses_s=_POLLS_S)
-    while namespace.labelled("Pod", deployment):
+    while left("Pod"):
         if not deadline.pause():
             raise JobError(
                 f"pods of {deployment.name} have not ended within {_END_S:g} s; its Secrets are left"
             )
-    for secret in namespace.labelled("Secret", deployment, DEPLOYMENT_LABEL):
-        namespace.remove("Secret", secret.metadata.name)
+    for secret in left("Secret", DEPLOYMENT_LABEL):
+        namespace.remove("Secret", secret)
+
+
+def _is_of(stateful_set: Object, one: Object) -> bool:
+    """Whether an object was made for that deployment, or for one before it that was cut off before its end."""
+    made_for, id_ = (
+        one.metadata.labels.get(DEPLOYMENT_LABEL),
+        stateful_set.metadata.annotations.get(DEPLOYMENT_LABEL),
+    )
+    return made_for == id_ or one.metadata.created_ms < stateful_set.metadata.created_ms
 
 
 def _attempts(pod: Object, namespace: str) -> Iterator[AttemptRow]:
