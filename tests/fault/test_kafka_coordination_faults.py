@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from tests.support.tcp_proxy import TcpProxy
 
+from grete.clock import Clock, SystemClock
 from grete.coordination.base import Leadership, campaign_patiently
 from grete.coordination.kafka import KafkaCoordination, topic_name
 from grete.errors import HeldByOther
@@ -32,7 +33,7 @@ def scope() -> str:
     return f"job/{uuid.uuid4().hex[:8]}"
 
 
-def coordination(servers: str, clock: ManualClock) -> KafkaCoordination:
+def coordination(servers: str, clock: Clock) -> KafkaCoordination:
     settings = KafkaLogSettings({"bootstrap.servers": servers}, replication_factor=1)
     return KafkaCoordination(settings, clock, ttl_s=TTL_S)
 
@@ -68,6 +69,41 @@ def test_while_brokers_are_away_a_leadership_is_kept_for_as_long_as_nobody_else_
         proxy.cut()
         clock.advance(TTL_S)
         assert leader.renew(renewed) is None
+
+
+def test_while_brokers_are_slow_what_a_leader_may_do_counts_from_its_request(
+    kafka: KafkaCluster, proxy: TcpProxy, scope: str
+) -> None:
+    clock = SystemClock()
+    with closing(coordination(f"127.0.0.1:{kafka.nodes[0].proxied_port}", clock)) as leader:
+        granted = leader.campaign(scope)
+        proxy.delay(0.1)
+        began_s = clock.monotonic_s()
+        renewed = leader.renew(granted)
+        took_s = clock.monotonic_s() - began_s
+    assert renewed is not None
+    assert took_s >= 0.2
+    assert renewed.valid_until_s - TTL_S * 2 / 3 < began_s + took_s / 2
+
+
+@pytest.mark.parametrize("request_", [b"\x00\x18\x00", b"\x00\x1a\x00"], ids=["partitions", "end"])
+def test_an_election_and_a_renewal_whose_answers_are_lost_are_made_good(
+    kafka: KafkaCluster, proxy: TcpProxy, clock: ManualClock, scope: str, request_: bytes
+) -> None:
+    """The answers to AddPartitionsToTxn, before anything is written, and to EndTxn, after it."""
+    with (
+        closing(coordination(f"127.0.0.1:{kafka.nodes[0].proxied_port}", clock)) as leader,
+        closing(coordination(kafka.bootstrap, clock)) as other,
+    ):
+        leader.release(leader.campaign(scope))
+        proxy.lose_answer_to(request_)
+        won = leader.campaign(scope)
+        assert not proxy.is_losing
+        assert (won.epoch, other.leading_epoch(scope)) == (2, 2)
+        clock.advance(1)
+        proxy.lose_answer_to(request_)
+        assert renewed_by(leader, won).epoch == 2
+        assert not proxy.is_losing
 
 
 def test_a_lost_topic_ends_the_leadership_and_the_callers_log_keeps_the_epoch_growing(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,21 @@ def test_while_the_api_server_is_away_a_leadership_is_kept_for_as_long_as_nobody
     assert leader.renew(renewed) is None
     with pytest.raises(CoordinationUnreachable, match="no answer from the API server"):
         leader.holder(SCOPE)
+
+
+def test_while_the_api_server_is_slow_what_a_leader_may_do_counts_from_its_request(
+    kubernetes: KubeApiServer, kubernetes_proxy: TcpProxy, prefix: str
+) -> None:
+    clock, server = SystemClock(), ApiServer(behind_proxy(kubernetes))
+    with closing(KubernetesCoordination(server, clock, ttl_s=TTL_S, prefix=prefix)) as leader:
+        granted = leader.campaign(SCOPE)
+        kubernetes_proxy.delay(0.1)
+        began_s = clock.monotonic_s()
+        renewed = leader.renew(granted)
+        took_s = clock.monotonic_s() - began_s
+    assert renewed is not None
+    assert took_s >= 0.2
+    assert renewed.valid_until_s - TTL_S * 2 / 3 < began_s + took_s / 2
 
 
 def test_an_election_whose_answer_is_lost_is_recognised_as_won(

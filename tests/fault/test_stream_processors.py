@@ -127,16 +127,22 @@ def test_a_processor_that_does_not_let_go_in_time_is_done_without(make_job: Make
 
 
 @pytest.mark.parametrize(
-    "point",
+    ("backend", "point"),
     [
-        "change.fence-raised",
-        pytest.param("change.granted", marks=BY_NIGHT),
-        pytest.param("change.replanned", marks=BY_NIGHT),
+        ("sqlite", "change.fence-raised"),
+        pytest.param("sqlite", "change.granted", marks=BY_NIGHT),
+        pytest.param("sqlite", "change.replanned", marks=BY_NIGHT),
+        *(
+            pytest.param(one, "change.fence-raised", marks=BY_NIGHT)
+            for one in ("zookeeper", "kafka", "kubernetes")
+        ),
     ],
 )
-def test_a_leader_that_dies_amid_a_hand_over_is_succeeded(make_job: MakeJob, point: str) -> None:
+def test_a_leader_that_dies_amid_a_hand_over_is_succeeded(
+    backend: str, point: str, make_job: MakeJob, request: pytest.FixtureRequest
+) -> None:
     """At each of its steps; the successor adopts what runs, and divides the tasks."""
-    job = make_job()
+    job = make_job(election(backend, request))
     job.counting.send(2000)
     dies = job.join("a", GRETE_FAILPOINT=f"{point}:kill:{2 if point == 'change.granted' else 1}")
     dies.has("RUNNING")
@@ -187,8 +193,11 @@ def test_garbage_in_cells_of_processors_costs_no_record(make_job: MakeJob) -> No
 
 
 @BY_NIGHT
-def test_one_that_comes_and_goes_again_moves_no_task(make_job: MakeJob) -> None:
-    job = make_job({"job.debounce.time.ms": "4000"})
+@pytest.mark.parametrize("backend", ["sqlite", "zookeeper", "kafka", "kubernetes"])
+def test_one_that_comes_and_goes_again_moves_no_task(
+    backend: str, make_job: MakeJob, request: pytest.FixtureRequest
+) -> None:
+    job = make_job({"job.debounce.time.ms": "4000", **election(backend, request)})
     job.running("a")
     flapping = job.join("b")
     flapping.has("STARTED")
