@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -104,6 +105,23 @@ def test_an_election_and_a_renewal_whose_answers_are_lost_are_made_good(
         proxy.lose_answer_to(request_)
         assert renewed_by(leader, won).epoch == 2
         assert not proxy.is_losing
+
+
+def test_a_topic_that_is_made_meanwhile_does_not_hold_a_renewal_up(
+    kafka: KafkaCluster, proxy: TcpProxy, scope: str
+) -> None:
+    """Making one takes many answers, and on a busy broker longer than a lease; renewing takes a few."""
+    with closing(coordination(f"127.0.0.1:{kafka.nodes[0].proxied_port}", SystemClock())) as leader:
+        leading = leader.campaign(scope)
+        proxy.delay(0.05)
+        with ThreadPoolExecutor(1) as pool:
+            making = pool.submit(leader.cells, scope)
+            renewals = 0
+            while not making.done():
+                assert leader.renew(leading) is not None
+                renewals += not making.done()
+        making.result()
+    assert renewals >= 2
 
 
 def test_a_lost_topic_ends_the_leadership_and_the_callers_log_keeps_the_epoch_growing(

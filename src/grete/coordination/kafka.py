@@ -100,6 +100,9 @@ class KafkaCoordination(Coordination):
         self._cells: dict[str, KafkaCells] = {}
 
     def _register(self, scope: str) -> KafkaRegister:
+        known = self._registers.get(scope)  # without the lock, which another thread may hold to make a topic
+        if known is not None:
+            return known
         with self._lock:
             if scope not in self._registers:
                 self._registers[scope] = KafkaRegister(
