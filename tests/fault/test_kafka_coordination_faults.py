@@ -107,6 +107,22 @@ def test_an_election_and_a_renewal_whose_answers_are_lost_are_made_good(
         assert not proxy.is_losing
 
 
+def test_a_renewal_of_a_short_lease_has_as_long_as_the_lease_lasts(
+    kafka: KafkaCluster, proxy: TcpProxy, scope: str
+) -> None:
+    """Its three answers take 1.2 s; given up after a third of a lease of 3 s, the next would have to open the id."""
+    settings = KafkaLogSettings(
+        {"bootstrap.servers": f"127.0.0.1:{kafka.nodes[0].proxied_port}"}, replication_factor=1
+    )
+    with closing(KafkaCoordination(settings, SystemClock(), ttl_s=3.0)) as leader:
+        leading = leader.renew(leader.campaign(scope))
+        assert leading is not None
+        proxy.delay(0.2)
+        renewed = leader.renew(leading)
+    assert renewed is not None
+    assert renewed.valid_until_s > leading.valid_until_s
+
+
 def test_a_topic_that_is_made_meanwhile_does_not_hold_a_renewal_up(
     kafka: KafkaCluster, proxy: TcpProxy, scope: str
 ) -> None:
