@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -153,6 +154,26 @@ def test_a_wheel_of_another_hash_is_refused_and_nothing_is_left(
             tmp_path / "out", tmp_path / "lock.txt", Path(sys.executable), offline / "application"
         )
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_client_of_spark_connect_is_made_of_its_source_and_nothing_else_is(
+    offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no wheel of it. Setuptools is that of the interpreter: nothing comes without a hash."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{WHEELS} {tmp_path}")
+    _, client = (LOCK.parent / "connect.txt").read_text().split("pyspark-client", 1)
+    lock, other = tmp_path / "lock.txt", tmp_path / "other-1.0.tar.gz"
+
+    def build(text: str) -> Built:
+        lock.write_text(text)
+        return build_application(tmp_path / "out", lock, Path(sys.executable), offline / "application")
+
+    shutil.copyfile(next(WHEELS.glob("pyspark_client-*.tar.gz")), other)
+    digest = hashlib.sha256(other.read_bytes()).hexdigest()
+    with pytest.raises(PackageError, match="No matching distribution found for other"):
+        build(f"other==1.0 --hash=sha256:{digest}\n")
+    assert build(f"pyspark_client{client}").manifest.requirements == {"pyspark-client": "4.0.1"}
 
 
 def test_a_module_that_would_overwrite_the_interpreters_is_refused(tmp_path: Path) -> None:

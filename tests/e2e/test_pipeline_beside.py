@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # Spark starts twice
 APPLICATION = """
 import importlib.util
 import json
+import os
 import sys
 
 import google.protobuf
@@ -45,6 +46,13 @@ class Versions(grete.DataFramePipeline):
 def there():
     has_api_alone = importlib.util.find_spec("grete.spark") is None
     return [orjson.__version__, google.protobuf.__version__, sys.prefix, has_api_alone]
+
+class Ending(grete.DataFramePipeline):
+    output = "local.out"
+
+    def build(self, inputs):
+        print("so long", flush=True)
+        os._exit(3)
 
 class Typo(grete.DataFramePipeline):
     output = "local.out"
@@ -101,11 +109,23 @@ def test_a_plan_is_built_by_an_older_client_and_its_functions_run_in_its_environ
     assert version("protobuf") != protobuf
 
 
-def test_a_mistyped_column_is_named_by_a_dry_run(job: Any) -> None:
-    result = job.run("--set", "app.class=counter:Typo", "--dry-run")
+@pytest.mark.parametrize(
+    ("pipeline", "said"),
+    [
+        ("Typo", ("build of counter:Typo failed", "UNRESOLVED_COLUMN")),
+        pytest.param(
+            "Ending",
+            ("app.class=counter:Ending (with ", "ended with exit code 3 during 'build'", "so long"),
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_what_goes_wrong_in_build_is_named_by_a_dry_run(
+    job: Any, pipeline: str, said: tuple[str, ...]
+) -> None:
+    result = job.run("--set", f"app.class=counter:{pipeline}", "--dry-run")
     assert result.returncode != 0
-    assert "build of counter:Typo failed" in result.stderr
-    assert "UNRESOLVED_COLUMN" in result.stderr
+    assert [one for one in said if one not in result.stderr] == [], result.stderr
 
 
 def send(local: LocalSystem, *values: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.support.client_environment import environment_of_a_client
+from tests.support.client_environment import environment_of_a_client, package_of_a_client
 from tests.support.cluster_job import ClusterJob
 
 from grete.config.secret_channel import VARIABLE
@@ -277,39 +278,83 @@ import sys
 import beside
 import grete
 import orjson
+import pandas
 from pyspark.sql import functions as F
+
+def seen():
+    alone = importlib.util.find_spec("grete.spark") is None
+    return [sys.prefix, orjson.__version__, alone, beside.doubled(21)]
 
 class Telling(grete.DataFramePipeline):
     def build(self, inputs):
         [frame] = inputs.values()
-
         @F.udf("string")
-        def told(value):
-            alone = importlib.util.find_spec("grete.spark") is None
-            return json.dumps({"prefix": sys.prefix, "orjson": orjson.__version__, "alone": alone,
-                               "doubled": beside.doubled(21), "value": value})
+        def told(by_pandas):
+            return json.dumps({"plain": seen(), "by_pandas": json.loads(by_pandas)})
 
-        return {"OUTPUT": frame.select("key", told(frame["value"].cast("string")).alias("value"))}
+        @F.pandas_udf("string")
+        def by_pandas(values: pandas.Series) -> pandas.Series:
+            return pandas.Series([json.dumps(seen())] * len(values))
+
+        value = told(by_pandas(frame["value"])).alias("value")
+        return {"OUTPUT": frame.select("key", value)}
 """
 
 
-def test_functions_of_a_pipeline_run_in_the_applications_environment_on_executors(
-    job: ClusterJob, isolated_cluster: SparkCluster
-) -> None:
-    environment = environment_of_a_client(isolated_cluster.shared / "environment")
+def telling(job: ClusterJob, environment: Path) -> None:
     job.write("telling.py", BESIDE_THE_FRAMEWORK.replace("OUTPUT", f"kafka.{job.output}"))
     job.config |= {
         "app.class": "telling:Telling",
         "job.split.deployment.enabled": "true",
         "job.application.environment": str(environment),
     }
+
+
+def told(job: ClusterJob) -> list[list[object]]:
+    """What functions have said of their interpreter, by rows and by pandas, for each record."""
+    records = [record for records in job.outputs().values() for record in records]
+    return [cast("list[object]", said) for record in records for said in record.values()]
+
+
+def test_functions_of_a_pipeline_run_in_the_applications_environment_on_executors(
+    job: ClusterJob, isolated_cluster: SparkCluster
+) -> None:
+    environment = environment_of_a_client(isolated_cluster.shared / "environment")
+    telling(job, environment)
     job.fill(100)
     code, said = job.run()
     assert code == 0, said
-    found = [record for records in job.outputs().values() for record in records]
-    assert len(found) == 100
-    told = {(record["prefix"], record["orjson"], record["alone"], record["doubled"]) for record in found}
-    assert told == {(str(environment), "3.10.18", True, 42)}
+    assert told(job) == [[str(environment), "3.10.18", True, 42]] * 200
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+def test_functions_of_a_pipeline_find_the_package_that_is_nowhere_else_any_more(
+    job: ClusterJob, isolated_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """It was deleted when the first records had been seen; then all executors are lost with their disks."""
+    telling(job, tmp_path / "built" / "packages" / "__package")
+    built = package_of_a_client(tmp_path / "built", job.application)
+    del job.config["job.application.path"]
+    job.until_drained = False
+    job.fill(100)
+    process = job.start()
+    try:
+        eventually(lambda: len(told(job)) == 200, "the first records", within_s=150, context=job.log)
+        shutil.rmtree(tmp_path / "built")
+        for worker in isolated_cluster.workers:
+            isolated_cluster.kill_machine(worker)
+        isolated_cluster.ensure_running()
+        job.fill(100, first=100)
+        eventually(lambda: len(told(job)) >= 400, "records of others", within_s=150, context=job.log)
+    finally:
+        process.terminate()
+        process.communicate(timeout=patient(60))
+    assert {len(records) for records in job.outputs().values()} == {20}
+    seen = told(job)
+    [prefix] = {str(one.pop(0)) for one in seen}
+    assert prefix.endswith(f"environments/{built.manifest.digest[:16]}")
+    assert seen == [["3.10.18", True, 42]] * 400
 
 
 def files(home: Path, cluster: SparkCluster) -> list[Path]:

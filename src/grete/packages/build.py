@@ -17,7 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import distributions
@@ -44,6 +44,8 @@ exec "${{0%/*}}/python" -I -m grete.cli.main run "$@"
 _SCRIPTS = {"grete": 'exec "${0%/*}/python" -I -m grete.cli.main "$@"\n', "run-jc.sh": _RUN_JC}
 _NO_COMMANDS = "The API is imported by the processes of framework and application; it has no commands.\n"
 _PIP_TIMEOUT_S = 1800
+_SOURCE_ALONE = ("pyspark-client",)
+"""Published without a wheel, in Python alone; a pipeline needs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,39 +130,38 @@ def _staged(into: Path, kind: Kind) -> Iterator[Path]:
 
 
 def _environment(stage: Path, lock: Path, python: Path) -> Interpreter:
-    has_packages = _check_lock(lock)
+    names = _locked(lock)
     interpreter = find_interpreter(python)
     copy_interpreter(interpreter, stage)
-    if has_packages:
-        _install(python, lock, stage / interpreter.site)
+    if names:
+        _install(python, lock, names, stage / interpreter.site)
     return interpreter
 
 
-def _check_lock(lock: Path) -> bool:
-    """Every requirement has a version and hashes: how many, and whether they are right, is pip's to say.
-
-    Returns whether there is any.
+def _locked(lock: Path) -> Sequence[str]:
+    """The names of all requirements. Each has a version and hashes: how many, and whether they are right, is pip's to
+    say.
     """
     try:
         text = lock.read_text("utf-8").replace("\\\n", " ")
     except (OSError, UnicodeDecodeError) as error:
         raise PackageError(f"cannot read the lock {lock}: {error}") from error
-    lines = [line.strip() for line in text.splitlines()]
-    loose = [
-        line
-        for line in lines
-        if line and not line.startswith("#") and not re.search(r"==\S+.*\s--hash=sha256:[0-9a-f]{64}", line)
-    ]
+    lines = [line for each in text.splitlines() if (line := each.strip()) and not line.startswith("#")]
+    loose = [line for line in lines if not re.search(r"==\S+.*\s--hash=sha256:[0-9a-f]{64}", line)]
     if loose:
         raise PackageError(
             f"{lock}: {loose[0][:100]!r} has no version and hash; write the lock with "
             f"`pip-compile --generate-hashes`, without addresses or options"
         )
-    return any(line and not line.startswith("#") for line in lines)
+    return [re.split(r"[^\w.-]", line)[0] for line in lines]
 
 
-def _install(python: Path, lock: Path, site: Path) -> None:
-    """Only wheels: what is compiled on this machine is not what the hashes are of."""
+def _install(python: Path, lock: Path, names: Sequence[str], site: Path) -> None:
+    """Only wheels: what is compiled on this machine is not what the hashes are of. What is published as source alone
+    is made a wheel by the interpreter's own setuptools, since nothing is fetched that has no hash.
+    """
+    sources = [name for name in names if re.sub(r"[-_.]+", "-", name.lower()) in _SOURCE_ALONE]
+    wheels = ",".join([":none:", *(name for name in names if name not in sources)])
     command = [
         str(python),
         "-I",
@@ -171,7 +172,8 @@ def _install(python: Path, lock: Path, site: Path) -> None:
         "--quiet",
         "--no-input",
     ]
-    command += ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-compile"]
+    command += ["--no-deps", "--require-hashes", "--only-binary", wheels, "--no-compile"]
+    command += ["--use-pep517", "--no-build-isolation"]
     command += ["--target", str(site), "--upgrade", "--requirement", str(lock)]
     try:
         done = subprocess.run(  # noqa: S603 - pip of the interpreter that the operator named, no shell
@@ -180,7 +182,11 @@ def _install(python: Path, lock: Path, site: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PackageError(f"cannot install the packages of {lock}: {error}") from error
     if done.returncode != 0:
-        raise PackageError(f"cannot install the packages of {lock}: {done.stderr.strip()[-2000:]}")
+        said = done.stderr.strip()[-2000:]
+        lacks = (
+            f"; {python} needs setuptools to build {sources[0]}" if sources and "setuptools" in said else ""
+        )
+        raise PackageError(f"cannot install the packages of {lock}{lacks}: {said}")
     shutil.rmtree(site / "bin", ignore_errors=True)  # scripts, which name this machine's interpreter
 
 
