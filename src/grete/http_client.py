@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import time
@@ -10,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import httpx
+import httpcore
 
 from grete.channel.address import Channel
-from grete.channel.transport import ProvedTransport
+from grete.channel.transport import ProvedConnections
 from grete.errors import CoordinatorUnavailable, Fenced, WireError
 from grete.wire import coordinator_api as api
 from grete.wire.container_protocol import Directive, Heartbeat, convert, document
@@ -21,6 +22,8 @@ from grete.wire.container_protocol import Directive, Heartbeat, convert, documen
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _GIVE_UP_AFTER_S = 60.0
+_KEPT_IDLE_S = 5.0
+"""So long a connection waits for its next request: the server ends those that are idle."""
 _LONGEST_TOKEN = 200
 _TOKEN = re.compile(rb"[A-Za-z0-9_-]{1,%d}" % _LONGEST_TOKEN)
 
@@ -81,20 +84,25 @@ class JobCoordinatorClient:
             OSError: the token's file cannot be read.
             WireError: it holds no token, or the address is none.
         """
-        headers, transport = {}, None
+        headers: dict[str | bytes, str | bytes] = {"Content-Type": "application/json"}
         if channel is not None:
             headers["Authorization"] = f"Bearer {channel.token}"
         elif token_file is not None:
             headers["Authorization"] = f"Bearer {read_token(token_file)}"
+        self._url = url.rstrip("/")
+        self._headers = headers
+        self._limits = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)}
         self._backoff = backoff or Backoff()
         self._sleep = sleep
         try:
-            if channel is not None:
-                transport = ProvedTransport(channel)
-            self._client = httpx.Client(
-                base_url=url, headers=headers, timeout=timeout_s, trust_env=False, transport=transport
+            if not httpcore.URL(url).host:
+                raise ValueError("it names no host")
+            self._connections = (
+                httpcore.ConnectionPool(network_backend=ProvedConnections(channel))
+                if channel is not None
+                else httpcore.ConnectionPool(keepalive_expiry=_KEPT_IDLE_S)
             )
-        except (httpx.InvalidURL, ValueError) as error:
+        except (ValueError, TypeError) as error:  # TypeError: letters that are not of ASCII
             raise WireError(f"{url[:200]!r} is no address of a coordinator: {error}") from error
 
     def get(self, path: str, *, patience_s: float = _GIVE_UP_AFTER_S) -> Any:
@@ -106,22 +114,25 @@ class JobCoordinatorClient:
         waited_ms = 0
         for delay_ms in self._backoff.delays_ms():
             response = self._request("GET", path)
-            if response.status_code == 200:
-                return _document(response, dict)
-            _log.warning("GET %s: %s %s", path, response.status_code, response.text[:500])
+            if response.status == 200:
+                return self._document(path, response, dict)
+            _log.warning("GET %s: %s %s", path, response.status, _beginning(response))
             if waited_ms >= patience_s * 1000:
                 break
             self._sleep(delay_ms / 1000)
             waited_ms += delay_ms
         raise CoordinatorUnavailable(
-            f"Unable to read JobModel from Jobcoordinator HTTP server at {self._client.base_url}{path}"
+            f"Unable to read JobModel from Jobcoordinator HTTP server at {self._url}{path}"
         )
 
-    def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
+    def _request(self, method: str, path: str, body: Any = None) -> httpcore.Response:
+        content = None if body is None else json.dumps(body, allow_nan=False).encode()
         try:
-            return self._client.request(method, path, json=body)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CoordinatorUnavailable(f"{method} {self._client.base_url}{path}: {error!r}") from error
+            return self._connections.request(
+                method, self._url + path, headers=self._headers, content=content, extensions=self._limits
+            )
+        except _NO_ANSWER as error:
+            raise CoordinatorUnavailable(f"{method} {self._url}{path}: {error!r}") from error
 
     def heartbeat(self, container_id: str, heartbeat: Heartbeat) -> Directive:
         """Report that the container lives, and how far it is; returns the coordinator's directive.
@@ -132,27 +143,39 @@ class JobCoordinatorClient:
         """
         path = f"/api/v1/containers/{container_id}/heartbeat"
         response = self._request("POST", path, document(heartbeat))
-        if response.status_code == 409:
-            seen = _document(response, api.Fenced).epoch
+        if response.status == 409:
+            seen = self._document(path, response, api.Fenced).epoch
             raise Fenced(f"container {container_id}", epoch=heartbeat.epoch, seen=seen)
-        if response.status_code != 200:
-            raise CoordinatorUnavailable(f"POST {path}: {response.status_code} {response.text[:500]}")
-        return _document(response, Directive)
+        if response.status != 200:
+            raise CoordinatorUnavailable(f"POST {path}: {response.status} {_beginning(response)}")
+        return self._document(path, response, Directive)
+
+    def _document(self, path: str, response: httpcore.Response, kind: type[T]) -> T:
+        """The document that was answered.
+
+        Raises:
+            CoordinatorUnavailable: it is none: another process listens where a coordinator did.
+        """
+        try:
+            return convert(json.loads(response.content), kind)
+        except (ValueError, RecursionError, WireError) as error:
+            raise CoordinatorUnavailable(
+                f"{self._url}{path} answers {_beginning(response)[:100]!r}: that is no coordinator"
+            ) from error
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._connections.close()
 
 
-def _document(response: httpx.Response, kind: type[T]) -> T:
-    """The document that was answered.
+_NO_ANSWER = (
+    httpcore.NetworkError,
+    httpcore.TimeoutException,
+    httpcore.ProtocolError,
+    httpcore.UnsupportedProtocol,
+    UnicodeError,  # the host's name is none
+)
 
-    Raises:
-        CoordinatorUnavailable: it is none: another process listens where a coordinator did.
-    """
-    try:
-        return convert(response.json(), kind)
-    except (ValueError, RecursionError, WireError) as error:
-        raise CoordinatorUnavailable(
-            f"{response.url} answers {response.text[:100]!r}: that is no coordinator"
-        ) from error
+
+def _beginning(response: httpcore.Response) -> str:
+    return response.content[:500].decode(errors="replace")

@@ -18,6 +18,7 @@ HEAVY = (
     "pandas",
     "numpy",
     "apsw",
+    "httpcore",
     "httpx",
     "starlette",
     "uvicorn",
@@ -61,6 +62,12 @@ def test_a_coordinator_loads_neither_spark_nor_arrow_whatever_system_its_job_is_
         "import grete.assembly, grete.systems.kafka.system, grete.systems.local.system, grete.coordination.kafka"
     )
     assert not modules & {"pyspark", "py4j", "pyarrow", "pandas", "numpy"}
+
+
+def test_a_container_asks_its_coordinator_and_a_coordinator_answers_without_a_client_of_everything() -> None:
+    modules = imported_by("import grete.testing.sparkless, grete.assembly, grete.spark.container")
+    assert {"httpcore", "uvicorn"} <= modules
+    assert "httpx" not in modules, "it costs each start five times what httpcore does"
 
 
 def test_looking_at_jobs_loads_neither_spark_nor_arrow() -> None:

@@ -349,7 +349,21 @@ def test_who_answers_like_no_coordinator_is_none(tmp_path: Path, answer: tuple[i
         client.close()
 
 
-@pytest.mark.parametrize("url", ["http://[::1", "http://[", "\x00"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[::1",
+        "http://[",
+        "\x00",
+        "nowhere",
+        "ftp://127.0.0.1",
+        "http://127.0.0.1:many",
+        "http://127.0.0.1:99999",
+        "http://127.0.0.1/ /",
+        "http://\u5ddd",
+        f"http://{'x' * 70}.here",
+    ],
+)
 def test_an_address_that_is_none_is_refused_as_one(url: str) -> None:
     with pytest.raises((WireError, CoordinatorUnavailable)):
         JobCoordinatorClient(url, None).heartbeat("0", Heartbeat(1))

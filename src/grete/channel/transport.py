@@ -1,4 +1,4 @@
-"""HTTP over proved connections: the end of a client on another machine than the server's (`channel.relay`)."""
+"""Connections that are proved: the end of a client on another machine than the server's (`channel.relay`)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import select
 import socket
 import ssl
 from collections.abc import Iterable
-from contextlib import closing
 from typing import Any
 
 import httpcore
-import httpx
 
 from grete.channel.address import CLIENT, SERVER, Channel, address_of
 from grete.channel.tls import CONNECT_S, encrypting, prove
 
 
-class ProvedTransport(httpx.BaseTransport):
-    """Sends requests to the server behind the channel, wherever their URL points to. Nothing is sent before both ends
-    have proved that they have the token.
+class ProvedConnections(httpcore.NetworkBackend):
+    """Connects to the channel's address, wherever a URL points to. Nothing is sent before both ends have proved that
+    they have the token.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -27,42 +25,8 @@ class ProvedTransport(httpx.BaseTransport):
         Raises:
             ValueError: the address is none.
         """
-        backend = _Proved(address_of(channel.address), channel.token.encode())
-        self._pool = httpcore.ConnectionPool(network_backend=backend)
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """See httpx."""
-        url = httpcore.URL(
-            scheme=request.url.raw_scheme,
-            host=request.url.raw_host,
-            port=request.url.port,
-            target=request.url.raw_path,
-        )
-        sent = httpcore.Request(
-            request.method,
-            url,
-            headers=request.headers.raw,
-            content=request.read(),
-            extensions=request.extensions,
-        )
-        try:
-            with closing(self._pool.handle_request(sent)) as answer:
-                content = answer.read()
-        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
-            raise httpx.TransportError(f"{type(error).__name__}: {error}") from error
-        return httpx.Response(answer.status, headers=answer.headers, content=content)
-
-    def close(self) -> None:
-        """See httpx."""
-        self._pool.close()
-
-
-class _Proved(httpcore.NetworkBackend):
-    """Connects to one address, and proves the key there."""
-
-    def __init__(self, address: tuple[str, int], key: bytes) -> None:
-        self._address = address
-        self._key = key
+        self._address = address_of(channel.address)
+        self._key = channel.token.encode()
 
     def connect_tcp(
         self,
