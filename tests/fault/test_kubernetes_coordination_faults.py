@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -91,6 +92,19 @@ def test_while_the_api_server_is_slow_what_a_leader_may_do_counts_from_its_reque
     assert renewed is not None
     assert took_s >= 0.2
     assert renewed.valid_until_s - TTL_S * 2 / 3 < began_s + took_s / 2
+
+
+@pytest.mark.nightly  # it waits for longer than httpx keeps connections
+def test_a_renewal_needs_no_new_connection(
+    kubernetes: KubeApiServer, kubernetes_proxy: TcpProxy, opened: Opener, clock: ManualClock
+) -> None:
+    """Five seconds lie between two renewals with a lease of 15; a new one would need the server's name looked up."""
+    leader = opened(behind_proxy(kubernetes))
+    granted = leader.campaign(SCOPE)
+    time.sleep(5.5)
+    kubernetes_proxy.refuse()
+    clock.advance(1)
+    assert leader.renew(granted) not in (None, granted)
 
 
 def test_an_election_whose_answer_is_lost_is_recognised_as_won(

@@ -78,10 +78,14 @@ class TcpProxy:
                 eventually(partial(_has_arrived, connection), "what was sent arrives")
                 connection.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
 
-    def cut(self) -> None:
-        """Reset every connection and refuse new ones."""
+    def refuse(self) -> None:
+        """Refuse new connections; those that are open stay."""
         with self._lock:
             self._refuses = True
+
+    def cut(self) -> None:
+        """Reset every connection and refuse new ones."""
+        self.refuse()
         self._reset_all()
 
     def restore(self) -> None:

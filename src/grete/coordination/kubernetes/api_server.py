@@ -27,6 +27,10 @@ _LONGEST_TEXT = 500
 _NO_API_SERVER = "That is no API server's answer: look what stands before it"
 _LEASES = "bind it to a Role with get, create and update on leases of coordination.k8s.io (docs/backends.md)"
 
+_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=60.0)
+"""httpx's own, but for the last: after its 5 s each renewal of a lease of 15 s would look up the server's name again,
+which no time limit holds for, and shake hands."""
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -166,7 +170,7 @@ class ApiServer:
         with self._lock:
             if self._client is None:
                 self._client = httpx.Client(
-                    base_url=self._access.server, verify=self._access.tls(), trust_env=False
+                    base_url=self._access.server, verify=self._access.tls(), trust_env=False, limits=_LIMITS
                 )
             return self._client
 
