@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,7 +12,8 @@ from grete.assembly import RunOptions
 from grete.assembly.stand_by import lead_when_free
 from grete.assembly.submission import Submission
 from grete.coordination.base import Leadership, Look
-from grete.coordination.membership import Attendance, standbys
+from grete.coordination.cells import Cell
+from grete.coordination.membership import Attendance, Membership, standbys
 from grete.coordination.memory import MemoryCells, MemoryCoordination, MemoryLeaderships, MemoryValues
 from grete.errors import CoordinationUnreachable
 from grete.metadata.job_state import Request, RequestKind, write_request
@@ -66,6 +67,38 @@ def test_a_member_that_died_is_removed_by_another_that_has_seen_it_stand_still(c
         clock.advance(5)
     assert len(values.cells) == 1
     assert len(listed(values, clock)) == 1
+
+
+class LateCells(MemoryCells):
+    """Answers say how it was when they were asked for, and come `late_s` later."""
+
+    def __init__(self, values: MemoryValues, clock: ManualClock) -> None:
+        super().__init__(values, "job/a")
+        self._clock = clock
+        self.late_s = 0.0
+
+    def read_all(self, prefix: str) -> Mapping[str, Cell]:
+        found = super().read_all(prefix)
+        self._clock.advance(self.late_s)
+        return found
+
+
+def test_an_answer_that_comes_late_lets_nobody_be_taken_for_gone(clock: ManualClock) -> None:
+    """As of a service that stands still: the member's renewal waits there as long as the question about it."""
+    values = MemoryValues()
+    member = Membership(MemoryCells(values, "job/a"), clock, ttl_s=TTL_S)
+    admission = member.join("a")
+    cells = LateCells(values, clock)
+    observer = Membership(cells, clock, ttl_s=TTL_S)
+    assert set(observer.members()) == {"a"}
+    clock.advance(TTL_S / 3)
+    cells.late_s = TTL_S * 0.7
+    assert set(observer.members()) == {"a"}
+    assert member.renew(admission) is not None
+    cells.late_s = 0.0
+    assert observer.remove_gone() == []
+    clock.advance(TTL_S)
+    assert set(observer.members()) == set()
 
 
 def test_a_member_that_was_removed_by_hand_joins_again(clock: ManualClock) -> None:

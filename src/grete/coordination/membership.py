@@ -84,7 +84,7 @@ class Membership:
         other = None if known is None else _decode(name, known)
         incarnation = incarnation or uuid.uuid4().hex
         is_other = other is not None and other.incarnation != incarnation
-        if known is not None and is_other and not self._is_gone(name, known):
+        if known is not None and is_other and not self._is_gone(name, known, asked_s):
             raise IdTaken(id, str(other))
         host, now_ms = socket.gethostname(), self._clock.wall_ms()
         me = Member(id, incarnation, host, os.getpid(), now_ms, dict(metadata or {}), now_ms)
@@ -126,11 +126,12 @@ class Membership:
 
     def members(self) -> dict[str, Member]:
         """The living members by id, as this observer knows: one that it sees for the first time is alive."""
+        asked_s = self._clock.monotonic_s()
         cells = self._cells.read_all(self._group)
         return {
             last_part(name): member
             for name, cell in sorted(cells.items())
-            if not self._is_gone(name, cell) and (member := _decode(name, cell)) is not None
+            if not self._is_gone(name, cell, asked_s) and (member := _decode(name, cell)) is not None
         }
 
     def heard_of(self) -> list[Member]:
@@ -148,12 +149,13 @@ class Membership:
 
         A leader does that, since a process that looks for the first time takes them for alive.
         """
+        asked_s = self._clock.monotonic_s()
         cells = self._cells.read_all(self._group)
-        gone = [(name, cell) for name, cell in cells.items() if self._is_gone(name, cell)]
+        gone = [(name, cell) for name, cell in cells.items() if self._is_gone(name, cell, asked_s)]
         return [last_part(name) for name, cell in gone if remove(self._cells, name, cell)]
 
-    def _is_gone(self, name: str, cell: Cell) -> bool:
-        return self._patience.is_over(name, cell.version)
+    def _is_gone(self, name: str, cell: Cell, asked_s: float) -> bool:
+        return self._patience.is_over(name, cell.version, asked_s=asked_s)
 
 
 def standbys(cells: Cells, clock: Clock, *, lease_s: float) -> Membership:

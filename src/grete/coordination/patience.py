@@ -29,17 +29,19 @@ class Patience:
         self._ttl_s = ttl_s
         self._sightings: dict[str, _Sighting] = {}
 
-    def is_over(self, scope: str, *state: object) -> bool:
+    def is_over(self, scope: str, *state: object, asked_s: float | None = None) -> bool:
         """Look at the holder, whose `state` is another one after each renewal: epoch and renewals, or a version.
 
-        Returns whether it has not renewed for a TTL since we first saw it so.
+        Returns whether it has not renewed for a TTL since we first saw it so. An answer that came late says how it
+        was when it was asked for, at `asked_s`; without that it counts as of now, for those who look again before
+        they act.
         """
         now_s = self._clock.monotonic_s()
         seen = self._sightings.get(scope)
         if seen is None or seen.state != state:
             self._sightings[scope] = _Sighting(state, now_s, has_moved=seen is not None)
             return False
-        return now_s - seen.since_s >= self._ttl_s
+        return (now_s if asked_s is None else asked_s) - seen.since_s >= self._ttl_s
 
     def has_moved(self, scope: str) -> bool:
         """Whether a holder has renewed or was elected since the first look."""
