@@ -75,8 +75,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (GreteError, AssertionError) as error:
         print(f"failover: {error}\nits folder stays: {folder}", file=sys.stderr)
         return 1
-    shutil.rmtree(folder, ignore_errors=True)
     _print(outcome)
+    if outcome.is_well:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        print(f"its folder stays, with the logs of its processes: {folder}", file=sys.stderr)
     if options.json is not None:
         _write(outcome, options.json)
     return 0 if outcome.is_well else 1
