@@ -43,19 +43,25 @@ CONFIG = {
     "task.commit.ms": "1000",
 }
 STORE = {"stores.counts.factory": "grete.store.sqlite"}
+KEYS = 4_000
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def run(records: int, pairs: int) -> dict[str, Any]:
     """Medians of pairs that ran one after the other."""
     found = {}
-    for name, more in (("PassThrough", {}), ("Count", STORE)):
+    of_few, of_new = KEYS, records
+    for shown, name, more, keys in (
+        ("PassThrough", "PassThrough", {}, of_few),
+        ("PassThrough, each key once", "PassThrough", {}, of_new),
+        ("Count", "Count", STORE, of_few),
+    ):
         made = [
-            (measure(name, more, records, "false"), measure(name, more, records, "true"))
+            (measure(name, more, records, keys, "false"), measure(name, more, records, keys, "true"))
             for _ in range(pairs)
         ]
         here, beside = zip(*made, strict=True)
-        found[name] = {
+        found[shown] = {
             "cpu_us_in_the_worker": median(one["cpu_us"] for one in here),
             "cpu_us_beside_it": median(one["cpu_us"] for one in beside),
             "cpu_ratio": median(b["cpu_us"] / a["cpu_us"] for a, b in made),
@@ -66,8 +72,8 @@ def run(records: int, pairs: int) -> dict[str, Any]:
     return {"records": records, "pairs": pairs, **found}
 
 
-def measure(name: str, more: dict[str, str], records: int, is_isolated: str) -> dict[str, float]:
-    """One run over all records."""
+def measure(name: str, more: dict[str, str], records: int, keys: int, is_isolated: str) -> dict[str, float]:
+    """One run over all records, which have so many keys."""
     with tempfile.TemporaryDirectory(prefix="grete-bench-") as place:
         folder = Path(place) / "application"
         folder.mkdir()
@@ -81,7 +87,7 @@ def measure(name: str, more: dict[str, str], records: int, is_isolated: str) -> 
         job.run()
         start_s = time.perf_counter() - began_s
         for start in range(0, records, 50_000):
-            job._system.append("in", [_message(number) for number in range(start, start + 50_000)])
+            job._system.append("in", [_message(number, keys) for number in range(start, start + 50_000)])
         own_s, others_s = time.process_time(), children_s()
         job.run()
         own_s, others_s = time.process_time() - own_s, children_s() - others_s
@@ -93,9 +99,9 @@ def measure(name: str, more: dict[str, str], records: int, is_isolated: str) -> 
     }
 
 
-def _message(number: int) -> Message:
+def _message(number: int, keys: int) -> Message:
     value = b'{"n":%d,"carrier":"C%d","delay":%d,"pad":"%s"}' % (number, number % 16, number % 50, b"x" * 40)
-    return Message(b"N%05d" % (number % 4_000), value, 1_000, 0, ())
+    return Message(b"tail-number-%07d" % (number % keys), value, 1_000, 0, ())
 
 
 def children_s() -> float:

@@ -14,9 +14,10 @@ from grete.model.streams import StreamSpec
 from grete.spark.planned_source import LocalReader
 from grete.systems.admin import Origin
 from grete.systems.commit_group import CommitGroup, SegmentWrite
+from grete.systems.key_hashes import murmur2
 from grete.systems.local.stream_rows import StreamInfo
 from grete.systems.local.system import LocalSystem, Message
-from grete.systems.partitioner import murmur2, partition_of
+from grete.systems.partitioner import partition_of
 from grete.systems.records import pack
 from grete.tasks.ranges import Range, SourceOffsets
 from grete.tasks.read_plan import SourceOptions, share_out

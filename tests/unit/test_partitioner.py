@@ -12,6 +12,7 @@ from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.systems.partitioner import kafka_partitioner, partition_of, samza_partition_of
+from grete.systems.placement import Placement
 from grete.tasks.isolated.outputs import PlacedOutput
 
 OUT = SystemStream("kafka", "out")
@@ -83,12 +84,10 @@ def test_keys_of_a_task_go_where_the_serde_that_its_own_derives_from_puts_them_i
         there.values.append(b"1")
         there.timestamps_ms.append(0)
     [((_, key_base, _), blobs)] = there.take()
-    here = PlacedOutput("out", 8, 1 << 20, partial(kafka_partitioner, Settings.of({}), OUT), 0)
-    placed = {
-        key: partition
-        for partition, batch in here.place([bytes(one) for one in blobs], None, key_base)
-        for key in batch.column(0).to_pylist()
-    }
+    by_its_serde = partial(kafka_partitioner, Settings.of({}), OUT)
+    here = PlacedOutput("out", 8, 1 << 20, lambda serde: Placement(8, by_its_serde(serde), 0))
+    here.add([bytes(one) for one in blobs], None, key_base)
+    placed = {key: partition for _, partition, batch in here.take() for key in batch.column(0).to_pylist()}
     in_the_worker = kafka_partitioner(Settings.of({}), OUT, Own())
     assert placed == {key: in_the_worker(key, 8) for key in keys}
     assert placed != {key: partition_of(key, 8) for key in keys}

@@ -1,10 +1,11 @@
-"""Outputs of a task in the application's process: gathered as bytes, handed over with a commit."""
+"""Outputs of a task: gathered as bytes; those of the application's process are handed over with a commit."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from grete.application.pipe import Blob, pack_column
 from grete.application.serdes import StreamSerdes, base_of
@@ -48,12 +49,11 @@ def check_size(value: bytes | None, largest: int, stream: str) -> None:
         )
 
 
-class CarriedOutput:
-    """One output stream as one task sees it."""
+class GatheredOutput(ABC):
+    """One output stream as one task sees it: the newest records as lists, older ones as columns."""
 
-    def __init__(self, stream: str, serdes: StreamSerdes, partitions: int, largest: int) -> None:
-        self.stream = stream
-        self._key_base = base_of(serdes.key)
+    def __init__(self, serdes: StreamSerdes, partitions: int, largest: int) -> None:
+        """`largest` is how many bytes a message may have."""
         self.key_to_bytes = serdes.key.to_bytes
         self.message_to_bytes = serdes.message.to_bytes
         self.partitions = partitions
@@ -64,10 +64,10 @@ class CarriedOutput:
         self.chosen: dict[int, int] = {}
         """By row: the partition, where the application chose one."""
         self.headers: dict[int, Headers] = {}
-        self._settled: list[tuple[list[Any], list[Blob]]] = []
+        """By row; most records have none."""
 
     def cut(self, length: int) -> None:
-        """Take back what is beyond `length`."""
+        """Take back what the lists hold beyond `length`."""
         for column in (self.keys, self.values, self.timestamps_ms):
             del column[length:]
         if self.chosen:
@@ -77,21 +77,43 @@ class CarriedOutput:
 
     def settle(self, at_least: int) -> None:
         """Turn the lists into columns when they are that long."""
-        if len(self.keys) < at_least:
-            return
+        if len(self.keys) >= at_least:
+            self._to_columns()
+            self.cut(0)
+
+    @abstractmethod
+    def _to_columns(self) -> None:
+        """Keep what the lists have, at least one record, as columns."""
+
+    def chosen_by_row(self) -> list[int]:
+        """The partition of each row, -1 where its key decides; empty when all keys do."""
+        return [self.chosen.get(row, _NO_PARTITION) for row in range(len(self.keys))] if self.chosen else []
+
+
+Output = TypeVar("Output", bound=GatheredOutput)
+
+
+class CarriedOutput(GatheredOutput):
+    """Its columns are blobs for the worker."""
+
+    def __init__(self, stream: str, serdes: StreamSerdes, partitions: int, largest: int) -> None:
+        super().__init__(serdes, partitions, largest)
+        self.stream = stream
+        self._key_base = base_of(serdes.key)
+        self._settled: list[tuple[list[Any], list[Blob]]] = []
+
+    def _to_columns(self) -> None:
         headers = [
             [row, [[name, None if value is None else value.hex()] for name, value in of_row]]
             for row, of_row in self.headers.items()
         ]
-        rows = range(len(self.keys)) if self.chosen else ()
         blobs = [
             *pack_column(self.keys),
             *pack_column(self.values),
             array("q", self.timestamps_ms),
-            array("i", [self.chosen.get(row, _NO_PARTITION) for row in rows]),
+            array("i", self.chosen_by_row()),
         ]
         self._settled.append(([self.stream, self._key_base, headers], blobs))
-        self.cut(0)
 
     def take(self) -> list[tuple[list[Any], list[Blob]]]:
         """Everything gathered; the output is empty afterwards.
@@ -103,13 +125,13 @@ class CarriedOutput:
         return settled
 
 
-class CarriedCollector:
+class GatheringCollector(Generic[Output]):
     """Implements `grete.MessageCollector` for one task. Used by one thread."""
 
-    def __init__(self, open_output: Callable[[str], CarriedOutput]) -> None:
+    def __init__(self, open_output: Callable[[str], Output]) -> None:
         self._open = open_output
-        self._outputs: dict[str, CarriedOutput] = {}
-        self._marks: list[tuple[CarriedOutput, int]] | None = None
+        self._outputs: dict[str, Output] = {}
+        self._marks: list[tuple[Output, int]] | None = None
         self.is_serializing = False
         self.timestamp_ms = 0
 
@@ -162,6 +184,10 @@ class CarriedCollector:
         self._marks = None
         for output in self._outputs.values():
             output.settle(_SETTLE)
+
+
+class CarriedCollector(GatheringCollector[CarriedOutput]):
+    """Of a task in the application's process."""
 
     def take(self) -> list[tuple[list[Any], list[Blob]]]:
         """What each output has."""

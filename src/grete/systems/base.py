@@ -185,7 +185,7 @@ class System(SystemAdmin, TransactionalStore):
         """
 
     def partitioner(self, stream: SystemStream, key_serde: Serde) -> Partitioner:
-        """The function that chooses the partition of a key that is sent to the stream.
+        """What chooses the partition of a key that is sent to the stream.
 
         `key_serde` is the serde of its keys; of one that this process cannot load, that of grete's it derives from.
         """

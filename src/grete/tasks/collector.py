@@ -3,56 +3,26 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
 from grete.api import Serde
-from grete.application.collector import GivenHeaders, check_size, encoded
+from grete.application.collector import GatheredOutput, GatheringCollector
 from grete.config.settings import Settings
 from grete.errors import StreamNotFound
 from grete.model.ids import SystemStream, SystemStreamPartition
 from grete.model.streams import Headers
 from grete.serdes import stream_serdes
 from grete.systems.outputs import OutputSystems
-from grete.systems.partitioner import Partitioner
+from grete.systems.placement import Placement
 from grete.systems.records import join, records
 from grete.tasks.faults import FILE_ERRORS, file_error
 
 T = TypeVar("T")
-_PARTITION_CACHE_LIMIT = 200_000
-_SETTLE = 1_000
-"""So many records become columns, which take half the memory of the objects."""
-
-
-class _Buffer:
-    """Records of one stream partition: the newest as lists, older ones as columns."""
-
-    __slots__ = ("headers", "keys", "settled", "timestamps_ms", "values")
-
-    def __init__(self) -> None:
-        self.keys: list[bytes | None] = []
-        self.values: list[bytes | None] = []
-        self.timestamps_ms: list[int] = []
-        self.headers: dict[int, Headers] = {}
-        """By row; most records have none."""
-        self.settled: list[pa.RecordBatch] = []
-
-    def settle(self, at_least: int) -> None:
-        """Turn the lists into columns when they are that long."""
-        if len(self.keys) >= at_least:
-            headers = [self.headers.get(row) for row in range(len(self.keys))] if self.headers else None
-            self.settled.append(records(self.keys, self.values, self.timestamps_ms, headers))
-            self.cut(0)
-
-    def cut(self, length: int) -> None:
-        """Take back what the lists hold beyond `length`."""
-        for column in (self.keys, self.values, self.timestamps_ms):
-            del column[length:]
-        if self.headers:
-            self.headers = {row: of_row for row, of_row in self.headers.items() if row < length}
 
 
 class StreamFacts:
@@ -77,41 +47,59 @@ class StreamFacts:
             found = self._known[stream] = (system.partition_count(name), system.largest_record(name))
         return found
 
-    def partitioner(self, stream: SystemStream, key_serde: Serde) -> Partitioner:
-        """See System.partitioner."""
-        return self._outputs.written(stream)[0].partitioner(stream, key_serde)
+    def placement(self, stream: SystemStream, name: str, key_serde: Serde, task_index: int) -> Placement:
+        """Where a task's records of the stream go, which the container's system calls `name`.
+
+        Those without a key go to the task's own partition.
+        """
+        partitions = self.partitions(name)
+        partitioner = self._outputs.written(stream)[0].partitioner(stream, key_serde)
+        return Placement(partitions, partitioner, task_index % partitions)
 
 
-class _Output:
-    """One output stream as one task sees it."""
+class _Output(GatheredOutput):
+    """Its columns are in the partitions that they go to."""
 
-    def __init__(self, stream: SystemStream, name: str, settings: Settings, facts: StreamFacts) -> None:
+    def __init__(
+        self, stream: SystemStream, name: str, settings: Settings, task_index: int, facts: StreamFacts
+    ) -> None:
         """`name` is what the container's system calls the stream."""
-        self.name = name
         serdes = stream_serdes(stream, settings)
-        self.key_to_bytes = serdes.key.to_bytes
-        self.message_to_bytes = serdes.message.to_bytes
-        self.partitions = facts.partitions(name)
-        self.largest = facts.largest(name)
-        self.buffers: dict[int, _Buffer] = {}
-        self._partitioner = facts.partitioner(stream, serdes.key)
-        self.buffer_of: dict[bytes | None, _Buffer] = {}
-        """By key; remembered, because hashing in Python costs more than the rest of a send."""
+        super().__init__(serdes, facts.partitions(name), facts.largest(name))
+        self.name = name
+        self._placement = facts.placement(stream, name, serdes.key, task_index)
+        self._settled = Placed()
 
-    def find(self, key: bytes | None, task_index: int) -> _Buffer:
-        """The buffer of a key's partition, of the task's own one for None; remembered from now on."""
-        if len(self.buffer_of) >= _PARTITION_CACHE_LIMIT:
-            self.buffer_of.clear()
-        partition = task_index % self.partitions if key is None else self._partitioner(key, self.partitions)
-        buffer = self.buffer_of[key] = self.buffer(partition)
-        return buffer
+    def _to_columns(self) -> None:
+        rows = range(len(self.keys))
+        headers = [self.headers.get(row) for row in rows] if self.headers else None
+        batch = records(self.keys, self.values, self.timestamps_ms, headers)
+        chosen = np.array(self.chosen_by_row(), np.int32) if self.chosen else None
+        self._settled.add(self._placement.split(batch, chosen))
 
-    def buffer(self, partition: int) -> _Buffer:
-        """The partition's buffer, made now when it is new."""
-        found = self.buffers.get(partition)
-        if found is None:
-            found = self.buffers[partition] = _Buffer()
-        return found
+    def take(self) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+        """Everything gathered; the output is empty afterwards."""
+        self.settle(1)
+        for partition, batch in self._settled.take():
+            yield self.name, partition, batch
+
+
+class Placed:
+    """Records by partition, gathered piece by piece."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, list[pa.RecordBatch]] = {}
+
+    def add(self, split: Iterable[tuple[int, pa.RecordBatch]]) -> None:
+        """Take a piece's records."""
+        for partition, batch in split:
+            self._of.setdefault(partition, []).append(batch)
+
+    def take(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The records of each partition, in their order; empty afterwards."""
+        gathered, self._of = self._of, {}
+        for partition, batches in sorted(gathered.items()):
+            yield partition, join(batches)
 
 
 def opened_output(
@@ -136,8 +124,8 @@ def opened_output(
         raise file_error(f"the files of stream {stream}", error) from error
 
 
-class Collector:
-    """Implements `grete.MessageCollector` for one task. Used by one thread."""
+class Collector(GatheringCollector[_Output]):
+    """Of a task whose instance is in this process."""
 
     def __init__(
         self,
@@ -146,85 +134,22 @@ class Collector:
         task_index: int,
         facts: StreamFacts,
     ) -> None:
+        super().__init__(self._opened)
         self._settings = settings
         self._system = default_system
         self._task_index = task_index
         self._facts = facts
-        self._outputs: dict[str, _Output] = {}
-        self._marks: list[tuple[_Buffer, int]] | None = None
-        self.is_serializing = False
-        self.timestamp_ms = 0
 
-    def send(
-        self,
-        stream: str,
-        message: Any,
-        *,
-        key: Any = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: GivenHeaders | None = None,
-    ) -> None:
-        """See grete.MessageCollector."""
-        output = self._outputs.get(stream)
-        if output is None:
-            output = self._open(stream)
-        self.is_serializing = True  # and stays so when a serde refuses
-        key_bytes = output.key_to_bytes(key)
-        value = output.message_to_bytes(message)
-        kept = encoded(headers) if headers else None
-        self.is_serializing = False
-        if value is not None and len(value) > output.largest:
-            check_size(value, output.largest, stream)
-        if partition is None:
-            buffer = output.buffer_of.get(key_bytes)
-            if buffer is None:
-                buffer = output.find(key_bytes, self._task_index)
-        elif 0 <= partition < output.partitions:
-            buffer = output.buffer(partition)
-        else:
-            raise ValueError(f"{stream} has partitions 0 to {output.partitions - 1}, not {partition}")
-        if self._marks is not None:
-            self._marks.append((buffer, len(buffer.keys)))
-        if kept:
-            buffer.headers[len(buffer.keys)] = kept
-        buffer.keys.append(key_bytes)
-        buffer.values.append(value)
-        buffer.timestamps_ms.append(self.timestamp_ms if timestamp_ms is None else timestamp_ms)
-
-    def _open(self, stream: str) -> _Output:
+    def _opened(self, stream: str) -> _Output:
         def made(parsed: SystemStream, name: str) -> _Output:
-            return _Output(parsed, name, self._settings, self._facts)
+            return _Output(parsed, name, self._settings, self._task_index, self._facts)
 
-        output = self._outputs[stream] = opened_output(stream, self._settings, self._system, made)
-        return output
-
-    def begin_message(self) -> None:
-        """From here on `undo_message` can take back what is sent."""
-        self.is_serializing = False
-        self._marks = []
-
-    def undo_message(self) -> None:
-        """Take back what was sent since `begin_message`."""
-        for buffer, length in reversed(self._marks or []):
-            buffer.cut(length)
-        self._marks = None
-
-    def settle(self) -> None:
-        """Between messages, now and then: what was sent is final, and is kept in less memory."""
-        self._marks = None
-        for output in self._outputs.values():
-            for buffer in output.buffers.values():
-                buffer.settle(_SETTLE)
+        return opened_output(stream, self._settings, self._system, made)
 
     def take(self) -> Iterator[tuple[str, int, pa.RecordBatch]]:
         """Every (stream, partition, records) gathered; the collector is empty afterwards."""
         for output in self._outputs.values():
-            for partition, buffer in sorted(output.buffers.items()):
-                buffer.settle(1)
-                settled, buffer.settled = buffer.settled, []
-                if settled:
-                    yield output.name, partition, join(settled)
+            yield from output.take()
 
 
 def dead_letter(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
@@ -70,16 +71,12 @@ class _Place:
         choose = _partitioner(self.stream, self.config)
         for batch in batches:
             columns = {name: batch.column(name) for name in batch.schema.names}
-            keys = columns["key"].to_pylist()
-            given = columns.pop("partition", None)
-            named = [None] * len(keys) if given is None else given.to_pylist()
-            chosen = [
-                one if one is not None or key is None else choose(key, self.partitions)
-                for one, key in zip(named, keys, strict=True)
-            ]
+            keys, given = columns["key"], columns.pop("partition", None)
+            of_keys = pa.array(choose.of_each(keys, self.partitions))
+            of_keys = pc.if_else(keys.is_null(), pa.scalar(None, pa.int32()), of_keys)
             if not self.sends_keys:
                 columns["key"] = pa.nulls(len(keys), pa.binary())
-            columns["partition"] = pa.array(chosen, type=pa.int32())
+            columns["partition"] = of_keys if given is None else pc.coalesce(given, of_keys)
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 

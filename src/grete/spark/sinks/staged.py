@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from grete.errors import StorageFull, StreamError
 from grete.systems.commit_group import SegmentWrite
 from grete.systems.partitioner import partition_of
+from grete.systems.placement import Placement
 from grete.systems.records import SCHEMA, SEGMENT_BYTES, join, pieces, unpack, write
 
 LAYOUT = "partition int, count long, size long, data binary, file string"
@@ -79,32 +79,13 @@ def stage(
 def _packed(batches: Sequence[pa.RecordBatch], partitions: int, now_ms: int) -> list[tuple[int, int, bytes]]:
     """Partition, number of records and bytes of each segment."""
     keys, values = (pa.concat_arrays([batch.column(name) for batch in batches]) for name in ("key", "value"))
-    time_ms = pa.scalar(now_ms, pa.int64())
+    times = pa.repeat(pa.scalar(now_ms, pa.int64()), len(keys))
+    rows = pa.RecordBatch.from_arrays([keys, values, times], schema=SCHEMA)
     return [
         (partition, piece.num_rows, write(piece))
-        for partition, k, v in by_partition(keys, values, partitions)
-        for piece in pieces(pa.RecordBatch.from_arrays([k, v, pa.repeat(time_ms, len(k))], schema=SCHEMA))
+        for partition, of_it in Placement(partitions, partition_of, without_key=0).split(rows)
+        for piece in pieces(of_it)
     ]
-
-
-def by_partition(
-    keys: pa.Array, values: pa.Array, partitions: int
-) -> Iterator[tuple[int, pa.Array, pa.Array]]:
-    """The records of each partition that gets any, in their order; those without key are of the first.
-
-    A key is hashed once, however many records have it: a hash is 2 µs, ten times the rest.
-    """
-    keyed = keys.dictionary_encode()
-    of_key = pa.array(
-        [partition_of(key, partitions) for key in keyed.dictionary.to_pylist()], type=pa.int32()
-    )
-    chosen = of_key.take(keyed.indices).fill_null(0)
-    order, start = pc.sort_indices(chosen), 0
-    counts = {count["values"]: count["counts"] for count in pc.value_counts(chosen).to_pylist()}
-    for partition, count in sorted(counts.items()):
-        which = order.slice(start, count)  # Arrow's sort is stable
-        yield partition, keys.take(which), values.take(which)
-        start += count
 
 
 def _described(segments: Sequence[tuple[int, int, bytes]], folder: str, *, is_small: bool) -> pa.RecordBatch:

@@ -6,9 +6,9 @@ service's own hash a key goes to the same partition from every sender.
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from grete.api import Serde
 from grete.application.serdes import IntegerSerde
@@ -19,7 +19,12 @@ from grete.config.settings.eventhubs import HubsSettings
 from grete.errors import ConfigError
 from grete.model.ids import SystemStream
 from grete.serdes import stream_serdes
-from grete.systems.partitioner import Partitioner
+from grete.systems.partitioner import Partitioner, RememberedPartitioner
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from grete.systems.partitioner import Places
 
 _MASK = 0xFFFFFFFF
 _START = 0xDEADBEEF
@@ -39,17 +44,35 @@ def hub_partitioner(settings: Settings, stream: SystemStream, key_serde: Serde |
     method = HubsSettings(settings.raw, stream.system).partitioning
     serde = key_serde or stream_serdes(stream, settings).key
     if method is HubPartitioning.ROUND_ROBIN:
-        turn = itertools.count()
-        return lambda _key, partitions: next(turn) % partitions
+        return _InTurn()
     if method is HubPartitioning.HASHING:
         text = _key_text(serde)
-        return lambda key, partitions: partition_of_key(text(key), partitions)
+        return RememberedPartitioner(lambda key, partitions: partition_of_key(text(key), partitions))
     if not isinstance(serde, IntegerSerde):
         raise ConfigError(
             f"{keys.PARTITION_METHOD.named(stream.system)}={method}: keys of {stream} number partitions, so their "
             f"serde is integer; set samza.key.serde of the stream"
         )
-    return lambda key, partitions: int.from_bytes(key, "big", signed=True) % partitions
+    return RememberedPartitioner(lambda key, partitions: int.from_bytes(key, "big", signed=True) % partitions)
+
+
+class _InTurn(Partitioner):
+    """One after the other, whatever the keys are."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def __call__(self, key: bytes, partitions: int) -> int:
+        """See Partitioner."""
+        self._next += 1
+        return (self._next - 1) % partitions
+
+    def of_each(self, keys: pa.Array, partitions: int) -> Places:
+        """See Partitioner."""
+        import numpy as np
+
+        first, self._next = self._next, self._next + len(keys)
+        return (np.arange(first, self._next) % partitions).astype(np.int32)
 
 
 def _key_text(serde: Serde) -> Callable[[bytes], bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from grete.api import Serde
 from grete.application.serdes import BUILT_IN
 from grete.config.settings import Settings
 from grete.model.ids import SystemStream
-from grete.systems.partitioner import Partitioner
-from grete.systems.records import join, records
-from grete.tasks.collector import Collector, StreamFacts, opened_output
+from grete.systems.placement import Placement
+from grete.systems.records import records
+from grete.tasks.collector import Collector, Placed, StreamFacts, opened_output
 from grete.tasks.isolated.columns import as_column, as_numbers
 
 _REMEMBERED = 200_000
@@ -23,65 +22,32 @@ BLOBS = 8
 """Of one piece: three of keys, three of values, times, partitions that the application chose."""
 
 
-class _Places(dict[bytes | None, int]):
-    """Partitions by key; remembered, because hashing in Python costs more than the rest."""
-
-    def __init__(self, partitioner: Partitioner, partitions: int, own: int) -> None:
-        """`own` is where records without a key go."""
-        super().__init__({None: own})
-        self._partitioner = partitioner
-        self._partitions = partitions
-        self._own = own
-
-    def __missing__(self, key: bytes | None) -> int:
-        assert key is not None, "it is always known"
-        found = self[key] = self._partitioner(key, self._partitions)
-        return found
-
-    def make_room(self) -> None:
-        """Forget everything when it has become much."""
-        if len(self) > _REMEMBERED:
-            self.clear()
-            self[None] = self._own
-
-
 class PlacedOutput:
     """One output stream of one task."""
 
     def __init__(
-        self,
-        name: str,
-        partitions: int,
-        largest: int,
-        partitioner_of: Callable[[Serde], Partitioner],
-        task_index: int,
+        self, name: str, partitions: int, largest: int, placement_of: Callable[[Serde], Placement]
     ) -> None:
-        """`name` is what the container's system calls the stream; `partitioner_of` gives that of a serde of keys."""
+        """`name` is what the container's system calls the stream; `placement_of` gives that by a serde of keys."""
         self.name = name
         self.partitions = partitions
         self.largest = largest
-        self._own = task_index % partitions
-        self._partitioner_of = partitioner_of
-        self._place_of: _Places | None = None
+        self._placement_of = placement_of
+        self._placement: Placement | None = None
+        self._placed = Placed()
 
-    def place(
-        self, blobs: Sequence[bytes], headers: Any, key_base: str
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Each partition's records, in order; `key_base` names the serde that the one of their keys derives from."""
-        keys = as_column(blobs[:3])
-        batch = records(keys, as_column(blobs[3:6]), pa.array(as_numbers(blobs[6], np.int64)), headers)
-        chosen = as_numbers(blobs[7], np.int32) if blobs[7] else None
-        if chosen is None and (self.partitions == 1 or keys.null_count == len(keys)):
-            yield self._own if self.partitions > 1 else 0, batch
-            return
-        if self._place_of is None:
-            self._place_of = _Places(self._partitioner_of(BUILT_IN[key_base]()), self.partitions, self._own)
-        self._place_of.make_room()
-        places = np.fromiter(map(self._place_of.__getitem__, keys.to_pylist()), np.int32, len(keys))
-        if chosen is not None:
-            places = np.where(chosen >= 0, chosen, places)
-        for partition in np.unique(places):
-            yield int(partition), batch.take(pa.array(np.flatnonzero(places == partition)))
+    def add(self, blobs: Sequence[bytes], headers: Any, key_base: str) -> None:
+        """Take a piece of records; `key_base` names the serde that the one of their keys derives from."""
+        if self._placement is None:
+            self._placement = self._placement_of(BUILT_IN[key_base]())
+        times = pa.array(as_numbers(blobs[6], np.int64))
+        batch = records(as_column(blobs[:3]), as_column(blobs[3:6]), times, headers)
+        self._placed.add(self._placement.split(batch, as_numbers(blobs[7], np.int32) if blobs[7] else None))
+
+    def take(self) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+        """Everything gathered; the output is empty afterwards."""
+        for partition, batch in self._placed.take():
+            yield self.name, partition, batch
 
 
 class PlacedOutputs(Collector):
@@ -90,7 +56,6 @@ class PlacedOutputs(Collector):
     def __init__(self, settings: Settings, default_system: str, task_index: int, facts: StreamFacts) -> None:
         super().__init__(settings, default_system, task_index, facts)
         self._placed: dict[str, PlacedOutput] = {}
-        self._gathered: dict[tuple[str, int], list[pa.RecordBatch]] = {}
 
     def output(self, stream: str) -> PlacedOutput:
         """The output, opened when it is new.
@@ -106,25 +71,22 @@ class PlacedOutputs(Collector):
         return found
 
     def _open_placed(self, stream: SystemStream, name: str) -> PlacedOutput:
-        facts = self._facts
+        facts, index = self._facts, self._task_index
         sizes = facts.partitions(name), facts.largest(name)
-        return PlacedOutput(name, *sizes, partial(facts.partitioner, stream), self._task_index)
+        return PlacedOutput(name, *sizes, lambda serde: facts.placement(stream, name, serde, index))
 
     def settle(self) -> None:
         """Nothing: everything comes as columns."""
 
     def add(self, stream: str, key_base: str, headers: Sequence[Any], blobs: Sequence[bytes]) -> None:
         """Take a piece of one stream's records."""
-        output = self.output(stream)
         of_rows = _by_row(headers, len(blobs[6]) // 8) if headers else None
-        for partition, batch in output.place(blobs, of_rows, key_base):
-            self._gathered.setdefault((output.name, partition), []).append(batch)
+        self.output(stream).add(blobs, of_rows, key_base)
 
     def take(self) -> Iterator[tuple[str, int, pa.RecordBatch]]:
         """Every (stream, partition, records) gathered; empty afterwards."""
-        gathered, self._gathered = self._gathered, {}
-        for (name, partition), batches in sorted(gathered.items(), key=lambda one: one[0]):
-            yield name, partition, join(batches)
+        for output in self._placed.values():
+            yield from output.take()
 
 
 def _by_row(headers: Sequence[Any], rows: int) -> list[Any]:
