@@ -15,7 +15,7 @@ from tests.support.deployed_job import DeployedJob, PodNode, job_on_kubernetes
 
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kube_apiserver import KubeApiServer
-from grete.testing.waiting import eventually, reaches
+from grete.testing.waiting import eventually
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark, pytest.mark.timeout(400)]
 AWAY_S = 60.0
@@ -81,44 +81,20 @@ def test_a_pod_that_is_killed_or_replaced_is_followed_by_an_attempt_that_loses_a
     assert job.answer("deploy", "status") == []
 
 
-TELLING = """
-import json
-import sys
-
-import grete
-from pyspark.sql import functions as F
-
-class Application(grete.DataFramePipeline):
-    def build(self, inputs):
-        [frame] = inputs.values()
-
-        @F.udf("string")
-        def told(value):
-            return json.dumps({"prefix": sys.prefix, **json.loads(value)})
-
-        return {"kafka.NAME-out": frame.select("key", told(frame["value"].cast("string")).alias("value"))}
-"""
-
-
 @pytest.mark.nightly
 def test_functions_of_a_pipeline_run_in_the_applications_environment_after_a_pod_was_killed_too(
     job: DeployedJob, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """The environment is in the image. Without a reader of stamps a record may be seen twice."""
     environment = environment_of_a_client(tmp_path_factory.mktemp("environment"))
-    job.become_pipeline(TELLING, environment)
+    job.become_pipeline(environment)
     job.configure(PATIENT)
     job.send(200)
     name = job.answer("deploy", "apply")["id"]
     job.await_counted(job.pod_logs)
     os.kill(int((job.pods / f"{name}-0" / "pid").read_text()), signal.SIGKILL)
     job.send(200)
-
-    def written() -> dict[int, str]:
-        return {output.value["n"]: str(output.value["prefix"]) for output in job.written()}
-
-    reaches(lambda: len(written()), 400, "records", context=job.pod_logs)
-    assert written() == dict.fromkeys(range(400), str(environment))
+    job.assert_pipeline_ran_in(environment, 400, job.pod_logs)
 
 
 @pytest.mark.nightly

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.fault.job_on_kafka import PATIENT
+from tests.support.client_environment import environment_of_a_client
 from tests.support.deployed_job import DeployedJob, job_on_yarn, kill_application_master, processes_of
 
 from grete.testing.kafka_broker import KafkaCluster
@@ -184,6 +185,25 @@ def is_driver(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().startswith("python")
     return False
+
+
+@pytest.mark.nightly
+def test_functions_of_a_pipeline_run_in_the_applications_environment_after_an_attempt_was_killed_too(
+    job: DeployedJob, yarn: YarnCluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The environment is on the nodes. Without a reader of stamps a record may be seen twice."""
+    environment = environment_of_a_client(tmp_path_factory.mktemp("environment"))
+    job.become_pipeline(environment)
+    job.send(200)
+    applied = job.answer("deploy", "apply")
+
+    def said() -> str:
+        return yarn.logs_of(applied["id"])
+
+    job.await_counted(said)
+    kill_application_master(last(job)["attempts"][0]["where"].split()[0])
+    job.send(200)
+    job.assert_pipeline_ran_in(environment, 400, said)
 
 
 @pytest.mark.nightly

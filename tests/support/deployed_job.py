@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,28 @@ from grete.metadata.job_state import JobState
 from grete.operations import open_job
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kube_apiserver import KubeApiServer
-from grete.testing.waiting import patient
+from grete.testing.waiting import patient, reaches
 from grete.testing.yarn import YarnCluster
 
 SPARK_HOME = Path(pyspark.__file__).parent
+TELLING = """
+import json
+import sys
+
+import grete
+from pyspark.sql import functions as F
+
+class Application(grete.DataFramePipeline):
+    def build(self, inputs):
+        [frame] = inputs.values()
+
+        @F.udf("string")
+        def told(value):
+            return json.dumps({"prefix": sys.prefix, **json.loads(value)})
+
+        return {"kafka.NAME-out": frame.select("key", told(frame["value"].cast("string")).alias("value"))}
+"""
+"""A pipeline that says of each record in which environment it was seen."""
 BROKERS = "DEPLOYED_JOBS_BROKERS"
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
@@ -66,11 +84,11 @@ class DeployedJob(Job):
             }
         )
 
-    def become_pipeline(self, application: str, environment: Path) -> None:
-        """Run the pipeline `Application` of the text in an environment that is on every machine."""
+    def become_pipeline(self, environment: Path) -> None:
+        """Run the pipeline `TELLING` in an environment that is on every machine."""
         modules = self._directory / "modules"
         modules.mkdir()
-        (modules / "application.py").write_text(application.replace("NAME", self.id.name))
+        (modules / "application.py").write_text(TELLING.replace("NAME", self.id.name))
         del self._settings["task.class"]
         self.configure(
             {
@@ -138,6 +156,15 @@ class DeployedJob(Job):
         assert sorted(one["n"] for one in written) == list(range(self._sent))
         prefixes = {Path(str(one["prefix"])) for one in written}
         assert all(prefix.is_relative_to(below) for prefix in prefixes), prefixes
+
+    def assert_pipeline_ran_in(self, environment: Path, records: int, said: Callable[[], str]) -> None:
+        """Each record was seen by a function there, at least once."""
+
+        def written() -> dict[int, str]:
+            return {output.value["n"]: str(output.value["prefix"]) for output in self.written()}
+
+        reaches(lambda: len(written()), records, "records", context=said)
+        assert written() == dict.fromkeys(range(records), str(environment))
 
     def starts(self) -> list[tuple[str, str]]:
         """Each start of a coordinator: what it was, and of which deployment."""

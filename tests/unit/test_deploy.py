@@ -56,6 +56,8 @@ def make(hadoop: Path, tmp_path: Path) -> Make:
             "job.deploy.yarn.conf.dir": str(hadoop),
             **(settings or {}),
         }
+        if "app.class" in config:
+            del config["task.class"]
         return prepare(RunOptions(config=config, **options), tmp_path)
 
     return prepared

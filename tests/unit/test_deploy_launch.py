@@ -86,6 +86,21 @@ def test_yarns_attempt_is_told_of_the_switch_and_of_the_applications_folder(
     assert told(ISOLATED | {f"spark.yarn.appMasterEnv.{LIBRARY}": "./own"}) == ["true", "./own"]
 
 
+def test_yarns_jvm_is_told_by_which_program_functions_of_an_isolated_pipeline_are_evaluated(
+    make: Make,
+) -> None:
+    """What starts in its working folder without one is the framework's, as for StreamTasks."""
+
+    def told(settings: dict[str, str]) -> list[str | None]:
+        properties = yarn_plan(make(settings)).properties
+        return [
+            properties.get(key) for key in ("spark.yarn.appMasterEnv.PYSPARK_PYTHON", "spark.pyspark.python")
+        ]
+
+    assert told(ISOLATED) == [None, sys.executable]
+    assert told(ISOLATED | {"app.class": "flights:Delays"}) == ["./grete-application-python", sys.executable]
+
+
 def test_a_pod_is_told_the_same_and_isolated_finds_no_module_where_it_begins(make: Make) -> None:
     def container(settings: dict[str, str]) -> dict[str, Any]:
         image = {"spark.master": "k8s://https://kubernetes", "spark.kubernetes.container.image": "flights:1"}

@@ -12,7 +12,6 @@ from typing import Any, cast
 import pytest
 
 from grete.application.beside import ApplicationProcess, CallFailed
-from grete.config.rules.validate import check, validate
 from grete.config.settings import Settings
 from grete.errors import ApplicationError, ConfigError
 from grete.spark import pipeline_beside
@@ -109,17 +108,6 @@ def test_an_environment_without_spark_connect_is_named_with_the_package(tmp_path
             process.call("build", request, answers=_nothing)
     finally:
         process.close()
-
-
-@pytest.mark.parametrize("master", ["local[2]", "spark://host:7077", "k8s://https://host:6443"])
-def test_it_is_taken_wherever_the_container_starts_sparks_jvm(master: str) -> None:
-    problems = [one for one in check({**CONFIG, "spark.master": master}).errors if "split.deployment" in one]
-    assert problems == []
-
-
-def test_it_is_refused_on_yarn_which_starts_the_jvm_itself() -> None:
-    with pytest.raises(ConfigError, match=r"on YARN .* Spark's own cluster or Kubernetes"):
-        validate({**CONFIG, "spark.master": "yarn"})
 
 
 def _nothing(verb: str, value: Any, blobs: Any) -> Any:

@@ -120,8 +120,8 @@ class PipelineThere:
             ConfigError: the environment has no Spark Connect; see also `named_outputs`.
             ApplicationError: `build` failed, or Spark refuses what it made.
         """
-        frame, session = _connected(address)
         try:
+            frame, session = _connected(address)
             self._pipeline.context = RunContext(session, self._config)
             tables = {name: session.table(view) for name, view in inputs.items()}
             outputs = named_outputs(self._pipeline.build(tables), frame, self._path, self._pipeline.output)
@@ -138,6 +138,7 @@ class PipelineThere:
 def _connected(address: str) -> tuple[type, Any]:
     """The class of DataFrames, and a session of Spark Connect's."""
     os.environ.setdefault("no_grpc_proxy", "localhost")
+    os.environ.pop("MASTER", None)  # on YARN Spark sets it for the driver, and a client refuses to have both
     try:
         sql = importlib.import_module("pyspark.sql")
         importlib.import_module("pyspark.sql.connect.session")

@@ -46,6 +46,7 @@ from grete.packages.verify import read_manifest
 from grete.private_files import private_directory, private_opener
 from grete.spark.kafka_connector import connector_settings
 from grete.spark.libraries import output_settings
+from grete.spark.worker_python import application_python
 
 _SUBMIT_S = 300.0
 _END_S = 60.0
@@ -164,9 +165,10 @@ def _pack_application(job: JobSettings, folder: Path) -> Path:
 def _properties(deployment: Deployment) -> dict[str, str]:
     """What Spark is submitted with: the job's settings for it, tags, and jars that its plan needs."""
     settings = deployment.settings
+    variables = _launch_variables(settings) | application_python(settings.job, is_local=False)
     options = {
         **_DEFAULTS,
-        **{f"{_VARIABLE}{name}": value for name, value in _launch_variables(settings).items()},
+        **{f"{_VARIABLE}{name}": value for name, value in variables.items()},
         "spark.pyspark.python": _interpreter(settings),
         **settings.spark.options,
     }

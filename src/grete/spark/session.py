@@ -127,22 +127,28 @@ def _jvm_started(app_name: str, config: Mapping[str, str], kafka_system: str | N
     """The settings of a pipeline's session, with whose first part its JVM runs.
 
     Functions that the JVM gets through Spark Connect are evaluated by the interpreter that its own variables name:
-    they are those of this process while it starts.
+    they are those of this process while it starts. One that runs already has its own, and a context that starts in
+    another thread at the same time must see nothing of it.
 
     Raises:
         ConfigError, JobError: see `connector_settings`, `application_python` and `could_not_start`.
     """
     with _JVM:
-        settings, before = session_settings(app_name, config, kafka_system), os.environ[VARIABLE]
-        given = Settings.of(config)
-        os.environ |= application_python(given.job, is_local=given.spark.is_local)
-        try:
-            SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
-        except PySparkRuntimeError as error:
-            raise could_not_start(settings, error) from error
-        finally:
-            os.environ[VARIABLE] = before
+        settings = session_settings(app_name, config, kafka_system)
+        if SparkContext._gateway is None:
+            _start_jvm(settings, Settings.of(config))
     return settings
+
+
+def _start_jvm(settings: Mapping[str, str], given: Settings) -> None:
+    before = os.environ[VARIABLE]
+    os.environ |= application_python(given.job, is_local=given.spark.is_local)
+    try:
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
+    except PySparkRuntimeError as error:
+        raise could_not_start(settings, error) from error
+    finally:
+        os.environ[VARIABLE] = before
 
 
 def app_name(assignment: Assignment) -> str:

@@ -59,12 +59,6 @@ def _isolation(config: Mapping[str, str]) -> Iterator[str]:
     settings, key = Settings.of(config), job.SPLIT_DEPLOYMENT.name
     if not valid_value_of(config, job.SPLIT_DEPLOYMENT):
         return
-    if settings.job.is_pipeline and settings.spark.master == "yarn":
-        yield (
-            f"{key}=true: on YARN this version does not run the functions of a DataFrame pipeline in its own "
-            f"environment; remove the key, run it on a local master, Spark's own cluster or Kubernetes, or write the "
-            f"application as a StreamTask"
-        )
     if config.get(_PYTHON_FILES, "").strip():
         yield (
             f"{_PYTHON_FILES} with {key}=true: Spark would let the framework's processes import from these files; "
