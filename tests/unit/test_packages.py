@@ -228,6 +228,19 @@ def test_an_archive_is_not_searched_for_its_manifest_without_end(
         read_manifest(tmp_path / "package.tgz")
 
 
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE])
+def test_a_name_of_a_gigabyte_is_not_read_into_memory(tmp_path: Path, kind: bytes) -> None:
+    """A megabyte of an archive says so in a few bytes, and the library reads names at once."""
+    head = entry("././@LongLink", kind)
+    head.size = 1 << 30
+    archive = tmp_path / "package.tgz"
+    with gzip.open(archive, "wb") as content:
+        content.write(head.tobuf(tarfile.GNU_FORMAT))
+        content.write(bytes(1 << 20))
+    with pytest.raises(PackageError, match=r"package\.tgz is damaged.* a name that is too long"):
+        read_manifest(archive)
+
+
 @pytest.mark.parametrize("made", ['"bytes": 1e999', '"name\\ud800": 1, "bytes": 1'])
 def test_a_manifest_with_what_is_no_number_or_no_text_is_refused_in_words(folder: Path, made: str) -> None:
     text = (folder / NAME).read_text()

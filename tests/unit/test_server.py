@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import socket
@@ -23,7 +24,7 @@ from grete.model.ids import ContainerId, JobId
 from grete.server import app as server_app
 from grete.server import serve
 from grete.server.app import build_app
-from grete.server.connections import bounded_protocol
+from grete.server.connections import Limits, bounded_protocol
 from grete.server.guard import Tokens
 from grete.server.serve import HttpServer, bind, bind_beside, write_token
 from grete.testing.waiting import eventually
@@ -377,7 +378,7 @@ def raw(port: int, head: bytes) -> socket.socket:
 
 def test_silent_connections_keep_no_client_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections need no token to be opened; a heartbeat gets through all the same."""
-    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(most=8))
+    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(Limits(most=8)))
     server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
     server.start()
     port = int(server.url.rsplit(":", 1)[1])
@@ -390,7 +391,7 @@ def test_silent_connections_keep_no_client_out(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_head_of_a_request_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(head_s=0.1))
+    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(Limits(head_s=0.1)))
     server = HttpServer(View(), bind("127.0.0.1", 0), TOKENS)
     server.start()
     port = int(server.url.rsplit(":", 1)[1])
@@ -399,6 +400,35 @@ def test_the_head_of_a_request_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -
         with raw(port, head) as slow:
             while slow.recv(1000):
                 pass  # until the server ends it: the socket's own time-out would raise
+    server.close()
+
+
+def test_who_takes_nothing_of_an_answer_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the limit no idle connection would be left to make room, and no heartbeat would come in."""
+
+    asked = []
+
+    class Large(View):
+        def metrics(self) -> str:
+            asked.append(True)
+            return "x" * (64 << 20)
+
+    monkeypatch.setattr(serve, "bounded_protocol", lambda: bounded_protocol(Limits(unread_s=0.1)))
+    server = HttpServer(Large(), bind("127.0.0.1", 0), TOKENS)
+    server.start()
+    port = int(server.url.rsplit(":", 1)[1])
+    head = (
+        f"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: {GOOD['authorization']}\r\n\r\n"
+    )
+    with raw(port, head.encode()) as slow:
+        connections = server._server.server_state.connections
+        eventually(lambda: asked, "the server answers")
+        eventually(lambda: not connections, "the server lets it go")
+        taken = 0
+        with contextlib.suppress(ConnectionResetError):
+            while piece := slow.recv(1 << 20):
+                taken += len(piece)
+        assert taken < 64 << 20
     server.close()
 
 

@@ -6,8 +6,6 @@ import fcntl
 import logging
 import os
 import shutil
-import tarfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +14,7 @@ from grete.config.settings.job import JobSettings
 from grete.container.archive import prune, write_archive
 from grete.errors import PackageError
 from grete.packages.manifest import NAME, Manifest, is_package
-from grete.packages.verify import verify
+from grete.packages.verify import opened, verify
 from grete.private_files import private_directory, private_opener
 
 _log = logging.getLogger("grete.container")
@@ -121,7 +119,7 @@ def _unpack(archive: Path, digest: str, folder: Path) -> None:
         # the archive first: a folder may have Python's caches, which would run instead of the modules beside them
         problems = verify(archive, digest=digest).problems
         if not problems:
-            with tarfile.open(archive, "r:gz") as content:
+            with opened(archive) as content:
                 content.extractall(made, filter="data")
             problems = verify(made, digest=digest).problems
         if problems:
@@ -130,8 +128,6 @@ def _unpack(archive: Path, digest: str, folder: Path) -> None:
                 f"{'; '.join(problems[:_SHOWN])}; build it again, or see whether the disk of this machine is sound"
             )
         made.rename(folder)
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise PackageError(f"{archive} is damaged: {error}; build the package again") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
 

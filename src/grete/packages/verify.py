@@ -5,11 +5,13 @@ Nothing is unpacked: an archive's entries are read one by one, so that one which
 
 from __future__ import annotations
 
+import gzip
 import os
 import stat
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
@@ -45,7 +47,7 @@ def read_manifest(package: Path) -> Manifest:
             raise PackageError(f"{package} has no {NAME}; it was not built by `grete package build`")
         with path.open("rb") as file:
             return decode(file.read(LARGEST), str(package))
-    with _opened(package) as archive:
+    with opened(package) as archive:
         for entry in _bounded(archive, package):
             if entry.name == NAME and entry.isreg():
                 return decode(_content(archive, entry).read(LARGEST), str(package))
@@ -144,7 +146,7 @@ def _entries_of_folder(folder: Path) -> Iterator[tuple[str, FileEntry | str]]:
 
 
 def _entries_of_archive(package: Path) -> Iterator[tuple[str, FileEntry | str]]:
-    with _opened(package) as archive:
+    with opened(package) as archive:
         manifests = 0
         for entry in _bounded(archive, package):
             name = entry.name
@@ -198,29 +200,39 @@ def _link(name: str, target: str) -> str:
     return f"is a link to {target}; packages have none"
 
 
-def _opened(package: Path) -> _Archive:
-    return _Archive(package)
+@contextmanager
+def opened(package: Path) -> Iterator[tarfile.TarFile]:
+    """The archive of a package, whose damage is said in words, whenever it is met.
+
+    Raises:
+        PackageError: there is none, or what is read of it is damaged.
+    """
+    try:
+        content = _Unpacked(package)
+    except FileNotFoundError as error:
+        raise PackageError(f"there is no package {package}") from error
+    except OSError as error:
+        raise PackageError(f"{package} cannot be read: {error}") from error
+    try:
+        with content, tarfile.open(fileobj=content, mode="r:") as archive:
+            yield archive
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise PackageError(f"{package} is damaged, or no archive of a package: {error}") from error
 
 
-class _Archive:
-    """A `.tgz` whose damage is said in words, whenever it is met."""
+class _Unpacked(gzip.GzipFile):
+    """The content of a `.tgz`, of which no more is in memory than the largest manifest takes.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    `tarfile` reads an entry's long name at once, however long the entry says that it is.
+    """
 
-    def __enter__(self) -> tarfile.TarFile:
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= LARGEST:
+            raise tarfile.ReadError("an entry has a name that is too long")
         try:
-            self._open = tarfile.open(self._path, "r:gz")
-        except FileNotFoundError as error:
-            raise PackageError(f"there is no package {self._path}") from error
-        except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-            raise PackageError(f"{self._path} is no archive of a package: {error}") from error
-        return self._open
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._open.close()
-        if isinstance(error, tarfile.TarError | EOFError | zlib.error | OSError):
-            raise PackageError(f"{self._path} is damaged: {error}") from error
+            return super().read(size)
+        except OSError as error:  # of the archive, and not of what is done with its content
+            raise tarfile.ReadError(str(error)) from error
 
 
 def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> BinaryIO:
