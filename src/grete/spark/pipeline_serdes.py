@@ -31,7 +31,6 @@ from grete.errors import ConfigError, WireError
 from grete.model.ids import SystemStream
 from grete.serdes import load_serde
 from grete.serdes.avro import configured_schema, schema_text
-from grete.serdes.avro_registry import RegistryAvroSerde
 from grete.serdes.avro_types import arrow_type, text_uuids
 from grete.tasks.faults import is_machines
 
@@ -176,6 +175,8 @@ def _avro_schema(name: str, kind: str, settings: Settings, subject: str) -> Any:
     load_serde(name, settings, used_by=SERDE_CLASS.named(name), subject=subject)  # says what is missing
     if kind == "avro":
         return configured_schema(name, settings)
+    from grete.serdes.avro_registry import RegistryAvroSerde  # its client: 0.1 s of each start
+
     return RegistryAvroSerde.from_config(name, settings, subject).newest_schema()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from grete.systems.columns import integers
 from grete.systems.partitioner import Partitioner
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Placement:
             return
         places = self._places(batch.column(_KEY), chosen)
         kind = np.uint16 if self.partitions <= _SORTED_FAST else np.int32
-        in_order = batch.take(pa.array(np.argsort(places.astype(kind), kind="stable")))
+        in_order = batch.take(integers(np.argsort(places.astype(kind), kind="stable")))
         counts, start = np.bincount(places), 0
         for partition in np.flatnonzero(counts).tolist():
             yield partition, in_order.slice(start, counts[partition])

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from grete.model.streams import Headers
+from grete.systems.columns import binary, integers
 
 if TYPE_CHECKING:
     from grete.kafka.library import Message
@@ -39,22 +40,18 @@ def pack(
     """Pack records of one stream partition, in order."""
     batch = records(keys, values, timestamps_ms)
     if offsets is not None:
-        batch = with_offsets(batch, pa.array(offsets, type=pa.int64()))
+        batch = with_offsets(batch, integers(offsets))
     return write(batch)
 
 
 def records(
-    keys: Sequence[bytes | None],
-    values: Sequence[bytes | None],
-    timestamps_ms: Sequence[int],
+    keys: Sequence[bytes | None] | pa.Array,
+    values: Sequence[bytes | None] | pa.Array,
+    timestamps_ms: Sequence[int] | pa.Array,
     headers: Sequence[Headers | None] | None = None,
 ) -> pa.RecordBatch:
     """Records of one stream partition, in order, as columns. `headers` only where some record has some."""
-    columns = [
-        pa.array(keys, type=pa.binary()),
-        pa.array(values, type=pa.binary()),
-        pa.array(timestamps_ms, type=pa.int64()),
-    ]
+    columns = [binary(keys), binary(values), integers(timestamps_ms)]
     if headers is None:
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
     of_records = pa.array([one or None for one in headers], type=_HEADERS.type)
@@ -102,7 +99,8 @@ def batches(chunks: Iterable[Sequence[Message]]) -> Iterator[tuple[int, pa.Recor
             [m.timestamp()[1] for m in chunk],
             headers if any(headers) else None,
         )
-        batch = with_offsets(batch, pa.array([m.offset() for m in chunk], type=pa.int64()))
+        offsets: list[Any] = [m.offset() for m in chunk]
+        batch = with_offsets(batch, integers(offsets))
         yield int(batch.column(3)[0].as_py()), batch
 
 
@@ -110,7 +108,7 @@ def sparse(first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The records of a segment, each with its offset."""
     if offsets_of(batch) is not None:
         return batch
-    return with_offsets(batch, pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64)))
+    return with_offsets(batch, integers(np.arange(first, first + batch.num_rows, dtype=np.int64)))
 
 
 def rows_of(

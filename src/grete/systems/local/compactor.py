@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from grete.model.fence import Fence
 from grete.sqlite_file import SqliteFile, check_fences
+from grete.systems.columns import numbers
 from grete.systems.local.compaction import compaction_in, remember_in
 from grete.systems.local.segment_rows import PartitionKey, Segment, data_of, replace_in, segments_from
 from grete.systems.records import join, offsets_of, sparse, unpack, without_offsets, write
@@ -168,7 +169,7 @@ def read_segment(file: SqliteFile, key: PartitionKey, segment: Segment) -> pa.Re
 
 def newest_ms(batch: pa.RecordBatch) -> int:
     """The time of a segment's newest record; records need not be in the order of their times."""
-    times = batch.column(2).to_numpy()
+    times = numbers(batch.column(2))
     return int(times.max()) if len(times) else 0
 
 

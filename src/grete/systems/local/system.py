@@ -109,13 +109,14 @@ class LocalSystem(System):
 
     def offset_at(self, ssp: SystemStreamPartition, timestamp_ms: int) -> str:
         """See SystemAdmin. Reads the partition from its start: stamps come from writers and need not be in order."""
+        from grete.systems.columns import numbers  # Arrow, which looking at jobs does not need
         from grete.systems.records import offsets_of
 
         info = self.stream(ssp.stream)
         with self._file.reading() as connection:
             oldest, upcoming = stream_rows.held_in(connection, info, ssp.partition)
         for first, batch in self.read(ssp.stream, ssp.partition, oldest):
-            found = (batch.column(2).to_numpy() >= timestamp_ms).nonzero()[0]
+            found = (numbers(batch.column(2)) >= timestamp_ms).nonzero()[0]
             if len(found):
                 row = int(found[0])
                 offsets = offsets_of(batch)
@@ -309,7 +310,7 @@ class LocalSystem(System):
 
     def housekeeping(self, policies: Sequence[StreamPolicy], fences: Sequence[Fence]) -> Callable[[], object]:
         """See System: merges, trims and compacts."""
-        from grete.systems.local.housekeeping import Housekeeper  # Arrow, which looking at jobs does not need
+        from grete.systems.local.housekeeping import Housekeeper  # Arrow too
 
         return Housekeeper(self, policies, fences, self._clock).step
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from grete.application.pipe import Blob
+from grete.systems.columns import numbers
 
 _LENGTH_BYTES = 4
 
@@ -31,7 +32,7 @@ def as_blobs(column: pa.Array) -> list[Blob]:
 
 def numbers_as_blob(column: pa.Array) -> bytes:
     """A column of 64-bit numbers without nulls."""
-    return column.to_numpy(zero_copy_only=False).tobytes()  # type: ignore[no-any-return] # pyarrow has no type stubs
+    return numbers(column).tobytes()
 
 
 def as_column(blobs: Sequence[bytes]) -> pa.Array:

@@ -12,6 +12,7 @@ from grete.api import Serde
 from grete.application.serdes import BUILT_IN
 from grete.config.settings import Settings
 from grete.model.ids import SystemStream
+from grete.systems.columns import integers
 from grete.systems.placement import Placement
 from grete.systems.records import records
 from grete.tasks.collector import Collector, Placed, StreamFacts, opened_output
@@ -40,7 +41,7 @@ class PlacedOutput:
         """Take a piece of records; `key_base` names the serde that the one of their keys derives from."""
         if self._placement is None:
             self._placement = self._placement_of(BUILT_IN[key_base]())
-        times = pa.array(as_numbers(blobs[6], np.int64))
+        times = integers(as_numbers(blobs[6], np.int64))
         batch = records(as_column(blobs[:3]), as_column(blobs[3:6]), times, headers)
         self._placed.add(self._placement.split(batch, as_numbers(blobs[7], np.int32) if blobs[7] else None))
 
