@@ -58,14 +58,13 @@ def test_help_of_a_command_loads_neither_spark_nor_arrow(command: str) -> None:
 
 
 def test_a_coordinator_loads_neither_spark_nor_arrow_whatever_system_its_job_is_on() -> None:
-    modules = imported_by(
-        "import grete.assembly, grete.systems.kafka.system, grete.systems.local.system, grete.coordination.kafka"
-    )
+    systems = "grete.systems.kafka.system, grete.systems.local.system, grete.coordination.kafka"
+    modules = imported_by(f"import grete.assembly, grete.testing.sparkless, {systems}")
     assert not modules & {"pyspark", "py4j", "pyarrow", "pandas", "numpy"}
 
 
 def test_a_container_asks_its_coordinator_and_a_coordinator_answers_without_a_client_of_everything() -> None:
-    modules = imported_by("import grete.testing.sparkless, grete.assembly, grete.spark.container")
+    modules = imported_by("import grete.testing.sparkless_container, grete.assembly, grete.spark.container")
     assert {"httpcore", "uvicorn"} <= modules
     assert "httpx" not in modules, "it costs each start five times what httpcore does"
 

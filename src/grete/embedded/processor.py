@@ -114,7 +114,8 @@ class StreamProcessor:
         run_container: RunContainer | None = None,
     ) -> None:
         """`application` is named by `config` where it is None. `processor_id` (`processor.id`) tells processors
-        apart, and is a random one by default. `run_container` is for tests: `grete.testing.sparkless.run_container`.
+        apart, and is a random one by default. `run_container` is for tests: that of
+        `grete.testing.sparkless_container`.
 
         Raises:
             ConfigError: the application is no class that other processes can load.

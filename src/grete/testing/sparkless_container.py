@@ -1,0 +1,72 @@
+"""A container of a job with everything but Spark, see `grete.testing.sparkless`.
+
+Run as `python -m grete.testing.sparkless_container`, with the variables that a launcher gives.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+from grete.clock import SystemClock
+from grete.config.settings import Settings
+from grete.container.assignment import Assignment
+from grete.container.control import Control, Ended
+from grete.container.epochs import run_epoch
+from grete.container.kept import Kept
+from grete.container.main_loop import ContainerMainLoop, OnBatch, OnState, enter
+from grete.container.opened import opened
+from grete.container.standby import follow
+from grete.diagnostics.observe import observed
+from grete.diagnostics.streams import container_name
+from grete.exit_report import run_and_report
+from grete.model.ending import ContainerEnd
+from grete.testing.job_container import LocalEngine
+from grete.text_logs import log_to_stderr
+from grete.wire.container_protocol import ContainerEnvironment
+
+
+def run_container(
+    environment: Mapping[str, str], stop: threading.Event, on_state: OnState = lambda state: None
+) -> ContainerEnd:
+    """As `grete.spark.container.run_container`, without Spark."""
+    given = ContainerEnvironment.of(environment)
+    home, own_process, kept = given.home, not given.is_thread, Kept()
+
+    def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
+        if own_process:
+            enter(assignment, home)
+        name = container_name(assignment.container_id)
+        with observed(Settings.of(assignment.config), assignment.job, name, home, own_process=own_process):
+            if assignment.is_standby:
+                control.on_at_work()
+                return follow(assignment, home, control)
+            return _process(assignment, home, control, on_batch, kept)
+
+    with closing(kept):
+        return ContainerMainLoop(environment, stop, work, on_state).run()
+
+
+def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnBatch, kept: Kept) -> Ended:
+    clock = SystemClock()
+    with opened(assignment, home, clock, kept) as (started, publisher):
+        control.on_at_work()
+        engine = LocalEngine(clock, Settings.of(assignment.config).spark.cores)
+        return run_epoch(started, engine, control, clock, on_batch, publisher, kept)
+
+
+def main() -> int:
+    """Be the container that the environment names."""
+    log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    return run_container(os.environ, stop)
+
+
+if __name__ == "__main__":
+    run_and_report(main)
