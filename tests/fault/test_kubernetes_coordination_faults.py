@@ -94,6 +94,19 @@ def test_while_the_api_server_is_slow_what_a_leader_may_do_counts_from_its_reque
     assert renewed.valid_until_s - TTL_S * 2 / 3 < began_s + took_s / 2
 
 
+def test_a_renewal_of_a_short_lease_has_as_long_as_the_lease_lasts(
+    kubernetes: KubeApiServer, kubernetes_proxy: TcpProxy, prefix: str
+) -> None:
+    """One that was given up closes its connection: three in a row beside busy processes cost a leadership."""
+    clock, server = SystemClock(), ApiServer(behind_proxy(kubernetes))
+    with closing(KubernetesCoordination(server, clock, ttl_s=3.0, prefix=prefix)) as leader:
+        granted = leader.campaign(SCOPE)
+        kubernetes_proxy.delay(0.4)
+        renewed = leader.renew(granted)
+    assert renewed is not None
+    assert renewed.valid_until_s > granted.valid_until_s
+
+
 @pytest.mark.nightly  # it waits for longer than httpx keeps connections
 def test_a_renewal_needs_no_new_connection(
     kubernetes: KubeApiServer, kubernetes_proxy: TcpProxy, opened: Opener, clock: ManualClock
@@ -365,4 +378,4 @@ def test_a_renewal_on_a_server_that_stands_still_is_no_longer_than_it_says(
         took_s = machine.monotonic_s() - began_s
     finally:
         kubernetes.resume()
-    assert took_s < TTL_S / 3
+    assert took_s < TTL_S

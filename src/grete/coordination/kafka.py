@@ -26,7 +26,7 @@ from grete.coordination.base import Coordination, Holder, Leadership
 from grete.coordination.cells import Cells
 from grete.coordination.factory import CoordinationContext
 from grete.coordination.kafka_cells import KafkaCells
-from grete.coordination.patience import Patience
+from grete.coordination.patience import Patience, renewal_s
 from grete.errors import HeldByOther, LeadershipLost, LogCorrupted, LogError, LogUnreachable
 from grete.kafka.settings import KafkaLogSettings, coordinator_log_settings
 from grete.keyed_log.kafka_register import KafkaRegister
@@ -34,8 +34,6 @@ from grete.keyed_log.kafka_register import KafkaRegister
 T = TypeVar("T")
 _LEGAL = re.compile(r"[^A-Za-z0-9._-]")
 _CALLS_IN_TTL = 6
-_OPENING_S = 2.0
-"""A broker that was away may take so long to give a transactional id to a producer."""
 TOPIC_PREFIX = "__grete_"
 _LEADERSHIP, _CELLS = "leadership_", "cells_"
 _log = logging.getLogger("grete.coordinator")
@@ -80,15 +78,13 @@ class KafkaCoordination(Coordination):
         ttl_s: float = 15.0,
         topic_prefix: str = TOPIC_PREFIX,
     ) -> None:
-        """A release takes a sixth of a TTL at most, a renewal a third, a campaign a TTL or the settings' timeout.
+        """A release takes a sixth of a TTL at most, a renewal `renewal_s`, a campaign a TTL or the settings' timeout.
 
-        A renewal of a short lease has as long as the lease lasts, 2 s of 3: one that was given up has to open its
-        transactional id again, for which a broker that goes on after a pause needs more than is left.
         A campaign may be the first to write on brokers that have just started, and those take seconds. What it wins
         so late is renewed before anything is done with it.
         """
         self._timeout_s = ttl_s / _CALLS_IN_TTL
-        self._renewal_s = max(ttl_s / 3, min(_OPENING_S, ttl_s * 2 / 3))
+        self._renewal_s = renewal_s(ttl_s)
         self._campaign_s = max(ttl_s, settings.timeout_s)
         self._settings = replace(
             settings, timeout_s=self._timeout_s, transaction_timeout_s=max(self._renewal_s, 1.0)

@@ -14,6 +14,19 @@ _ACTING = 2 / 3
 """Of a TTL: for so long a holder acts on a renewal. What is left is for one whose answer comes late."""
 
 
+_PAUSE_S = 2.0
+"""Servers of ours stood still for so long beside busy processes, for the sake of one fsync."""
+
+
+def renewal_s(ttl_s: float) -> float:
+    """How long a renewal waits for its answer: a third of a TTL, and of a short one as long as it lets act.
+
+    One that was given up is dearer than one that is late: its connection is closed, and another one shakes hands; on
+    Kafka a transactional id has to be opened again.
+    """
+    return max(ttl_s / 3, min(_PAUSE_S, ttl_s * _ACTING))
+
+
 @dataclass(frozen=True, slots=True)
 class _Sighting:
     state: tuple[object, ...]

@@ -32,7 +32,7 @@ from grete.coordination.kubernetes.lease import (
     released,
     renewed,
 )
-from grete.coordination.patience import Patience
+from grete.coordination.patience import Patience, renewal_s
 from grete.errors import CoordinationUnreachable, HeldByOther, LeadershipLost
 
 _CALLS_IN_TTL = 6
@@ -75,7 +75,7 @@ class KubernetesCoordination(Coordination):
         self._server = server
         self._clock = clock
         self._ttl_s = ttl_s
-        self._timeout_s = ttl_s / _CALLS_IN_TTL
+        self._timeout_s, self._renewal_s = ttl_s / _CALLS_IN_TTL, renewal_s(ttl_s)
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._prefix = prefix
         self._patience = Patience(clock, ttl_s=ttl_s)
@@ -117,7 +117,7 @@ class KubernetesCoordination(Coordination):
             return renewed(lease, replace(lease.holder, heard_ms=self._clock.wall_ms()))
 
         try:
-            lease = self._change(leadership.scope, decide, self._timeout_s, self._last_written(leadership))
+            lease = self._change(leadership.scope, decide, self._renewal_s, self._last_written(leadership))
         except CoordinationUnreachable as error:
             _log.info("the leadership of %s was not renewed: %s", leadership.scope, error)
             return self._patience.unanswered(leadership)
