@@ -83,3 +83,20 @@ def test_the_first_failure_that_was_noted_stays_and_is_found_in_the_text_of_the_
 @pytest.mark.parametrize("document", [None, [], {}, {"type": 1}, "text"])
 def test_a_word_that_is_none_is_no_failure(document: object) -> None:
     assert from_document(document) is None
+
+
+@pytest.mark.parametrize(
+    ("java", "failure"),
+    [
+        (
+            "org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] no data source: parket.",
+            Failure("SparkClassNotFoundException", "[DATA_SOURCE_NOT_FOUND] no data source: parket."),
+        ),
+        ("java.lang.NullPointerException", Failure("NullPointerException")),
+    ],
+)
+def test_an_error_of_java_is_named_by_its_own_words_and_not_by_the_call_that_met_it(
+    java: str, failure: Failure
+) -> None:
+    text = f"An error occurred while calling o423.save.\n: {java}\n\tat org.apache.spark.sql.Some.of(Some.scala:1)"
+    assert failure_of(RuntimeError(text)) == failure

@@ -7,6 +7,7 @@ Python worker through Spark's JVM, as a note of the exception, since all that ar
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
@@ -16,6 +17,10 @@ from grete.errors import ApplicationError, GreteError, MissingExtra, OffsetOutOf
 
 _MARK = "grete-failure: "
 _LONGEST = 1_000
+_OF_JAVA = re.compile(
+    r"An error occurred while calling [^\n]*\n: (?:[\w$]+\.)*(?P<type>[\w$]+)(?:: (?P<message>[^\n]*))?"
+)
+"""The text of a Py4JJavaError, whose first line names only the Java object that was called."""
 
 
 class ExitCode(IntEnum):
@@ -71,11 +76,14 @@ class ContainerEnd(int):
 
 
 def failure_of(error: BaseException, *, task: str = "", ssp: str = "", offset: str = "") -> Failure:
-    """The error's own message, or the one that was noted nearer to it."""
+    """The error's own message, or the one that was noted nearer to it; of one that Py4J brings, Java's own."""
     noted = _noted(error)
     if noted is not None:
         return noted
-    return Failure(type(error).__name__, _first_line(str(error)), task, ssp, offset)
+    text = str(error)
+    if java := _OF_JAVA.match(text):
+        return Failure(java["type"], _first_line(java["message"] or ""), task, ssp, offset)
+    return Failure(type(error).__name__, _first_line(text), task, ssp, offset)
 
 
 def note(error: BaseException, failure: Failure) -> None:
