@@ -98,6 +98,12 @@ def test_a_stateful_job_beside_zookeeper(key: str, outcome: Outcome, says: str) 
     assert says in note.says + note.way_out
 
 
+def test_a_key_that_nearly_is_a_known_one_is_named_with_the_one_that_was_meant() -> None:
+    found = notes("parser", **{"task.chekpoint.system": "kafka", "parser.languages": "de"})
+    assert "did you mean task.checkpoint.system?" in found["task.chekpoint.system"].way_out
+    assert found["parser.languages"].way_out == ""
+
+
 def test_each_problem_is_reported_once() -> None:
     found = check(load_file(JOBS / "hubs.properties")).notes
     blocking = {note.key for note in found if note.outcome is Outcome.BLOCKS}

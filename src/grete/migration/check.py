@@ -16,6 +16,7 @@ from grete.config.key import Key
 from grete.config.keys import find_key
 from grete.config.redact import redact_value
 from grete.config.rules.validate import check as validated
+from grete.config.rules.warnings import slips_of
 from grete.migration.application import application
 from grete.migration.note import Note, Notes, Outcome, Section, ordered
 from grete.migration.state import checkpoints, cluster, coordination, stores
@@ -97,9 +98,10 @@ def check(config: Mapping[str, str]) -> Migration:
             known = found.get(note.key)
             if known is None or list(Outcome).index(note.outcome) > list(Outcome).index(known.outcome):
                 found[note.key] = note
+    slips = slips_of(config)
     for key in config:
         if key not in found:
-            found[key] = _by_table(key, config[key])
+            found[key] = _by_table(key, config[key], meant=slips.get(key))
     written = _written(config, found.values())
     for note in _refused(written, found):
         found[note.key] = note
@@ -118,11 +120,12 @@ def _written(config: Mapping[str, str], notes: Iterable[Note]) -> dict[str, str]
     return {key: value for key, value in config.items() if changes.get(key, value) is not None} | added
 
 
-def _by_table(key: str, value: str) -> Note:
+def _by_table(key: str, value: str, *, meant: str | None = None) -> Note:
     section = next((section for prefix, section in _PREFIXES if key.startswith(prefix)), Section.OTHER)
     known = find_key(key)
     if known is None:
-        return Note(section, key, Outcome.AS_IS, "the application reads it from context.config")
+        doubt = f"no key of Samza's or grete's; did you mean {meant}?" if meant else ""
+        return Note(section, key, Outcome.AS_IS, "the application reads it from context.config", doubt)
     if known.no_effect:
         return Note(section, key, Outcome.NO_EFFECT, known.no_effect)
     return Note(section, key, Outcome.AS_IS, _meaning(known, key, value))

@@ -66,23 +66,31 @@ def _fallbacks(config: Mapping[str, str]) -> Iterator[str]:
                 yield f"{key.name} is not set; {other} stands in. Set {key.name} to say it"
 
 
-def _misspelt(config: Mapping[str, str]) -> Iterator[str]:
-    unknown = [key for key in sorted(config) if key.startswith(_PREFIXES) and _is_unknown(key)]
-    unread = []
-    for key in unknown[:_MOST_CHECKED]:
+def slips_of(config: Mapping[str, str]) -> dict[str, str]:
+    """Keys that nobody knows but that nearly are known ones, with the one that was meant."""
+    found: dict[str, str] = {}
+    for key in _unknown(config)[:_MOST_CHECKED]:
         is_open = find_key(key) is not None
         close = get_close_matches(
             key, set(candidates(key)) - set(config if is_open else ()), n=1, cutoff=0.88
         )
         if close and close[0] != key:
-            yield f"{key} is not a known key; did you mean {close[0]}?"
-        else:
-            unread.append(key)
-    unread += unknown[_MOST_CHECKED:]
+            found[key] = close[0]
+    return found
+
+
+def _misspelt(config: Mapping[str, str]) -> Iterator[str]:
+    slips = slips_of(config)
+    yield from (f"{key} is not a known key; did you mean {meant}?" for key, meant in slips.items())
+    unread = [key for key in _unknown(config) if key not in slips]
     unread_by_grete = [key for key in unread if key.startswith(_CLOSED) and find_key(key) is None]
     if unread_by_grete:
         more = f" and {len(unread_by_grete) - _MOST_NAMED} more" if len(unread_by_grete) > _MOST_NAMED else ""
         yield f"not known, so only the application can read it: {', '.join(unread_by_grete[:_MOST_NAMED])}{more}"
+
+
+def _unknown(config: Mapping[str, str]) -> list[str]:
+    return [key for key in sorted(config) if key.startswith(_PREFIXES) and _is_unknown(key)]
 
 
 def _is_unknown(key: str) -> bool:
