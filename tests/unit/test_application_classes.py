@@ -54,6 +54,17 @@ class Point(grete.Serde):
     def from_bytes(self, data):
         return Coordinates(map(int, data.split(b",")))
 
+class Texts(grete.Serde):
+    def to_bytes(self, value):
+        return value
+
+    def from_bytes(self, data):
+        return data
+
+class Telling(grete.StreamTask):
+    def process(self, envelope, collector, coordinator):
+        collector.send("local.out", "text")
+
 class Rewriter:
     def rewrite(self, name, config):
         logging.getLogger("told.quiet").warning("rewriting")
@@ -301,6 +312,24 @@ def test_a_described_job_gets_objects_of_the_classes_that_its_task_has(
     sent = [message.split() for message in job.messages("local.out")]
     assert [one[:2] for one in sent] == [[b"1", b"1"], [b"2", b"1"]]
     assert [is_here(int(one[2])) for one in sent] == [switch == "false"] * 2
+    job.close()
+
+
+def test_a_serde_that_makes_no_bytes_is_named_with_what_it_made(configure: Configure, switch: str) -> None:
+    own = {
+        "task.class": "told:Telling",
+        "task.inputs": "local.in",
+        "task.outputs": "local.out",
+        "streams.out.samza.msg.serde": "texts",
+        "serializers.registry.texts.class": "told:Texts",
+        "systems.local.samza.offset.default": "oldest",
+    }
+    job = JobUnderTest(config=configure(switch, own)).start()
+    job._system.append("in", [Message(b"k", b"v", 1)])
+    with pytest.raises(
+        ApplicationError, match=r"the serde of local\.out made str of a message: 'text'.*gives bytes or None"
+    ):
+        job.run()
     job.close()
 
 

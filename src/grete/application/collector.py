@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from grete.application.pipe import Blob, pack_column
 from grete.application.serdes import StreamSerdes, base_of
+from grete.errors import ApplicationError
 from grete.model.streams import Headers
 
 _NO_PARTITION = -1
@@ -52,8 +53,9 @@ def check_size(value: bytes | None, largest: int, stream: str) -> None:
 class GatheredOutput(ABC):
     """One output stream as one task sees it: the newest records as lists, older ones as columns."""
 
-    def __init__(self, serdes: StreamSerdes, partitions: int, largest: int) -> None:
+    def __init__(self, stream: str, serdes: StreamSerdes, partitions: int, largest: int) -> None:
         """`largest` is how many bytes a message may have."""
+        self.stream = stream
         self.key_to_bytes = serdes.key.to_bytes
         self.message_to_bytes = serdes.message.to_bytes
         self.partitions = partitions
@@ -76,10 +78,27 @@ class GatheredOutput(ABC):
             self.headers = {row: of_row for row, of_row in self.headers.items() if row < length}
 
     def settle(self, at_least: int) -> None:
-        """Turn the lists into columns when they are that long."""
-        if len(self.keys) >= at_least:
+        """Turn the lists into columns when they are that long.
+
+        Raises:
+            ApplicationError: a serde of the application's made something else than bytes.
+        """
+        if len(self.keys) < at_least:
+            return
+        try:
             self._to_columns()
-            self.cut(0)
+        except TypeError as error:
+            raise ApplicationError(f"{self._not_bytes()}; a serde's to_bytes gives bytes or None") from error
+        self.cut(0)
+
+    def _not_bytes(self) -> str:
+        for what, column in (("key", self.keys), ("message", self.values)):
+            for value in column:
+                if not isinstance(value, bytes | bytearray | memoryview | None):
+                    return (
+                        f"the serde of {self.stream} made {type(value).__name__} of a {what}: {value!r:.100}"
+                    )
+        return f"the serde of {self.stream} made what is no bytes"
 
     @abstractmethod
     def _to_columns(self) -> None:
@@ -97,8 +116,7 @@ class CarriedOutput(GatheredOutput):
     """Its columns are blobs for the worker."""
 
     def __init__(self, stream: str, serdes: StreamSerdes, partitions: int, largest: int) -> None:
-        super().__init__(serdes, partitions, largest)
-        self.stream = stream
+        super().__init__(stream, serdes, partitions, largest)
         self._key_base = base_of(serdes.key)
         self._settled: list[tuple[list[Any], list[Blob]]] = []
 

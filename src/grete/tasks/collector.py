@@ -65,7 +65,7 @@ class _Output(GatheredOutput):
     ) -> None:
         """`name` is what the container's system calls the stream."""
         serdes = stream_serdes(stream, settings)
-        super().__init__(serdes, facts.partitions(name), facts.largest(name))
+        super().__init__(str(stream), serdes, facts.partitions(name), facts.largest(name))
         self.name = name
         self._placement = facts.placement(stream, name, serdes.key, task_index)
         self._settled = Placed()
