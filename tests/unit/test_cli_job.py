@@ -305,7 +305,12 @@ def test_history_shows_events_in_order(job: Path, capsys: Output) -> None:
     assert getpass.getuser() in shown
 
 
-def test_doctor_finds_what_a_configuration_lacks(job: Path, capsys: Output) -> None:
+def test_doctor_finds_what_a_configuration_lacks(
+    job: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(
+        "PYSPARK_PYTHON", raising=False
+    )  # which a session that started in this process has set
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         file = config_file(job, **{"task.inputs": "local.nowhere", "job.http.port": port})

@@ -12,9 +12,17 @@ from grete.kafka.library import KafkaError, KafkaException
 
 
 def reason_of(error: KafkaException) -> KafkaError:
-    """The client's reason for the error."""
+    """The client's reason for the error.
+
+    The client may lose count of who holds the exception of a fatal one, which then stays for ever (once in fifty
+    producers that were fenced off), and by its traceback would the frames of all callers with all clients they use.
+    """
     reason = error.args[0] if error.args else None
-    return reason if isinstance(reason, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
+    if not isinstance(reason, KafkaError):
+        return KafkaError(KafkaError._FAIL, str(error))
+    if reason.fatal() or reason.code() == KafkaError._FATAL:
+        error.__traceback__ = error.__context__ = None
+    return reason
 
 
 @contextmanager
