@@ -34,6 +34,8 @@ class Placement:
 
         `chosen` has -1 for the rows that go by their keys.
         """
+        if not batch.num_rows:
+            return
         if self.partitions == 1:
             yield 0, batch
             return
