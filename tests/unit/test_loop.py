@@ -22,6 +22,7 @@ from grete.keyed_log.base import Entry, Fence
 from grete.keyed_log.memory import MemoryKeyedLog
 from grete.launch.base import ContainerExit, ContainerStart, Launcher
 from grete.metadata.coordinator_stream import CoordinatorStream
+from grete.metadata.launches import read_launches
 from grete.model.ids import ContainerId, JobId
 from grete.model.job import ContainerModel, JobModel
 from grete.testing.clock import ManualClock
@@ -126,7 +127,7 @@ class Coordinator:
         coordination = MemoryCoordination(clock)
         leadership = coordination.campaign("job/orders")
         self.log, self.containers = Log(clock), Containers()
-        stream = CoordinatorStream(self.log, clock, source="test")
+        stream = self.stream = CoordinatorStream(self.log, clock, source="test")
         self._posted: list[Event] = []
         self.loop = CoordinatorLoop(
             renewal=Renewal(coordination, leadership, clock, every_s=5, patience_s=600),
@@ -201,6 +202,15 @@ def test_a_container_that_runs_what_it_was_told_last_and_ends_has_done_it(coordi
     coordinator.turn()
     coordinator.ends(0)
     assert coordinator.loop.state.phase is Phase.FINISHED
+
+
+def test_a_job_that_has_ended_leaves_no_container_for_the_next_start_to_take_over(
+    coordinator: Coordinator,
+) -> None:
+    """One whose exit was not seen any more would end the next run for the reason of the one before."""
+    assert set(read_launches(coordinator.stream)) == {ZERO}
+    coordinator.loop.forget_containers()
+    assert read_launches(coordinator.stream) == {}
 
 
 def test_a_heartbeat_that_comes_while_something_else_is_about_to_be_told_does_not_speak_of_that(

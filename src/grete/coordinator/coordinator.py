@@ -201,3 +201,4 @@ class Coordinator:
             launcher.abandon()  # whatever has ended us: containers go on, and the next coordinator adopts them
             raise
         launcher.close()
+        loop.forget_containers()

@@ -260,6 +260,16 @@ class CoordinatorLoop:
         self._records.pop(container, None)
         write_launch(self._stream, container, None)
 
+    def forget_containers(self) -> None:
+        """None runs any more, as the job has ended and its launcher is closed.
+
+        The next start would take one over whose exit was not seen, for the sake of what it has said of its end: it
+        would end for a reason of the run before, as the configuration that was refused there.
+        """
+        for container in sorted(self._records):
+            write_launch(self._stream, container, None)
+        self._records.clear()
+
     def _record(self, event: str, details: dict[str, str]) -> None:
         self._on_record(event, details)
         _log.info("%s %s", event, details)
