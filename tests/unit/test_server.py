@@ -1,25 +1,22 @@
-"""The HTTP API: who gets in, what is served, and the client that containers read it with."""
+"""The HTTP API: who gets in, and what is served."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from grete.errors import CoordinatorUnavailable, Fenced, WireError
-from grete.http_client import Backoff, JobCoordinatorClient
+from grete.errors import Fenced
+from grete.http_client import JobCoordinatorClient
 from grete.model.ids import ContainerId, JobId
 from grete.server import app as server_app
 from grete.server import serve
@@ -254,120 +251,6 @@ def test_a_request_whose_headers_have_no_end_is_refused(served: str) -> None:
     with socket.create_connection((host, int(port)), timeout=10) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nx: " + b"x" * 17_000)
         assert connection.recv(100).startswith(b"HTTP/1.1 400")
-
-
-class Answers(BaseHTTPRequestHandler):
-    """Answers with what the test put there, in turn."""
-
-    script: ClassVar[list[tuple[int, str]]] = []
-
-    def do_GET(self) -> None:
-        status, body = self.script.pop(0) if len(self.script) > 1 else self.script[0]
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_the_client_tries_again_with_growing_waits(url: str) -> None:
-    waits: list[float] = []
-    Answers.script = [(500, "no"), (503, "no"), (200, json.dumps({"epoch": 7}))]
-    client = JobCoordinatorClient(url, None, sleep=waits.append)
-    assert client.get("/api/v1/containers/0") == {"epoch": 7}
-    assert waits == [0.1, 0.2]
-
-
-def test_the_client_gives_up_in_samzas_words(url: str) -> None:
-    Answers.script = [(500, "broken")]
-    client = JobCoordinatorClient(url, None, sleep=lambda _: None)
-    with pytest.raises(
-        CoordinatorUnavailable, match="Unable to read JobModel from Jobcoordinator HTTP server"
-    ):
-        client.get("/")
-
-
-def test_a_coordinator_that_is_not_there_is_an_error_at_once() -> None:
-    taken = bind("127.0.0.1", 0)
-    port = taken.getsockname()[1]
-    taken.close()
-    with pytest.raises(CoordinatorUnavailable):
-        JobCoordinatorClient(f"http://127.0.0.1:{port}", None).get("/")
-
-
-def test_waits_grow_to_their_maximum_and_never_shrink() -> None:
-    delays = Backoff().delays_ms()
-    assert [next(delays) for _ in range(9)] == [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]
-    with pytest.raises(ValueError, match="greater than 1"):
-        Backoff(multiplier=1)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        (200, b"hello"),
-        (200, b"[]"),
-        (200, b"[" * 9999),
-        (200, b'{"action": "dance", "number": 1}'),
-        (200, b'{"action": "run", "number": "3"}'),
-        (200, b'{"action": ["run"], "number": 3}'),
-        (200, b'{"action": "run", "number": null}'),
-        (409, b"{}"),
-        (409, b"no"),
-    ],
-)
-def test_who_answers_like_no_coordinator_is_none(tmp_path: Path, answer: tuple[int, bytes]) -> None:
-    """Another process on the port of a coordinator that is gone."""
-
-    class Stranger(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            self.send_response(answer[0])
-            self.send_header("content-length", str(len(answer[1])))
-            self.end_headers()
-            self.wfile.write(answer[1])
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
-        threading.Thread(target=stranger.handle_request).start()
-        client = JobCoordinatorClient(f"http://127.0.0.1:{stranger.server_port}", None)
-        with pytest.raises(CoordinatorUnavailable):
-            client.heartbeat("0", Heartbeat(1))
-        client.close()
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://[::1",
-        "http://[",
-        "\x00",
-        "nowhere",
-        "ftp://127.0.0.1",
-        "http://127.0.0.1:many",
-        "http://127.0.0.1:99999",
-        "http://127.0.0.1/ /",
-        "http://\u5ddd",
-        f"http://{'x' * 70}.here",
-    ],
-)
-def test_an_address_that_is_none_is_refused_as_one(url: str) -> None:
-    with pytest.raises((WireError, CoordinatorUnavailable)):
-        JobCoordinatorClient(url, None).heartbeat("0", Heartbeat(1))
 
 
 def raw(port: int, head: bytes) -> socket.socket:
