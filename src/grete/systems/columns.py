@@ -36,10 +36,29 @@ def _column(values: Sequence[bytes], is_there: np.ndarray[Any, np.dtype[np.bool_
     content = b"".join(values)
     if len(content) > _LARGEST_BYTES:
         raise pa.ArrowCapacityError(f"a column of {len(content)} bytes is more than {_LARGEST_BYTES}")
-    ends = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=ends[1:])
+    return binary_of(np.fromiter(map(len, values), np.int32, len(values)), content, is_there)
+
+
+def binary_of(
+    lengths: np.ndarray[Any, np.dtype[np.int32]],
+    content: bytes,
+    is_there: np.ndarray[Any, np.dtype[np.bool_]] | None,
+) -> pa.Array:
+    """A column of bytes from the length of each value and all of them; None where no value is null."""
+    ends = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=ends[1:])
     valid = None if is_there is None else pa.py_buffer(np.packbits(is_there, bitorder="little"))
-    return pa.Array.from_buffers(pa.binary(), len(values), [valid, pa.py_buffer(ends), pa.py_buffer(content)])
+    return pa.Array.from_buffers(
+        pa.binary(), len(lengths), [valid, pa.py_buffer(ends), pa.py_buffer(content)]
+    )
+
+
+def ends_of(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Where each value of a column of bytes begins among all, and where the last one's end; nothing is copied."""
+    _, offsets, _ = column.buffers()
+    if offsets is None or not len(column):
+        return np.zeros(len(column) + 1, np.int32)
+    return np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
 
 
 def integers(values: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]] | pa.Array) -> pa.Array:

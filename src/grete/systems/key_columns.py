@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from grete.systems.columns import ends_of
 from grete.systems.key_hashes import MIX, SEED, integer_hash, long_hash, murmur2, text_hash
 
 Hashes = npt.NDArray[np.uint32]
@@ -29,7 +30,7 @@ def hashes_of(keys: pa.Array, hash_of: Callable[[bytes], int]) -> Hashes:
         long_hash: _long_hash_of_each,
     }
     keys = keys.fill_null(b"") if keys.null_count else keys
-    is_long = np.diff(_ends(keys)) > _WIDEST
+    is_long = np.diff(ends_of(keys)) > _WIDEST
     if not is_long.any():
         return known[hash_of](keys)
     found = np.empty(len(keys), np.uint32)
@@ -40,7 +41,7 @@ def hashes_of(keys: pa.Array, hash_of: Callable[[bytes], int]) -> Hashes:
 
 def _murmur2_of_each(keys: pa.Array) -> Hashes:
     mix = np.uint32(MIX)
-    lengths = np.diff(_ends(keys))
+    lengths = np.diff(ends_of(keys))
     whole, has_rest = lengths // _WORD, lengths % _WORD > 0
     # one word more than the longest has: of each key the word after its last whole one is its rest
     words = _rows(keys, (int(lengths.max(initial=0)) // _WORD + 1) * _WORD).view("<u4")
@@ -61,7 +62,7 @@ def _murmur2_of_each(keys: pa.Array) -> Hashes:
 
 def _text_hash_of_each(keys: pa.Array) -> Hashes:
     """Of ASCII, where a byte is a UTF-16 unit, a sum of products; other keys one by one."""
-    width = int(np.diff(_ends(keys)).max(initial=0))
+    width = int(np.diff(ends_of(keys)).max(initial=0))
     rows = _rows(keys, width, are_at_the_end=True)
     powers = np.array([pow(31, exponent, 1 << 32) for exponent in reversed(range(width))], np.uint32)
     found: Hashes = rows.astype(np.uint32) @ powers
@@ -81,23 +82,15 @@ def _long_hash_of_each(keys: pa.Array) -> Hashes:
 
 def _of_numbers(keys: pa.Array, words: int, of_one: Callable[[bytes], int]) -> Hashes:
     """The words of each number together, as Java's hashes have them, where all keys are numbers of so many words."""
-    if len(keys) and (np.diff(_ends(keys)) == words * _WORD).all():
+    if len(keys) and (np.diff(ends_of(keys)) == words * _WORD).all():
         found: Hashes = np.bitwise_xor.reduce(_rows(keys, words * _WORD).view(">u4"), axis=1)
         return found.astype(np.uint32)
     return np.array([of_one(key) for key in keys.to_pylist()], np.uint32)
 
 
-def _ends(keys: pa.Array) -> npt.NDArray[np.int32]:
-    """Where each key's bytes begin among all, and where the last one's end."""
-    _, offsets, _ = keys.buffers()
-    if offsets is None or not len(keys):
-        return np.zeros(len(keys) + 1, np.int32)
-    return np.frombuffer(offsets, np.int32, len(keys) + 1, keys.offset * 4)
-
-
 def _rows(keys: pa.Array, width: int, *, are_at_the_end: bool = False) -> npt.NDArray[np.uint8]:
     """Each key as a row of so many bytes, filled with zeros behind it, or before it."""
-    ends, data = _ends(keys), keys.buffers()[2]
+    ends, data = ends_of(keys), keys.buffers()[2]
     of_all = np.frombuffer(b"" if data is None else data, np.uint8)[ends[0] : ends[-1]]
     if len(of_all) == len(keys) * width:
         return of_all.reshape(len(keys), width)

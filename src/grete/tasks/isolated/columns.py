@@ -9,23 +9,17 @@ import numpy as np
 import pyarrow as pa
 
 from grete.application.pipe import Blob
-from grete.systems.columns import numbers
-
-_LENGTH_BYTES = 4
+from grete.systems.columns import binary_of, ends_of, numbers
 
 
 def as_blobs(column: pa.Array) -> list[Blob]:
     """A binary column as `grete.application.pipe.pack_column` has it."""
-    rows, start = len(column), column.offset
-    _, offsets, data = column.buffers()
+    ends, data = ends_of(column), column.buffers()[2]
     nulls = (
         column.is_null().to_numpy(zero_copy_only=False).astype(np.uint8).tobytes()
         if column.null_count
         else b""
     )
-    if rows == 0 or offsets is None:
-        return [np.zeros(rows, np.int32).tobytes(), b"", nulls]
-    ends = np.frombuffer(offsets, np.int32, rows + 1, start * _LENGTH_BYTES)
     values = memoryview(data)[ends[0] : ends[-1]] if data is not None else b""
     return [np.diff(ends).tobytes(), values, nulls]
 
@@ -38,14 +32,8 @@ def numbers_as_blob(column: pa.Array) -> bytes:
 def as_column(blobs: Sequence[bytes]) -> pa.Array:
     """The inverse of `as_blobs`."""
     lengths, data, nulls = blobs
-    offsets = np.zeros(len(lengths) // _LENGTH_BYTES + 1, np.int32)
-    np.cumsum(np.frombuffer(lengths, np.int32), out=offsets[1:])
-    valid = None
-    if nulls:
-        valid = pa.py_buffer(np.packbits(np.frombuffer(nulls, np.uint8) == 0, bitorder="little").tobytes())
-    return pa.Array.from_buffers(
-        pa.binary(), len(offsets) - 1, [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
+    is_there = np.frombuffer(nulls, np.uint8) == 0 if nulls else None
+    return binary_of(np.frombuffer(lengths, np.int32), data, is_there)
 
 
 def as_numbers(blob: bytes, kind: Any) -> Any:

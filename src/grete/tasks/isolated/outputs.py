@@ -18,7 +18,6 @@ from grete.systems.records import records
 from grete.tasks.collector import Collector, Placed, StreamFacts, opened_output
 from grete.tasks.isolated.columns import as_column, as_numbers
 
-_REMEMBERED = 200_000
 BLOBS = 8
 """Of one piece: three of keys, three of values, times, partitions that the application chose."""
 
