@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from grete.config import aliases
@@ -68,8 +68,12 @@ def _fallbacks(config: Mapping[str, str]) -> Iterator[str]:
 
 def slips_of(config: Mapping[str, str]) -> dict[str, str]:
     """Keys that nobody knows but that nearly are known ones, with the one that was meant."""
+    return _slips(_unknown(config), config)
+
+
+def _slips(unknown: Sequence[str], config: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for key in _unknown(config)[:_MOST_CHECKED]:
+    for key in unknown[:_MOST_CHECKED]:
         is_open = find_key(key) is not None
         close = get_close_matches(
             key, set(candidates(key)) - set(config if is_open else ()), n=1, cutoff=0.88
@@ -80,9 +84,10 @@ def slips_of(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def _misspelt(config: Mapping[str, str]) -> Iterator[str]:
-    slips = slips_of(config)
+    unknown = _unknown(config)
+    slips = _slips(unknown, config)
     yield from (f"{key} is not a known key; did you mean {meant}?" for key, meant in slips.items())
-    unread = [key for key in _unknown(config) if key not in slips]
+    unread = [key for key in unknown if key not in slips]
     unread_by_grete = [key for key in unread if key.startswith(_CLOSED) and find_key(key) is None]
     if unread_by_grete:
         more = f" and {len(unread_by_grete) - _MOST_NAMED} more" if len(unread_by_grete) > _MOST_NAMED else ""
