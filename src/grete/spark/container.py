@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
@@ -19,8 +18,7 @@ from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.kept import Kept
 from grete.container.main_loop import ContainerMainLoop, OnBatch, OnState, enter
-from grete.diagnostics.observe import observed
-from grete.diagnostics.streams import container_name
+from grete.container.own_process import in_its_place, stop_on_signals
 from grete.errors import GreteError, MissingExtra
 from grete.exit_report import run_and_report
 from grete.model.ending import ContainerEnd
@@ -40,10 +38,7 @@ def run_container(
     home, own_process, kept = given.home, not given.is_thread, Kept()
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
-        if own_process:
-            enter(assignment, home)
-        name = container_name(assignment.container_id)
-        with observed(Settings.of(assignment.config), assignment.job, name, home, own_process=own_process):
+        with in_its_place(assignment, home, own_process=own_process):
             return _work(assignment, home, control, on_batch, kept)
 
     with ExitStack() as held:
@@ -97,10 +92,7 @@ def main() -> int:
     """The process launcher's entry."""
     log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
-    return run_container(os.environ, stop)
+    return run_container(os.environ, stop_on_signals())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Run as `python -m grete.testing.sparkless_container`, with the variables that a 
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Mapping
 from contextlib import closing
@@ -18,11 +17,10 @@ from grete.container.assignment import Assignment
 from grete.container.control import Control, Ended
 from grete.container.epochs import run_epoch
 from grete.container.kept import Kept
-from grete.container.main_loop import ContainerMainLoop, OnBatch, OnState, enter
+from grete.container.main_loop import ContainerMainLoop, OnBatch, OnState
 from grete.container.opened import opened
+from grete.container.own_process import in_its_place, stop_on_signals
 from grete.container.standby import follow
-from grete.diagnostics.observe import observed
-from grete.diagnostics.streams import container_name
 from grete.exit_report import run_and_report
 from grete.model.ending import ContainerEnd
 from grete.testing.job_container import LocalEngine
@@ -38,10 +36,7 @@ def run_container(
     home, own_process, kept = given.home, not given.is_thread, Kept()
 
     def work(assignment: Assignment, control: Control, on_batch: OnBatch) -> Ended:
-        if own_process:
-            enter(assignment, home)
-        name = container_name(assignment.container_id)
-        with observed(Settings.of(assignment.config), assignment.job, name, home, own_process=own_process):
+        with in_its_place(assignment, home, own_process=own_process):
             if assignment.is_standby:
                 control.on_at_work()
                 return follow(assignment, home, control)
@@ -62,10 +57,7 @@ def _process(assignment: Assignment, home: Path, control: Control, on_batch: OnB
 def main() -> int:
     """Be the container that the environment names."""
     log_to_stderr(os.environ.get("GRETE_LOG_LEVEL", "INFO"))
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
-    return run_container(os.environ, stop)
+    return run_container(os.environ, stop_on_signals())
 
 
 if __name__ == "__main__":
