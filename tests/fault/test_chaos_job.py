@@ -53,6 +53,7 @@ def copies(home: Path) -> list[int]:
     found = []
     for path in (home / "jobs" / "chaos-1" / "standby-0").rglob("counts.db"):
         with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            connection.set_busy_timeout(10_000)  # its standby container writes to it
             found += [position for (position,) in connection.execute("SELECT position FROM meta")]
     return sorted(found)
 

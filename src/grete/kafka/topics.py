@@ -133,17 +133,22 @@ class Topics:
         return is_new
 
     def grow(self, name: str, partitions: int) -> None:
-        """Let the topic have `partitions` partitions, more than it has.
+        """Let the topic have `partitions` partitions, more than it has. Tries again while brokers come back.
 
         Raises:
             StreamError: refused, or no answer.
         """
-        wait_s = self._connection.timeout_s
+        new = [NewPartitions(name, partitions)]
         with stream_errors(f"adding partitions to {name} in system {self.system!r}"):
-            futures = self._connection.admin.create_partitions(
-                [NewPartitions(name, partitions)], request_timeout=wait_s
-            )
-            done(futures[name], wait_s + 1)
+            try:
+                self._connection.answer(
+                    lambda wait_s: self._connection.admin.create_partitions(new, request_timeout=wait_s)[name]
+                )
+            except KafkaException as error:
+                # that it has as many is the answer to a second request when that to the first was lost
+                has_as_many = reason_of(error).code() == KafkaError.INVALID_PARTITIONS
+                if not has_as_many or self.get(name).partitions != partitions:
+                    raise
         self._await(name, partitions)
 
     def delete(self, name: str) -> None:

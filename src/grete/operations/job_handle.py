@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from grete.checkpoint.applied_startpoints import Applied, read_applied
 from grete.checkpoint.commit_history import KnownCommit, commit_history
@@ -15,7 +16,7 @@ from grete.checkpoint.names import checkpoint_log_name
 from grete.checkpoint.open_store import open_store
 from grete.checkpoint.store import CheckpointStore, StoreContext, copies, resolve
 from grete.checkpoint.task_commit import TaskCommit, read_commits
-from grete.clock import SystemClock
+from grete.clock import Deadline, SystemClock
 from grete.config.choices import LauncherChoice
 from grete.config.key_tables.kubernetes import CONTEXT, KUBECONFIG
 from grete.config.settings import Settings
@@ -30,7 +31,7 @@ from grete.coordination.lead import lead
 from grete.coordination.membership import Member, Membership, standbys
 from grete.coordinator.lag import job_lag
 from grete.environment import grete_home
-from grete.errors import HeldByOther, JobError, JobNotFound, LogNotFound
+from grete.errors import CoordinationUnreachable, HeldByOther, JobError, JobNotFound, LogNotFound
 from grete.keyed_log.base import KeyedLog
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
@@ -59,6 +60,11 @@ from grete.model.ids import ContainerId, JobId, SystemStreamPartition, TaskName
 from grete.model.job import TaskMode
 from grete.systems.base import System
 from grete.systems.factory import open_system
+
+Answer = TypeVar("Answer")
+_ANSWERS_WITHIN_S = 5.0
+"""A leader gives up a question after a share of its lease, which is half a second of the shortest one. Who only looks
+has time: `grete leader step-down` ended with an error for one slow answer, having asked for what was then done."""
 
 
 def no_such_job(job: JobId, home: Path, owner: JobId | None = None) -> JobNotFound:
@@ -131,13 +137,23 @@ class JobHandle:
         self._stack.callback(coordination.close)
         return coordination
 
+    def _answer(self, ask: Callable[[], Answer]) -> Answer:
+        """What the service that elects leaders says, asked again while it does not answer."""
+        deadline = Deadline(self._clock, _ANSWERS_WITHIN_S)
+        while True:
+            try:
+                return ask()
+            except CoordinationUnreachable:
+                if not deadline.pause():
+                    raise
+
     def holder(self) -> Holder | None:
         """The coordinator that runs the job now."""
-        return self._coordination.holder(job_scope(self.job))
+        return self._answer(lambda: self._coordination.holder(job_scope(self.job)))
 
     def is_silent(self) -> bool:
         """Whether the holder has given no sign of life for the lease since the first call: it is dead or hangs."""
-        return self._coordination.is_silent(job_scope(self.job))
+        return self._answer(lambda: self._coordination.is_silent(job_scope(self.job)))
 
     def localities(self) -> dict[ContainerId, str]:
         """The host of each container."""
@@ -278,16 +294,17 @@ class JobHandle:
 
     def leading_epoch(self) -> int | None:
         """The epoch of the coordinator that leads now; None when none does."""
-        return self._coordination.leading_epoch(job_scope(self.job))
+        return self._answer(lambda: self._coordination.leading_epoch(job_scope(self.job)))
 
     def standbys(self) -> Sequence[Member]:
         """The coordinators that stand by for this job, the first to begin first."""
         cells = self._coordination.cells(job_scope(self.job))
-        return standbys(cells, self._clock, lease_s=self.lease_s).heard_of()
+        return self._answer(standbys(cells, self._clock, lease_s=self.lease_s).heard_of)
 
     def heard_of(self, scope: str) -> Sequence[Member]:
         """The members of a scope of cells that gave notice within the lease, the first to join first; for people."""
-        return Membership(self._coordination.cells(scope), self._clock, ttl_s=self.lease_s).heard_of()
+        members = Membership(self._coordination.cells(scope), self._clock, ttl_s=self.lease_s)
+        return self._answer(members.heard_of)
 
     def request_drain(self, reason: str) -> None:
         """Ask the running coordinator to end the job when what is there is consumed.

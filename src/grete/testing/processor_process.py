@@ -49,10 +49,11 @@ def main(config: Path, id: str) -> int:
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
     processor.start()
-    state = ""
+    said = grete.ProcessorState.NEW
     while True:
-        if processor.state != state:
-            state = processor.state
+        # the last state is said at the very end alone: the processor has it a moment before its listener is called
+        if (state := processor.state) not in (said, grete.ProcessorState.STOPPED):
+            said = state
             print(state, flush=True)
         if asked.is_set():
             processor.stop()
