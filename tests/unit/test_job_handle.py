@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 from grete.coordination.base import Coordination, Holder
 from grete.coordination.factory import BUILT_IN, CoordinationContext
 from grete.coordination.memory import MemoryCoordination
-from grete.errors import CoordinationUnreachable
+from grete.errors import CoordinationUnreachable, LogUnreachable
 from grete.model.fence import job_scope
 from grete.model.ids import JobId
 from grete.operations import open_job
@@ -16,14 +18,13 @@ JOB = JobId("orders")
 
 
 class Slow(MemoryCoordination):
-    """The first answers come too late."""
+    """The first answers come too late: a service says so in its way, brokers in theirs."""
 
-    unanswered = 2
+    unanswered: ClassVar = [LogUnreachable("no answer within 0.5 s"), CoordinationUnreachable("no answer")]
 
     def holder(self, scope: str) -> Holder | None:
         if self.unanswered:
-            self.unanswered -= 1
-            raise CoordinationUnreachable("no answer within 0.5 s")
+            raise self.unanswered.pop()
         return super().holder(scope)
 
 

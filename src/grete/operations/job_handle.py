@@ -31,7 +31,7 @@ from grete.coordination.lead import lead
 from grete.coordination.membership import Member, Membership, standbys
 from grete.coordinator.lag import job_lag
 from grete.environment import grete_home
-from grete.errors import CoordinationUnreachable, HeldByOther, JobError, JobNotFound, LogNotFound
+from grete.errors import GreteError, HeldByOther, JobError, JobNotFound, LogNotFound
 from grete.keyed_log.base import KeyedLog
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.metadata.assignments import ChangelogMapping, TaskAssignments
@@ -143,8 +143,8 @@ class JobHandle:
         while True:
             try:
                 return ask()
-            except CoordinationUnreachable:
-                if not deadline.pause():
+            except GreteError as error:
+                if not error.may_pass or not deadline.pause():
                     raise
 
     def holder(self) -> Holder | None:
