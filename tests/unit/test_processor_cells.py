@@ -16,15 +16,17 @@ from grete.container.main_loop import OnState
 from grete.coordination.cells import Cell, Cells, cell_name
 from grete.coordination.membership import Member, Membership
 from grete.coordination.memory import MemoryCells, MemoryValues
+from grete.coordinator.events import StopRequested
 from grete.embedded.agent import Agent
 from grete.embedded.launcher import ProcessorsLauncher
-from grete.embedded.leading import Leading
+from grete.embedded.leading import LeaderRequests, Leading
 from grete.embedded.orders import Order, Report, Wanted, decode, encode, order_cell, report_cell
 from grete.errors import (
     ConfigError,
     CoordinationUnreachable,
     Fenced,
     GreteError,
+    HeldByOther,
     IdTaken,
     JobError,
     LeadershipLost,
@@ -265,3 +267,23 @@ def test_a_coordinator_that_cannot_be_one_ends_its_processor() -> None:
         leading.start()
         leading.join()
         assert leading.error is error
+
+
+def test_the_last_processor_asks_its_next_coordinator_to_end_the_job_too() -> None:
+    requests = LeaderRequests()
+    assert not requests.again()
+    requests.stop_job()
+    for _ in range(2):
+        assert [type(one) for one in requests.requests(5)] == [StopRequested]
+        assert requests.again()
+
+
+def test_a_last_processor_leaves_the_job_to_one_that_has_just_joined_and_leads() -> None:
+    def run(options: RunOptions, requests: Requests) -> int:
+        raise HeldByOther("job x", "process 7")
+
+    leading = Leading(RunOptions(), lambda: None, run, pause_s=0)
+    leading.requests.stop_job()
+    leading.start()
+    leading.join()
+    assert leading.error is None

@@ -19,6 +19,7 @@ class Coordination(MemoryCoordination):
         self.renewals = 0
         self.is_down = self.is_refused = False
         self.returns_what_it_had = False
+        self.unanswered_until_s = 0.0
         self.take_s: list[float] = []
 
     def renew(self, leadership: Leadership) -> Leadership | None:
@@ -29,6 +30,8 @@ class Coordination(MemoryCoordination):
             raise LogError("the store does not answer")
         if self.returns_what_it_had:
             return leadership
+        if self._clock.monotonic_s() < self.unanswered_until_s:
+            return self._patience.unanswered(leadership)
         renewed = super().renew(leadership)
         self._clock.advance(self.take_s.pop() if self.take_s else 0)
         return renewed
@@ -65,6 +68,19 @@ def test_a_renewal_that_took_longer_than_it_lasts_proves_nothing() -> None:
     clock.advance(TTL_S)
     coordination.take_s = [TTL_S] * 9
     with pytest.raises(LeadershipLost, match="job/a: each renewal took longer than it lasts"):
+        renewal.prove()
+
+
+def test_a_proof_waits_for_an_answer_as_long_as_nobody_else_can_be_elected() -> None:
+    """A connection that was lost is refused at once, many times in the second that is left."""
+    renewal, coordination, clock = made()
+    clock.advance(TTL_S * 2 / 3)
+    began_s = clock.monotonic_s()
+    coordination.unanswered_until_s = began_s + TTL_S / 4
+    assert renewal.prove().valid_until_s > clock.monotonic_s() >= began_s + TTL_S / 4
+    clock.advance(TTL_S * 2 / 3)
+    coordination.unanswered_until_s = clock.monotonic_s() + TTL_S
+    with pytest.raises(LeadershipLost, match="not renewed in time, or taken over"):
         renewal.prove()
 
 

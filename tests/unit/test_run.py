@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,17 @@ from pathlib import Path
 import pytest
 
 from grete.assembly import RunOptions, run, run_job, submission
+from grete.assembly.stop_signals import StopSignals
 from grete.clock import SystemClock
 from grete.coordination.base import Leadership
 from grete.coordination.memory import MemoryCoordination
-from grete.errors import LogUnreachable
+from grete.coordinator.events import StopRequested
+from grete.coordinator.renewal import Renewal
+from grete.coordinator.view import View
+from grete.errors import LeadershipLost, LogUnreachable
+from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
+from grete.operations import open_job
 from grete.systems.local.system import LocalSystem
 
 PATIENTLY = "job.coordinator.lease.ttl.ms=600000"  # so that only the loop renews
@@ -71,3 +78,44 @@ def test_a_signal_ends_the_process_also_while_no_incarnation_of_its_coordinator_
     with pytest.raises(LogUnreachable, match="no broker answers"):
         run_job(RunOptions(config_paths=[str(config)]))
     assert election.campaigns == campaigns
+
+
+class TakenSignals(StopSignals):
+    """Counts what incarnations took."""
+
+    taken = 0
+
+    def requests(self, deadline_s: float) -> Iterator[StopRequested]:
+        for request in super().requests(deadline_s):
+            self.taken += 1
+            yield request
+
+
+def test_a_stop_whose_leadership_was_lost_is_finished_by_the_next_incarnation(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service stood still for a lease after the signal: the job was left as it was, with exit code 5."""
+    election, signals, proven = MemoryCoordination(SystemClock()), TakenSignals(), Renewal.prove
+    asked: list[View] = []
+
+    def prove(renewal: Renewal) -> Leadership:
+        if signals.taken and renewal.epoch == 1:
+            raise LeadershipLost("the service stood still")
+        return proven(renewal)
+
+    def ask_once(view: View) -> None:
+        if not asked:
+            signal.raise_signal(signal.SIGTERM)
+        asked.append(view)
+
+    monkeypatch.setattr(submission, "open_coordination", lambda *_, **__: election)
+    monkeypatch.setattr(Renewal, "prove", prove)
+    signals.listen()
+    sleeper = (sys.executable, "-c", "import time; time.sleep(600)")
+    options = RunOptions(config_paths=[str(config)], container_command=sleeper)
+    assert run_job(options, ask_once, signals=signals) == 0
+    assert (len(asked), signals.taken) == (2, 2)
+    with open_job(JobId("orders")) as handle:
+        state = handle.state()
+        assert state is not None
+        assert state.state == "stopped"

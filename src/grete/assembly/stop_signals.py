@@ -19,6 +19,9 @@ class Requests(Protocol):
     def requests(self, deadline_s: float) -> Iterator[Event]:
         """The requests since the last call, to stop the job within `deadline_s` for example."""
 
+    def again(self) -> bool:
+        """Ask the next incarnation to stop the job as one was asked that did not come to it; False if none was."""
+
     def wait(self, timeout_s: float) -> bool:
         """Whether this process is asked to coordinate no more, by now or within the time."""
 
@@ -32,9 +35,9 @@ class StopSignals:
 
     def __init__(self) -> None:
         self._came: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._asked = False
+        self._asked = ""
         self.have_come = False
-        """Whether there was any, whatever became of it: then no other incarnation follows."""
+        """Whether there was any, whatever became of it."""
 
     def listen(self) -> None:
         """From now on and for good: signals do not end the process any more. Called in the main thread."""
@@ -49,8 +52,15 @@ class StopSignals:
         """Requests by signals since the last call. The first stops within `deadline_s`, every other one kills."""
         while not self._came.empty():
             name, within_s = self._came.get(), 0.0 if self._asked else deadline_s
-            self._asked = True
+            self._asked = name
             yield StopRequested(within_s, name)
+
+    def again(self) -> bool:
+        """See Requests."""
+        name, self._asked = self._asked, ""
+        if name:
+            self._came.put(name)
+        return bool(name)
 
     def wait(self, timeout_s: float) -> bool:
         """Whether one has come by now or comes within the time."""

@@ -23,7 +23,7 @@ from grete.coordination.factory import open_coordination
 from grete.coordination.lead import lead
 from grete.coordinator.attempt import is_further_attempt
 from grete.coordinator.coordinator import Asked
-from grete.errors import ConfigError, HeldByOther, JobError, LogNotFound
+from grete.errors import ConfigError, GreteError, HeldByOther, JobError, LogNotFound
 from grete.failpoints import failpoint
 from grete.keyed_log.coordinator_log import open_coordinator_log
 from grete.keyed_log.sqlite_coordinator_log import coordinator_file
@@ -227,7 +227,7 @@ class Submission:
             HeldByOther: another coordinator does.
         """
         if after is not None:
-            self.coordination.release(after)  # the campaign has not to wait until it would be over
+            self._release(after)  # the campaign has not to wait until it would be over
         if self._options.take_over:
             holder = self.coordination.holder(job_scope(self.job))
             self.succeeded = None if holder is None else str(holder)
@@ -235,6 +235,14 @@ class Submission:
             return self.elected(patiently=True)
         except HeldByOther as error:
             raise HeldByOther(f"job {self.job.shown}", error.holder) from error
+
+    def _release(self, leadership: Leadership) -> None:
+        try:
+            self.coordination.release(leadership)
+        except GreteError as error:
+            if not error.may_pass:
+                raise
+            _log.info("the leadership before expires by itself: %s", error)
 
     def elected(self, *, patiently: bool) -> Leadership:
         """Lead under an epoch that the stream has not seen, also when the election has lost its memory (rule 1).

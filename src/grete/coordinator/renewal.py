@@ -17,6 +17,9 @@ from grete.errors import GreteError, LeadershipLost
 _log = logging.getLogger("grete.coordinator")
 _ATTEMPTS = 3
 """Renewals before an action, until one of them is still valid when it returns."""
+_AGAIN_S = 0.1
+"""Between renewals before an action that had no answer. Three in a row are over at once where a connection was lost,
+and cost a leadership that lasted another second."""
 _RETRY = 4
 """A renewal that failed is tried again in this part of the interval."""
 
@@ -90,15 +93,19 @@ class Renewal:
         """The leadership, which holds now; renewed first when its time is over.
 
         Raises:
-            LeadershipLost: another coordinator leads, or no renewal was still valid when it returned.
+            LeadershipLost: another coordinator leads, or may by now.
             GreteError: the store did not answer, so that nothing is proven.
         """
-        attempts = 0
+        late = 0
         while not self._is_lost and self._clock.monotonic_s() >= self._leadership.valid_until_s:
-            if attempts == _ATTEMPTS:
+            if late == _ATTEMPTS:
                 raise LeadershipLost(f"{self._leadership.scope}: each renewal took longer than it lasts")
-            attempts += 1
+            before_s = self._leadership.valid_until_s
             self._renew()  # which may take as long as the leadership lasts, when this process or the store stalls
+            if self._leadership.valid_until_s > before_s:
+                late += 1
+            elif not self._is_lost:  # no answer, while nobody else can be elected
+                self._clock.wait(threading.Event(), _AGAIN_S)
         if self._is_lost:
             raise self._lost()
         return self._leadership

@@ -60,6 +60,10 @@ class ManagersSignals:
         for stop in self._signals.requests(deadline_s):
             yield StepDownRequested(f"{stop.reason} of the cluster manager", ends_process=True)
 
+    def again(self) -> bool:
+        """See Requests. The job goes on without this process."""
+        return False
+
     def wait(self, timeout_s: float) -> bool:
         """See Requests."""
         return self._signals.wait(timeout_s)

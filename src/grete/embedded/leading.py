@@ -15,6 +15,8 @@ from grete.errors import Fenced, GreteError, HeldByOther, LeadershipLost
 
 _log = logging.getLogger("grete.processor")
 _PAUSE_S = 1.0
+_SUCCEEDED = (Fenced, LeadershipLost, HeldByOther)
+"""Another processor leads."""
 
 
 class LeaderRequests:
@@ -55,6 +57,12 @@ class LeaderRequests:
                 yield StepDownRequested("its processor leaves")
             else:
                 yield StopRequested(deadline_s, "the last processor has left")
+
+    def again(self) -> bool:
+        """See Requests. Who leaves has others to end the job."""
+        if self._ends_job:
+            self._asked.put("stop")
+        return self._ends_job
 
     def wait(self, timeout_s: float) -> bool:
         """See Requests."""
@@ -99,7 +107,8 @@ class Leading:
         try:
             self._coordinate()
         except Exception as error:  # noqa: BLE001 - a thread begins here; its end is the processor's
-            if self.requests.is_leaving:
+            others_lead = self.requests.ends_job and isinstance(error, _SUCCEEDED)
+            if self.requests.is_leaving or others_lead:
                 _log.info("the coordinator of a processor that leaves has ended: %s", error)
             else:
                 self.error = error
@@ -120,4 +129,4 @@ class Leading:
 
 
 def _may_begin_again(error: GreteError) -> bool:
-    return error.may_pass or isinstance(error, Fenced | LeadershipLost | HeldByOther)
+    return error.may_pass or isinstance(error, _SUCCEEDED)

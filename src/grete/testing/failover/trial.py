@@ -187,7 +187,7 @@ def ended(job: OwnJob, handle: JobHandle, written: WrittenEpochs, epoch: int) ->
     eventually(lambda: recorded_epoch(handle) >= epoch, "the last leader is recorded")
     code = job.stop()
     written.look()
-    assert code == 0, f"the job ended with code {code}"
+    assert code == 0, f"the job ended with code {code}:\n{_end_of_log(job.home)}"
     found = list(job.found())
     return Damage(
         job.sent,
@@ -275,9 +275,14 @@ def _fail_over(
         if leading > epoch:
             return FailOver(round(elected_s or now_s - began_s, 3), round(now_s - began_s, 3), leading)
         if now_s > until_s or successor.poll() is not None:
-            log = (home / "coordinator.log").read_text(errors="replace")[-3_000:]
-            raise NoSuccessor(f"process {successor.pid} did not succeed process {leader.pid}:\n{log}")
+            raise NoSuccessor(
+                f"process {successor.pid} did not succeed process {leader.pid}:\n{_end_of_log(home)}"
+            )
         time.sleep(_LOOK_EVERY_S)
+
+
+def _end_of_log(home: Path) -> str:
+    return (home / "coordinator.log").read_text(errors="replace")[-3_000:]
 
 
 def _is_held_by(handle: JobHandle, pid: int) -> bool:
