@@ -357,6 +357,60 @@ def test_functions_of_a_pipeline_find_the_package_that_is_nowhere_else_any_more(
     assert seen == [["3.10.18", True, 42]] * 400
 
 
+HARMFUL = """
+import os
+from pathlib import Path
+
+import grete
+from pyspark.sql import functions as F
+
+class Harmful(grete.DataFramePipeline):
+    def build(self, inputs):
+        [frame] = inputs.values()
+
+        @F.udf("string")
+        def harmed(value):
+            print("to stdout", flush=True)
+            if Path("MARK").exists():
+                return value
+            if not IS_ALWAYS:
+                Path("MARK").touch()
+            os._exit(7)
+
+        return {"OUTPUT": frame.select("key", harmed(frame["value"].cast("string")).alias("value"))}
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("is_always", [False, True])
+def test_a_function_that_ends_its_process_on_an_executor_is_repeated_and_named_if_it_always_does(
+    job: ClusterJob, isolated_cluster: SparkCluster, is_always: bool
+) -> None:
+    mark = str(isolated_cluster.shared / job.name)
+    environment = environment_of_a_client(isolated_cluster.shared / f"environment-{job.name}")
+    text = HARMFUL.replace("OUTPUT", f"kafka.{job.output}").replace("MARK", mark)
+    job.write("telling.py", text.replace("IS_ALWAYS", str(is_always)))
+    job.config |= {
+        "app.class": "telling:Harmful",
+        "job.split.deployment.enabled": "true",
+        "job.application.environment": str(environment),
+    }
+    if is_always:
+        job.config["cluster-manager.container.retry.count"] = "0"
+    job.fill(100)
+    code, said = job.run()
+    counts = {key: len(records) for key, records in job.outputs().items()}
+    if is_always:
+        assert (code, counts) == (1, {}), said
+        assert (
+            "a Python process on 127.0.0.1 ended in the middle of its work, each time that it was tried"
+            in said
+        )
+    else:
+        assert code == 0, said
+        assert counts == {f"key{key}": 10 for key in range(10)}
+
+
 def files(home: Path, cluster: SparkCluster) -> list[Path]:
     logs = [node.directory for node in cluster.nodes]
     return [path for folder in (home, *logs) for path in folder.rglob("*") if path.is_file()]

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from grete.container.control import Ended
 from grete.errors import ConfigError, Fenced, GreteError, JobError, ProcessingError
-from grete.spark.failures import executor_error
+from grete.spark.failures import executor_error, failed
 from grete.spark.query import Query, QuerySettings
 from grete.tasks.commit.base import BatchOutcome
 
@@ -166,3 +166,12 @@ def test_a_jvm_that_has_run_out_of_memory_is_reported_with_the_keys(
         gateway: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=jvm)))
         with pytest.raises(JobError, match=says):
             query.run(gateway, SparkWithoutMemory())  # type: ignore[arg-type]  # as much of a frame as is used
+
+
+def test_a_process_that_ends_in_each_attempt_at_a_task_is_named_with_its_host_and_where_to_look() -> None:
+    lost = "failed 4 times, most recent failure: Lost task 1.3 in stage 2.0 (TID 10) (worker-7 executor 4): "
+    text = f"{lost}org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
+    said = str(failed(RuntimeError(text)))
+    assert said.startswith("a Python process on worker-7 ended in the middle of its work")
+    assert "the log of executor 4" in said
+    assert "ended in the middle" not in str(failed(RuntimeError(f"{lost}java.io.IOException: Job aborted")))

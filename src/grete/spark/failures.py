@@ -37,6 +37,7 @@ _TOO_LARGE = (
 )
 _DISK_FULL = ("No space left on device", "Disk quota exceeded")
 _JVM_END_S = 10.0
+_WORKER_ENDED = re.compile(r"\((\S+) executor (\S+)\): \S+: Python worker exited unexpectedly")
 
 
 def failed(error: BaseException) -> GreteError:
@@ -45,10 +46,21 @@ def failed(error: BaseException) -> GreteError:
     reason = executor_error(text) or state_refused(text) or _no_room(text)
     if reason is None:
         way_out = f"{_TOO_LARGE}: " if any(words in text for words in _NO_ROOM) else ""
-        reason = JobError(f"{way_out}Spark failed: {text[:4000]}")
+        reason = JobError(f"{way_out}{_ended_worker(text)}Spark failed: {text[:4000]}")
         if not way_out:
             note(reason, noted_in(text) or failure_of(error))
     return reason
+
+
+def _ended_worker(text: str) -> str:
+    """Where a Python worker has ended in each attempt at a task, and what to look at; nothing where none has."""
+    found = _WORKER_ENDED.search(text)
+    if found is None:
+        return ""
+    return (
+        f"a Python process on {found[1]} ended in the middle of its work, each time that it was tried, as by a "
+        f"crash, os._exit or for want of memory; see what it has said in the log of executor {found[2]}. "
+    )
 
 
 def _no_room(text: str) -> StorageFull | None:
