@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -112,3 +114,27 @@ def test_an_environment_without_spark_connect_is_named_with_the_package(tmp_path
 
 def _nothing(verb: str, value: Any, blobs: Any) -> Any:
     raise AssertionError(verb)
+
+
+REFUSED = """
+from grete.application import pipeline
+
+def refused(address):
+    print("connecting to", address, flush=True)
+    raise ValueError(f"[CANNOT_CONFIGURE] no server at {address}")
+
+pipeline._connected = refused
+"""
+
+
+def test_the_token_of_the_service_is_in_no_error_of_a_client_that_names_its_address(
+    load: Load, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline, token = load(PIPELINE + REFUSED), "hunter2hunter2"
+    pipeline._begun.hide(token)
+    with caplog.at_level(logging.INFO), pytest.raises(ApplicationError, match=r"no server at sc:") as raised:
+        pipeline._ask({"address": f"sc://localhost:7/;token={token}", "inputs": {}, "prefix": "p"})
+    said = "".join(traceback.format_exception(raised.value))
+    assert token not in said + caplog.text
+    assert "token=***" in said
+    assert "connecting to sc://localhost:7/;token=***" in caplog.text

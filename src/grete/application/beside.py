@@ -28,6 +28,7 @@ START_S = 60.0
 """An application that has not been imported by then hangs."""
 _END_S = 5.0
 _SYNC_S = 1.0
+_HIDDEN = "***"
 _LOG_MARK = "\x1e"
 _LAST_LINES = 20
 _LONGEST_LINE = 100_000
@@ -128,9 +129,14 @@ class ApplicationProcess:
         self._life = life[1]
         assert self._process.stdout is not None, "it was asked for"
         self._log = _Log(self._process.stdout)
+        self._hidden = ""
         self._carried: list[Exception] = []
         self._has_expired = False
         self.is_gone = False
+
+    def hide(self, secret: str) -> None:
+        """Say this text nowhere that the process has it from here: neither in its errors nor in what it writes."""
+        self._log.hidden = self._hidden = secret
 
     @property
     def pid(self) -> int:
@@ -203,6 +209,8 @@ class ApplicationProcess:
 
     def _failed(self, value: dict[str, Any]) -> CallFailed:
         self._log.catch_up()
+        if self._hidden:
+            value = json.loads(json.dumps(value).replace(self._hidden, _HIDDEN))
         return CallFailed(value["row"], rebuild_error(value, self._carried))
 
     def _gone(self, verb: str) -> ApplicationGone:
@@ -241,6 +249,7 @@ class _Log:
     """Puts what the process writes into this process's log, by a thread of its own."""
 
     def __init__(self, stream: IO[bytes]) -> None:
+        self.hidden = ""
         self._stream = stream
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
         self._caught_up = threading.Event()
@@ -249,6 +258,8 @@ class _Log:
 
     def _pump(self) -> None:
         while line := self._stream.readline(_LONGEST_LINE):
+            if self.hidden:
+                line = line.replace(self.hidden.encode(), _HIDDEN.encode())
             text = line.decode(errors="replace").rstrip("\n")
             if not text.startswith(_LOG_MARK):
                 self._last.append(text)

@@ -13,8 +13,8 @@ _PREFIX = "spark.connect"
 
 
 @contextmanager
-def service(spark: SparkSession) -> Iterator[str]:
-    """The address of the service, with a token; only this machine reaches it.
+def service(spark: SparkSession) -> Iterator[tuple[str, str]]:
+    """The address of the service, and the token in it; only this machine reaches it.
 
     The token is set in the JVM, not as the session starts: that is by a command line, which everybody here can read.
     """
@@ -27,7 +27,7 @@ def service(spark: SparkSession) -> Iterator[str]:
     served = getattr(getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
     served.start(spark._jsc.sc())
     try:
-        yield f"sc://localhost:{served.server().getPort()}/;token={token}"
+        yield f"sc://localhost:{served.server().getPort()}/;token={token}", token
     finally:
         none = jvm.scala.Option.empty()
         served.stop(none, none)

@@ -62,7 +62,8 @@ class PipelineBeside(DataFramePipeline):
             self._begin()
         _check_interpreter(self._spark, self._settings)
         try:
-            with self._views(inputs) as (views, prefix), connect.service(self._spark) as address:
+            with self._views(inputs) as (views, prefix), connect.service(self._spark) as (address, token):
+                self._begun.hide(token)  # clients that cannot connect name the address
                 request = {"address": address, "inputs": views, "prefix": prefix}
                 return {name: self._taken(view) for name, view in self._ask(request).items()}
         finally:
@@ -88,10 +89,14 @@ class PipelineBeside(DataFramePipeline):
         self._process = process
         return described
 
-    def _ask(self, request: Mapping[str, Any]) -> dict[str, str]:
+    @property
+    def _begun(self) -> ApplicationProcess:
         assert self._process is not None, "it has begun"
+        return self._process
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, str]:
         try:
-            views: dict[str, str] = self._process.call("build", request, answers=self._answer)[0]
+            views: dict[str, str] = self._begun.call("build", request, answers=self._answer)[0]
         except CallFailed as failed:
             own = failed.error
             raise own if isinstance(own, GreteError) else ApplicationError(repr(own)) from own
@@ -126,7 +131,11 @@ def _check_interpreter(spark: SparkSession, settings: Settings) -> None:
     jvm: Any = spark._jvm
     wanted = application_python(settings.job, is_local=settings.spark.is_local)[VARIABLE]
     if jvm.java.lang.System.getenv(VARIABLE) != wanted:
+        way_out = (
+            "set job.launcher=process" if settings.spark.is_local else f"leave {VARIABLE} to `grete deploy`"
+        )
         raise ConfigError(
-            "job.split.deployment.enabled=true: Spark's JVM was started by another program than this container, and "
-            "would evaluate the pipeline's functions in the framework's environment; set job.launcher=process"
+            "job.split.deployment.enabled=true: Spark's JVM was started by another program than this container, or "
+            "told another interpreter, and would evaluate the pipeline's functions in the framework's environment; "
+            + way_out
         )
