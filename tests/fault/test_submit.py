@@ -14,9 +14,13 @@ from pathlib import Path
 import pytest
 
 from grete.clock import SystemClock
+from grete.config.load import load
+from grete.config.settings import Settings
+from grete.coordination.factory import open_coordination
 from grete.failpoints import POINTS
 from grete.metadata.config_history import config_generations
-from grete.model.ids import JobId
+from grete.model.fence import job_scope
+from grete.model.ids import ContainerId, JobId
 from grete.model.streams import StreamSpec
 from grete.operations import open_job
 from grete.server.serve import bind
@@ -256,6 +260,37 @@ def test_a_paused_coordinator_that_was_succeeded_ends_without_effect(job: Job) -
         for process in (first, second):
             assert process.stderr is not None
             process.stderr.close()
+
+
+@pytest.mark.parametrize("is_succeeded", [False, True])
+def test_who_loses_its_leadership_while_it_stops_the_job_leads_once_more_to_stop_it_or_says_so(
+    job: Job, is_succeeded: bool
+) -> None:
+    """The other process takes the leadership and gives it back, or keeps it. Meanwhile the container hangs."""
+    name = job.config("a", **{"test.for.ever": "1", LEASE: "3000"})
+    first = job.start(name)
+    eventually(containers_run)
+    with open_job(JobId("job")) as handle:
+        container = int(handle.launches()[ContainerId("0")].handle.split("/")[1])
+    os.kill(container, signal.SIGSTOP)
+    first.send_signal(signal.SIGTERM)
+    eventually(lambda: "stop-requested" in events())
+    settings = Settings.of(load([name], {}))
+    with closing(open_coordination(settings, job.home, SystemClock(), ttl_s=3)) as other:
+        taken = other.campaign(job_scope(JobId("job")), take_over=True)
+        if not is_succeeded:
+            other.release(taken)
+            eventually(lambda: _epoch() > taken.epoch)
+            os.kill(container, signal.SIGCONT)
+        _, errors = first.communicate(timeout=patient(60))
+    if is_succeeded:
+        os.kill(container, signal.SIGKILL)
+    assert (first.returncode, state()) == ((5, "running") if is_succeeded else (0, "stopped")), errors
+
+
+def events() -> list[str]:
+    with open_job(JobId("job")) as handle:
+        return [row.event for row in handle.history()]
 
 
 def test_killed_outright_the_job_can_run_again_at_once(job: Job) -> None:

@@ -15,15 +15,17 @@ from grete.assembly.stop_signals import StopSignals
 from grete.clock import SystemClock
 from grete.coordination.base import Leadership
 from grete.coordination.memory import MemoryCoordination
-from grete.coordinator.events import StopRequested
+from grete.coordinator.events import Event, StopRequested
 from grete.coordinator.renewal import Renewal
 from grete.coordinator.view import View
-from grete.errors import LeadershipLost, LogUnreachable
+from grete.embedded.leading import LeaderRequests
+from grete.errors import GreteError, LeadershipLost, LogUnreachable
 from grete.model.ids import JobId
 from grete.model.streams import StreamSpec
 from grete.operations import open_job
 from grete.systems.local.system import LocalSystem
 
+SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
 PATIENTLY = "job.coordinator.lease.ttl.ms=600000"  # so that only the loop renews
 
 
@@ -111,11 +113,67 @@ def test_a_stop_whose_leadership_was_lost_is_finished_by_the_next_incarnation(
     monkeypatch.setattr(submission, "open_coordination", lambda *_, **__: election)
     monkeypatch.setattr(Renewal, "prove", prove)
     signals.listen()
-    sleeper = (sys.executable, "-c", "import time; time.sleep(600)")
-    options = RunOptions(config_paths=[str(config)], container_command=sleeper)
+    options = RunOptions(config_paths=[str(config)], container_command=SLEEPER)
     assert run_job(options, ask_once, signals=signals) == 0
     assert (len(asked), signals.taken) == (2, 2)
+    assert recorded_state() == "stopped"
+
+
+def test_a_signal_that_comes_just_when_the_leadership_is_lost_stops_the_job_too(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any incarnation took it. So the process ended with code 5 and left the job as it was."""
+    election, signals, proven = MemoryCoordination(SystemClock()), StopSignals(), Renewal.prove
+
+    def prove(renewal: Renewal) -> Leadership:
+        if renewal.epoch == 1:
+            signal.raise_signal(signal.SIGTERM)
+            raise LeadershipLost("the service stood still")
+        return proven(renewal)
+
+    monkeypatch.setattr(submission, "open_coordination", lambda *_, **__: election)
+    monkeypatch.setattr(Renewal, "prove", prove)
+    assert run_job(RunOptions(config_paths=[str(config)], container_command=SLEEPER), signals=signals) == 0
+    assert recorded_state() == "stopped"
+
+
+class TakenOrders(LeaderRequests):
+    """Counts what incarnations took."""
+
+    taken = 0
+
+    def requests(self, deadline_s: float) -> Iterator[Event]:
+        for request in super().requests(deadline_s):
+            self.taken += 1
+            yield request
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("error", [LeadershipLost("the service stood still"), LogUnreachable("no answer")])
+def test_a_stop_of_the_last_processor_outlives_the_incarnation_that_took_it(
+    error: GreteError, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process is not asked to coordinate no more, so it would have coordinated for ever."""
+    election, requests, proven = MemoryCoordination(SystemClock()), TakenOrders(), Renewal.prove
+
+    def prove(renewal: Renewal) -> Leadership:
+        if renewal.epoch == 1 and requests.taken:
+            raise error
+        return proven(renewal)
+
+    def ask_once(_: View) -> None:
+        if not requests.ends_job:
+            requests.stop_job()
+
+    monkeypatch.setattr(submission, "open_coordination", lambda *_, **__: election)
+    monkeypatch.setattr(Renewal, "prove", prove)
+    options = RunOptions(config_paths=[str(config)], container_command=SLEEPER)
+    assert run_job(options, ask_once, signals=requests) == 0
+    assert recorded_state() == "stopped"
+
+
+def recorded_state() -> str:
     with open_job(JobId("orders")) as handle:
         state = handle.state()
         assert state is not None
-        assert state.state == "stopped"
+        return state.state

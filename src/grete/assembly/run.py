@@ -85,11 +85,12 @@ def coordinate(options: RunOptions, signals: Requests, on_view: Callable[[View],
                 elif led is None or _is_succeeded(error, options):
                     raise
                 cause = error
-        if isinstance(cause, LeadershipLost) and signals.again():
+        is_to_end, stops_job = signals.wait(pause_s), signals.again()
+        if stops_job and isinstance(cause, LeadershipLost):
             # lost while the job was stopped, by a service that stood still: unless another leads, the stop is
             # finished. Else its containers were left alone, to end or not, and the job stayed as it was.
             options = replace(options, stands_by=False)
-        elif signals.wait(pause_s):
+        elif is_to_end:
             raise cause
         pause_s = min(2 * pause_s, _PAUSE_S[1])
 

@@ -20,7 +20,7 @@ class Requests(Protocol):
         """The requests since the last call, to stop the job within `deadline_s` for example."""
 
     def again(self) -> bool:
-        """Ask the next incarnation to stop the job as one was asked that did not come to it; False if none was."""
+        """Ask the next incarnation to stop the job as one was asked that did not come to it; whether it is asked."""
 
     def wait(self, timeout_s: float) -> bool:
         """Whether this process is asked to coordinate no more, by now or within the time."""
@@ -35,7 +35,7 @@ class StopSignals:
 
     def __init__(self) -> None:
         self._came: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._asked = ""
+        self._asked: list[str] = []
         self.have_come = False
         """Whether there was any, whatever became of it."""
 
@@ -52,15 +52,15 @@ class StopSignals:
         """Requests by signals since the last call. The first stops within `deadline_s`, every other one kills."""
         while not self._came.empty():
             name, within_s = self._came.get(), 0.0 if self._asked else deadline_s
-            self._asked = name
+            self._asked.append(name)
             yield StopRequested(within_s, name)
 
     def again(self) -> bool:
         """See Requests."""
-        name, self._asked = self._asked, ""
-        if name:
+        asked, self._asked = self._asked, []
+        for name in asked:
             self._came.put(name)
-        return bool(name)
+        return self.have_come
 
     def wait(self, timeout_s: float) -> bool:
         """Whether one has come by now or comes within the time."""
