@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from grete.operations import open_job
 from grete.testing.azurite import Azurite
+from grete.testing.failover.trial import WrittenEpochs, ended, job_of, recorded_epoch, started
 from grete.testing.kafka_broker import KafkaCluster
 from grete.testing.kube_apiserver import KubeApiServer
 from grete.testing.waiting import patient
@@ -90,6 +92,18 @@ class FailOver:
         assert (outcome["stale_effects"], outcome["lost"], outcome["doubled"]) == (0, 0, 0)
         assert outcome["records"] > 100
         return outcome
+
+
+def test_a_trial_whose_job_ends_badly_says_so_with_the_log_of_its_coordinators(tmp_path: Path) -> None:
+    """Here the one that was started last is refused, since another one leads."""
+    with job_of({}, tmp_path, 3.0) as job:
+        started(job)
+        with open_job(job.job) as handle:
+            job.start().wait(patient(30))
+            with pytest.raises(
+                AssertionError, match=r"the job ended with code 4:\n[^$]*HeldByOther: job failover-"
+            ):
+                ended(job, handle, WrittenEpochs(handle), recorded_epoch(handle))
 
 
 class TestOnSqlite(FailOver):

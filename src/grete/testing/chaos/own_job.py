@@ -134,15 +134,16 @@ class OwnJob:
         self.start()
 
     def stop(self) -> int:
-        """Stop at a batch boundary; the last coordinator's exit code.
+        """Stop at a batch boundary, and end those that stand by; 0, or the exit code of one that did not end well.
 
         One that has only just been started is waited for: until it coordinates, a signal ends it and nothing else.
         """
         last = self._coordinators[-1]
         _wait_until(lambda: last.poll() is not None or self._epoch_in_the_stream() > self._epoch, 120)
-        if last.poll() is None:
-            last.terminate()
-        return last.wait(patient(120))
+        living = [each for each in self._coordinators if each.poll() is None]
+        for each in living:
+            each.terminate()
+        return max((each.wait(patient(120)) for each in {last, *living}), key=abs)
 
     def _epoch_in_the_stream(self) -> int:
         """The last coordinator that said it runs; 0 for none."""
