@@ -10,8 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from grete.application.pipeline import named_outputs
+from grete.config.settings import Settings
 from grete.errors import ConfigError
 from grete.spark.pipeline_plan import check_containers, gathers
+from grete.spark.sinks.files import check_format
 
 pytestmark = pytest.mark.spark
 
@@ -75,6 +77,20 @@ def test_what_looks_at_several_rows_is_refused_in_more_than_one_container_by_the
         assert f"shuffles rows or keeps state ({name}" in str(refused.value)
         assert "Set job.container.count=1" in str(refused.value)
         assert "job.lineage.state" not in str(refused.value)
+
+
+def test_a_format_that_spark_does_not_have_is_named_with_its_key_and_the_way_out(spark: SparkSession) -> None:
+    """It was found by the first batch: the job was started again and again, with a Spark each time."""
+
+    def check(name: str) -> None:
+        check_format(spark, Settings.of({"outputs.lake.format": name}).outputs["lake"])
+
+    for known in ("parquet", "ORC", "json", "csv", "text", "jdbc"):
+        check(known)
+    with pytest.raises(ConfigError) as refused:
+        check("parket")
+    assert "outputs.lake.format=parket: [DATA_SOURCE_NOT_FOUND]" in str(refused.value)
+    assert "spark.jars.packages" in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -101,3 +101,75 @@ def test_the_doctor_leaves_nothing_behind(home: Path, capsys: Output) -> None:
     main(["doctor"])
     assert "GRETE_HOME" in capsys.readouterr().out
     assert list(home.iterdir()) == []
+
+
+APPLICATION = """
+from elsewhere import Imported
+if True:
+    class Words: ...
+Other = Words
+def made():
+    Inner = 1
+class Outer:
+    Nested = 1
+"""
+
+
+def job_failures(home: Path, capsys: Output, config: str, *words: str) -> dict[str, str]:
+    (home / "job.properties").write_text(f"job.name=words\ntask.inputs=local.in\n{config}")
+    main(["doctor", "-o", "json", "--config", str(home / "job.properties"), *words])
+    found = json.loads(capsys.readouterr().out)
+    return {one["check"]: one["found"] for one in found if not one["ok"] and one["check"] != "input"}
+
+
+@pytest.mark.parametrize("name", ["Words", "Other", "Imported", "made", "Outer.Nested"])
+def test_a_class_is_found_in_the_text_of_its_module(home: Path, capsys: Output, name: str) -> None:
+    (home / "words.py").write_text(APPLICATION)
+    config = f"app.class=words:{name}\njob.application.path={home}\n"
+    assert job_failures(home, capsys, config) == {}
+
+
+@pytest.mark.parametrize("name", ["Wrods", "Inner", "Nested"])
+def test_a_class_that_is_not_in_its_module_is_missed(home: Path, capsys: Output, name: str) -> None:
+    """It was said to be there, and the job ended at its start."""
+    (home / "words.py").write_text(APPLICATION)
+    config = f"app.class=words:{name}\njob.application.path={home}\n"
+    said = job_failures(home, capsys, config)
+    assert said == {"application": f"app.class=words:{name}: {home}/words.py has no {name}"}
+
+
+def test_modules_in_packages_are_read_and_not_imported(home: Path, capsys: Output) -> None:
+    package = home / "shop" / "jobs"
+    package.mkdir(parents=True)
+    (home / "shop" / "__init__.py").write_text("raise AssertionError('imported')")
+    (package / "words.py").write_text("class Words: ...")
+    (package / "open.py").write_text("from elsewhere import *")
+    (package / "broken.py").write_text("class :")
+    path = f"job.application.path={home}\n"
+    assert job_failures(home, capsys, f"{path}app.class=shop.jobs.words:Words\n") == {}
+    assert job_failures(home, capsys, f"{path}app.class=shop.jobs.open:Words\n") == {}
+    said = job_failures(home, capsys, f"{path}app.class=shop.jobs.word:Words\n")
+    assert said == {"application": "app.class=shop.jobs.word:Words: no module shop.jobs.word"}
+    assert (
+        "invalid syntax" in job_failures(home, capsys, f"{path}app.class=shop.jobs.broken:A\n")["application"]
+    )
+
+
+def test_a_secret_that_is_not_here_is_named_with_its_key(home: Path, capsys: Output) -> None:
+    (home / "words.py").write_text("class Words: ...")
+    (home / "secret").write_text("hunter2")
+    config = f"app.class=words:Words\njob.application.path={home}\noutputs.lake.format=jdbc\n"
+    config += "outputs.lake.url=jdbc:postgresql://db/lake\noutputs.lake.table=lake\n"
+    config += f"outputs.lake.user=${{file:{home}/secret}}\noutputs.lake.password=${{file:{home}/nope}}\n"
+    said = job_failures(home, capsys, config)
+    assert said["secret"].startswith(f"outputs.lake.password: cannot resolve ${{file:{home}/nope}}")
+    assert "hunter2" not in str(said)
+
+
+def test_a_key_can_be_tried_without_a_file(home: Path, capsys: Output) -> None:
+    (home / "words.py").write_text("class Words: ...")
+    config = f"app.class=words:Words\njob.application.path={home}\n"
+    said = job_failures(home, capsys, config, "--set", "job.container.count=many")
+    assert "job.container.count" in said["config"]
+    assert main(["doctor", "--set", "a=b"]) == 2
+    assert "--set goes with --config" in capsys.readouterr().err

@@ -76,7 +76,7 @@ def test_the_doctor_finds_an_application_in_its_environment(
     tmp_path: Path, environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [packages] = environment.glob("lib/python*/site-packages")
-    (packages / "installed_there.py").touch()
+    (packages / "installed_there.py").write_text("class Task: ...")
     keys = {
         "job.name": "a",
         "task.class": "installed_there:Task",

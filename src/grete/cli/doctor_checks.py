@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.machinery
 import importlib.metadata
 import importlib.util
 import os
-import platform
 import re
 import shutil
 import socket
@@ -17,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grete.cli.doctor_application import application_findings
 from grete.cli.doctor_azure import azure_findings
 from grete.cli.doctor_connector import connector
 from grete.cli.doctor_finding import Finding
@@ -28,13 +27,11 @@ from grete.model.ids import SystemStream
 
 if TYPE_CHECKING:
     from grete.config.settings import Settings
-    from grete.config.settings.job import JobSettings
     from grete.systems.base import System
 
 _FIRST_SAFE_SQLITE = (3, 51, 3)
 _FREE_MB = 200
 _JAVA_TIMEOUT_S = 60
-_PYTHON_S = 30
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
@@ -173,9 +170,8 @@ def job_findings(config: Mapping[str, str]) -> Iterator[Finding]:
     settings = Settings.of(config)
     yield from _spark(settings)
     yield from _class_archive(settings)
-    yield _application(settings.job)
-    if settings.job.is_isolated:
-        yield _versions(settings.job)
+    yield from application_findings(settings.job)
+    yield from _secrets(config)
     yield from azure_findings(settings)
     yield from kubernetes_findings(settings)
     of_kafka = list(kafka_findings(settings))
@@ -207,6 +203,21 @@ def _class_archive(settings: Settings) -> Iterator[Finding]:
     archive = class_archive()
     found = f"none at {archive}; for starts with a third less work: python -m grete.spark.class_archive"
     yield Finding("class archive", True, str(archive) if archive.exists() else found)
+
+
+def _secrets(config: Mapping[str, str]) -> Iterator[Finding]:
+    """Whether what references refer to is here; nothing of it is shown."""
+    from grete.config.secrets import has_reference, resolve_secrets
+
+    for key, value in sorted(config.items()):
+        if not has_reference(value):
+            continue
+        try:
+            resolve_secrets(value)
+        except ConfigError as error:
+            yield Finding("secret", False, f"{key}: {error}", "set the variable here, or put the file there")
+        else:
+            yield Finding("secret", True, f"{key} refers to what is there")
 
 
 def _port(port: int) -> Finding:
@@ -243,48 +254,3 @@ def _input(system: System, stream: SystemStream) -> Finding:
         return Finding("input", True, f"{stream} has {system.partition_count(stream.stream)} partitions")
     except StreamError as error:
         return Finding("input", False, str(error), f"grete stream create {stream} --partitions N")
-
-
-def _versions(job: JobSettings) -> Finding:
-    """Which Python and which grete the framework's processes and the application's have."""
-    import grete
-    from grete.application.beside import interpreter, other_gretes
-
-    ours = f"framework: grete {grete.__version__}, Python {platform.python_version()} ({sys.executable})"
-    try:
-        theirs = interpreter(job.application_environment)
-        command = [theirs, "-I", "-c", "import platform; print(platform.python_version())"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_PYTHON_S)  # noqa: S603
-    except (ConfigError, OSError, subprocess.SubprocessError) as error:
-        return Finding(
-            "versions", False, f"{ours}; application: {error}", "make job.application.environment anew"
-        )
-    others = [
-        f"{place} has grete {version}"
-        for version, place in other_gretes(job.application_environment, grete.__version__)
-    ]
-    found = "; ".join([ours, f"application: the same API, Python {done.stdout.strip()} ({theirs})", *others])
-    return Finding(
-        "versions", not others, found, "make job.application.environment with this version of grete"
-    )
-
-
-def _application(job: JobSettings) -> Finding:
-    """Whether the module can be found; it is not imported, since importing runs it."""
-    key = "app.class" if job.is_pipeline else "task.class"
-    class_name = job.application_class or job.task_class or ""
-    module = class_name.partition(":")[0].split(".")[0]
-    path = job.application_path
-    places = [path] if path else []
-    if job.is_isolated and job.application_environment:
-        places += map(str, Path(job.application_environment).glob("lib/python*/site-packages"))
-    spec = importlib.machinery.PathFinder.find_spec(module, [*places, *sys.path])
-    found = f"{key}={class_name}"
-    if spec is None:
-        return Finding(
-            "application",
-            False,
-            f"{found}: no module {module}",
-            "set job.application.path to the folder that holds it, or install it",
-        )
-    return Finding("application", True, f"{found} from {spec.origin or path}")

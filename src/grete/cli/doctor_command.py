@@ -9,16 +9,22 @@ from dataclasses import asdict
 from grete.cli.doctor_finding import Finding
 from grete.cli.options import add_job_options, given_config, opened_job
 from grete.cli.output import cell, print_json
+from grete.errors import ConfigError
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_job_options(parser)
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of --config"
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run every check; exit 1 when one fails."""
+    if options.set and not options.config:
+        raise ConfigError("--set goes with --config; `grete config set` changes a job's configuration")
     from grete.cli.doctor_checks import MACHINE, job_findings
 
     logging.getLogger("grete").addHandler(
@@ -36,10 +42,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _config(options: argparse.Namespace) -> dict[str, str]:
+    from grete.config.load import parse_overrides
     from grete.config.rewriters import apply_rewriters
 
     if options.config:
-        return apply_rewriters(given_config(options))
+        return apply_rewriters(given_config(options, parse_overrides(options.set)))
     with opened_job(options) as handle:
         return handle.config()
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from grete.errors import ConfigError
@@ -72,8 +73,10 @@ def add_config_option(parser: argparse._ActionsContainer, *, required: bool = Fa
     )
 
 
-def given_config(options: argparse.Namespace) -> dict[str, str]:
-    """The configuration in the files of `--config`, empty without any.
+def given_config(
+    options: argparse.Namespace, overrides: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """The configuration in the files of `--config` with these overrides, empty without any file.
 
     Raises:
         ConfigError: a file cannot be read, or they name no job.
@@ -83,7 +86,7 @@ def given_config(options: argparse.Namespace) -> dict[str, str]:
     from grete.config.load import load
     from grete.config.settings import Settings
 
-    config = load(options.config, {})
+    config = load(options.config, overrides)
     _ = Settings.of(config).job.id
     return config
 
