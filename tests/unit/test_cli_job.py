@@ -321,4 +321,5 @@ def test_doctor_finds_what_a_configuration_lacks(
         "input": "grete stream create local.nowhere --partitions N",
         "application": "set job.application.path to the folder that holds it, or install it",
         "job.http.port": "is the job running? Else set job.http.port to a free port, or remove it",
+        "secret": "set the variable here, or put the file there",
     }

@@ -89,6 +89,24 @@ def test_the_doctor_finds_an_application_in_its_environment(
     assert findings["application"]["ok"], findings
 
 
+def test_the_doctor_finds_an_application_in_its_package(
+    tmp_path: Path, environment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (environment / "manifest.json").write_text("{}")
+    (environment / "lib" / "packed.py").write_text("class Task: ...")
+    keys = {
+        "job.name": "a",
+        "task.class": "packed:Task",
+        "job.application.path": "",
+        "job.application.environment": str(environment),
+    }
+    config = {**CONFIG, **keys}
+    (tmp_path / "job.properties").write_text("\n".join(f"{key}={value}" for key, value in config.items()))
+    main(["doctor", "-o", "json", "--config", str(tmp_path / "job.properties")])
+    findings = {one["check"]: one for one in json.loads(capsys.readouterr().out)}
+    assert findings["application"]["ok"], findings
+
+
 # --- the modules of the API ---
 
 

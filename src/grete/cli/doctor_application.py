@@ -38,7 +38,7 @@ def _class(job: JobSettings) -> Finding:
     except ModuleNotFoundError as error:
         way_out = "set job.application.path to the folder that holds it, or install it"
         return Finding("application", False, f"{key}={path}: no module {error.name}", way_out)
-    where = spec.origin or job.application_path
+    where = spec.origin or module
     try:
         known = _names(spec)
     except SyntaxError as error:
@@ -50,7 +50,8 @@ def _class(job: JobSettings) -> Finding:
 
 
 def _places(job: JobSettings) -> list[str]:
-    places = [job.application_path] if job.application_path else []
+    folder = job.modules_folder if job.is_isolated else job.application_path
+    places = [folder] if folder else []
     if job.is_isolated and job.application_environment:
         places += map(str, Path(job.application_environment).glob("lib/python*/site-packages"))
     return [*places, *sys.path]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from grete.application.beside import ApplicationProcess, interpreter, modules_folder
+from grete.application.beside import ApplicationProcess, interpreter
 from grete.application.load import find_modules_in
 from grete.application.plugins import ask
 from grete.config.log_levels import levels_beside
@@ -28,7 +28,7 @@ def ask_application(job: JobSettings, method: str, path: str, key: str, value: o
         find_modules_in(job.application_path)
         return ask(method, path, key, value)
     environment = job.application_environment
-    folder = modules_folder(job.application_path, environment)
+    folder = job.modules_folder
     process = ApplicationProcess(interpreter(environment), folder, shown=f"{key}={path}")
     request = {"method": method, "path": path, "key": key, "value": value, "levels": levels_beside(folder)}
     try:

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from grete.api import DataFramePipeline, StreamTask
-from grete.application.beside import modules_folder
 from grete.checkpoint.offset_manager import Skipped, StartingOffsets, resumed, starting_offsets
 from grete.checkpoint.store import CheckpointStore
 from grete.checkpoint.task_commit import TaskCommit
@@ -138,7 +137,7 @@ def steps(
     config, name = assignment.config, single_system(assignment)
     settings = Settings.of(config)
     job = settings.job
-    set_levels(log_levels(modules_folder(job.application_path, job.application_environment)))
+    set_levels(log_levels(job.modules_folder))
     check_application(job, DataFramePipeline if job.is_pipeline else StreamTask)
     target = commit_target(assignment, system, clock, store)
     right = system.begin_epoch(assignment.fence) if ended is None else ended.right

@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from grete.application.beside import modules_folder
 from grete.config.key_tables.coordinator import FACTORY
 from grete.config.key_tables.kubernetes import CONTEXT, KUBECONFIG, NAMESPACE
 from grete.config.properties import format_properties
@@ -143,8 +142,7 @@ def _container(deployment: Deployment) -> Manifest:
     if not image:
         raise ConfigError(f"{IMAGE} is not set: name an image with grete, PySpark and the application")
     program = [*_interpreter(settings.job), "-m", "grete.deploy.attempt", "--manager", "kubernetes"]
-    library = modules_folder(settings.job.application_path, settings.job.application_environment)
-    variables = launch_variables(settings.job, library or "")
+    variables = launch_variables(settings.job, settings.job.modules_folder or "")
     of_secret = [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": secret_name(deployment), "key": name}}}
         for name in deployment.secrets

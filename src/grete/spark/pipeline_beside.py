@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from grete.api import DataFramePipeline
-from grete.application.beside import ApplicationProcess, CallFailed, interpreter, modules_folder
+from grete.application.beside import ApplicationProcess, CallFailed, interpreter
 from grete.application.pipe import Blob
 from grete.application.pipeline import Description
 from grete.config.application_config import ApplicationConfig
@@ -78,7 +78,7 @@ class PipelineBeside(DataFramePipeline):
     def _begin(self) -> Any:
         job = self._settings.job
         python = interpreter(job.application_environment)
-        folder = modules_folder(job.application_path, job.application_environment)
+        folder = job.modules_folder
         process = ApplicationProcess(python, folder, shown=f"app.class={self._path}")
         said = {"path": self._path, "config": dict(self._settings.raw), "levels": levels_beside(folder)}
         try:

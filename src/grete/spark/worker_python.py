@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from grete.application.beside import interpreter, modules_folder
+from grete.application.beside import interpreter
 from grete.config.settings.job import JobSettings
 from grete.config.settings.spark import local_cores
 
@@ -56,7 +56,7 @@ def application_python(job: JobSettings, *, is_local: bool) -> dict[str, str]:
         return {}
     if not is_local:
         return {VARIABLE: f"./{ON_EXECUTORS}"}
-    folder = modules_folder(job.application_path, job.application_environment)
+    folder = job.modules_folder
     return {
         VARIABLE: str(APPLICATION_PYTHON),
         "GRETE_APPLICATION_PYTHON": interpreter(job.application_environment),

@@ -6,7 +6,7 @@ import logging
 
 import grete
 from grete.api import DataFramePipeline, StreamTask
-from grete.application.beside import modules_folder, other_gretes
+from grete.application.beside import other_gretes
 from grete.application.load import check_class, find_modules_in, load_class
 from grete.config.key_tables.job import APP_CLASS, TASK_CLASS
 from grete.config.settings.job import JobSettings
@@ -35,7 +35,7 @@ def check_application(job: JobSettings, kind: type[StreamTask] | type[DataFrameP
                 grete.__version__,
             )
         if kind is StreamTask:
-            said = minimal_hello(job.raw, job.task_class or "", modules_folder(folder, environment))
+            said = minimal_hello(job.raw, job.task_class or "", job.modules_folder)
             Application(said, folder, environment).close()
         return
     find_modules_in(folder)

@@ -72,6 +72,15 @@ class JobSettings(Section):
         return self._application_path or None
 
     @property
+    def modules_folder(self) -> str | None:
+        """Where an isolated application's modules are: `application_path`, else in its package."""
+        from grete.application.beside import (
+            modules_folder,  # processes and pipes, which a command seldom needs
+        )
+
+        return modules_folder(self.application_path, self.application_environment)
+
+    @property
     def is_pipeline(self) -> bool:
         """Whether the application is a DataFrame pipeline, whose state is Spark's."""
         return keys.APP_CLASS.name in self.raw
