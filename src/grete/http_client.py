@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpcore
 
@@ -129,7 +130,11 @@ class JobCoordinatorClient:
         content = None if body is None else json.dumps(body, allow_nan=False).encode()
         try:
             return self._connections.request(
-                method, self._url + path, headers=self._headers, content=content, extensions=self._limits
+                method,
+                self._url + quote(path),
+                headers=self._headers,
+                content=content,
+                extensions=self._limits,
             )
         except _NO_ANSWER as error:
             raise CoordinatorUnavailable(f"{method} {self._url}{path}: {error!r}") from error

@@ -65,6 +65,10 @@ class Telling(grete.StreamTask):
     def process(self, envelope, collector, coordinator):
         collector.send("local.out", "text")
 
+class Late(grete.StreamTask):
+    def process(self, envelope, collector, coordinator):
+        collector.send("local.out", b"v", timestamp_ms=1.5)
+
 class Rewriter:
     def rewrite(self, name, config):
         logging.getLogger("told.quiet").warning("rewriting")
@@ -328,6 +332,24 @@ def test_a_serde_that_makes_no_bytes_is_named_with_what_it_made(configure: Confi
     job._system.append("in", [Message(b"k", b"v", 1)])
     with pytest.raises(
         ApplicationError, match=r"the serde of local\.out made str of a message: 'text'.*gives bytes or None"
+    ):
+        job.run()
+    job.close()
+
+
+def test_a_time_that_is_no_number_of_milliseconds_is_named_and_no_serde_blamed(
+    configure: Configure, switch: str
+) -> None:
+    own = {
+        "task.class": "told:Late",
+        "task.inputs": "local.in",
+        "task.outputs": "local.out",
+        "systems.local.samza.offset.default": "oldest",
+    }
+    job = JobUnderTest(config=configure(switch, own)).start()
+    job._system.append("in", [Message(b"k", b"v", 1)])
+    with pytest.raises(
+        ApplicationError, match=r"timestamp_ms=1\.5 of a record to local\.out is no whole number"
     ):
         job.run()
     job.close()

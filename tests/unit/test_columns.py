@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from array import array
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grete.application.pipe import pack_column
 from grete.systems.columns import binary, integers, numbers
 
 NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1))
@@ -41,10 +43,20 @@ def test_a_column_of_numbers_is_arrows_own_and_read_from_where_it_begins(
     assert numbers(made.slice(start)).tolist() == values[start:]
 
 
-@pytest.mark.parametrize("value", ["text", 3])
-def test_what_are_no_bytes_is_refused(value: object) -> None:
-    with pytest.raises(TypeError):
-        binary([b"", value])  # type: ignore[list-item]
+@pytest.mark.parametrize(
+    "value", ["text", 3, memoryview(array("i", [1, 2])), array("i", [1]), np.array([1, 2])]
+)
+@pytest.mark.parametrize("others", [[b""], [b"", None]])
+def test_what_are_no_bytes_is_refused(value: object, others: list[bytes | None]) -> None:
+    """Buffers of larger items were joined by bytes and cut by items: all records behind had others' bytes."""
+    for columns in (binary, pack_column):
+        with pytest.raises(TypeError):
+            columns([*others, value])  # type: ignore[list-item]
+
+
+def test_buffers_of_bytes_are_taken() -> None:
+    values = [memoryview(b"ab"), bytearray(b"c"), b""]
+    assert binary(values).to_pylist() == [b"ab", b"c", b""]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("value", "error"), [(1.5, TypeError), (None, TypeError), (2**63, OverflowError)])

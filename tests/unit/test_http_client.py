@@ -21,8 +21,10 @@ class Answers(BaseHTTPRequestHandler):
     """Answers with what the test put there, in turn."""
 
     script: ClassVar[list[tuple[int, str]]] = []
+    asked: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
+        self.asked.append(self.path)
         status, body = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         self.send_response(status)
         self.end_headers()
@@ -49,6 +51,14 @@ def test_the_client_tries_again_with_growing_waits(url: str) -> None:
     client = JobCoordinatorClient(url, None, sleep=waits.append)
     assert client.get("/api/v1/containers/0") == {"epoch": 7}
     assert waits == [0.1, 0.2]
+
+
+def test_an_id_of_any_letters_has_a_path(url: str) -> None:
+    """Of a container, which is its `processor.id` in embedded mode."""
+    Answers.script = [(200, "{}")]
+    Answers.asked.clear()
+    JobCoordinatorClient(url, None).get("/api/v1/containers/Zürich 1%")
+    assert Answers.asked == ["/api/v1/containers/Z%C3%BCrich%201%25"]
 
 
 def test_the_client_gives_up_in_samzas_words(url: str) -> None:

@@ -50,6 +50,12 @@ def check_size(value: bytes | None, largest: int, stream: str) -> None:
         )
 
 
+def _is_of_bytes(value: object) -> bool:
+    if isinstance(value, memoryview):
+        return value.nbytes == len(value)
+    return isinstance(value, bytes | bytearray | None)
+
+
 class GatheredOutput(ABC):
     """One output stream as one task sees it: the newest records as lists, older ones as columns."""
 
@@ -81,24 +87,27 @@ class GatheredOutput(ABC):
         """Turn the lists into columns when they are that long.
 
         Raises:
-            ApplicationError: a serde of the application's made something else than bytes.
+            ApplicationError: a serde of the application's made something else than bytes, or a time is no number.
         """
         if len(self.keys) < at_least:
             return
         try:
             self._to_columns()
-        except TypeError as error:
-            raise ApplicationError(f"{self._not_bytes()}; a serde's to_bytes gives bytes or None") from error
+        except (TypeError, OverflowError) as error:
+            raise ApplicationError(self._refused()) from error
         self.cut(0)
 
-    def _not_bytes(self) -> str:
+    def _refused(self) -> str:
+        """What of the records cannot be a column."""
+        for time_ms in self.timestamps_ms:
+            if not isinstance(time_ms, int) or not -(2**63) <= time_ms < 2**63:
+                return f"timestamp_ms={time_ms!r:.100} of a record to {self.stream} is no whole number of 64 bits"
+        made = "what is no bytes"
         for what, column in (("key", self.keys), ("message", self.values)):
             for value in column:
-                if not isinstance(value, bytes | bytearray | memoryview | None):
-                    return (
-                        f"the serde of {self.stream} made {type(value).__name__} of a {what}: {value!r:.100}"
-                    )
-        return f"the serde of {self.stream} made what is no bytes"
+                if not _is_of_bytes(value):
+                    made = f"{type(value).__name__} of a {what}: {value!r:.100}"
+        return f"the serde of {self.stream} made {made}; a serde's to_bytes gives bytes or None"
 
     @abstractmethod
     def _to_columns(self) -> None:

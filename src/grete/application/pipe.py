@@ -93,16 +93,23 @@ def _behind(views: Sequence[memoryview], written: int) -> list[memoryview]:
 
 
 def pack_column(values: Sequence[bytes | None]) -> list[Blob]:
-    """A column as three blobs; the last is empty when no value is None."""
+    """A column as three blobs; the last is empty when no value is None.
+
+    Raises:
+        TypeError: a value is neither bytes nor None, or a buffer of larger items.
+    """
     nulls = b""
     present: Sequence[bytes] = values  # type: ignore[assignment] # `join` finds out whether there is a None
     try:
         data = b"".join(present)
     except TypeError:
         nulls = bytes(value is None for value in values)
-        present = [value or b"" for value in values]
+        present = [b"" if value is None else value for value in values]
         data = b"".join(present)
-    return [array("i", list(map(len, present))), data, nulls]
+    lengths = array("i", list(map(len, present)))
+    if sum(lengths) != len(data):  # every value behind it would begin at a wrong place
+        raise TypeError("the items of a buffer among the values are larger than a byte")
+    return [lengths, data, nulls]
 
 
 def unpack_column(blobs: Sequence[bytes]) -> list[bytes | None]:

@@ -20,7 +20,7 @@ def binary(values: Sequence[bytes | None] | pa.Array) -> pa.Array:
     """A column of bytes, null where there are none; one that is a column already is given back.
 
     Raises:
-        TypeError: a value is neither.
+        TypeError: a value is neither, or a buffer of larger items.
         ArrowCapacityError: they have more than 2 GB together.
     """
     if isinstance(values, pa.Array):
@@ -36,7 +36,10 @@ def _column(values: Sequence[bytes], is_there: np.ndarray[Any, np.dtype[np.bool_
     content = b"".join(values)
     if len(content) > _LARGEST_BYTES:
         raise pa.ArrowCapacityError(f"a column of {len(content)} bytes is more than {_LARGEST_BYTES}")
-    return binary_of(np.fromiter(map(len, values), np.int32, len(values)), content, is_there)
+    lengths = np.fromiter(map(len, values), np.int32, len(values))
+    if int(lengths.sum(dtype=np.int64)) != len(content):  # every value behind it would begin at a wrong place
+        raise TypeError("the items of a buffer among the values are larger than a byte")
+    return binary_of(lengths, content, is_there)
 
 
 def binary_of(
