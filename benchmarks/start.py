@@ -1,13 +1,15 @@
 """Submit to first committed record, and memory at rest: a job of grete against Structured Streaming by hand.
 
-    python -m benchmarks.start [embedded | pipeline] [--rounds N]
+    python -m benchmarks.start [embedded | pipeline | isolated] [--rounds N]
 
 Both read 3,000 records. `embedded`: they run a Python function over them, grete a StreamTask with a store, changelog
 and checkpoints on the embedded system, by hand a query with `mapInArrow` from text files into files. `pipeline`: they
 run the same frame of Spark's own operators between two topics of one broker, new ones each time. Seconds until a
 reader of what is committed sees the first output, CPU seconds of all processes until then, and their memory
 (proportional set size) three seconds later. In turns; the ratio to by hand is of medians. Where there is an archive
-of Spark's classes, from which pipelines start, one starts without it as well.
+of Spark's classes, from which pipelines start, one starts without it as well. `isolated`: the pipeline of
+grete whose `build` has an environment of its own (that of the tests, whose wheels `make services` fetches), against
+the same in the driver's.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
+from tests.support.client_environment import environment_of_a_client
 
 from benchmarks.contestants import (
     PARTITIONS,
@@ -178,11 +182,38 @@ def _embedded() -> Iterator[Mapping[str, Prepare]]:
     yield {"grete": _grete, "spark by hand": _by_hand}
 
 
+def _isolated_in(environment: Path, race: Race) -> Command:
+    words, variables = PIPELINES["pipeline"](race)
+    with (race.directory / "job.properties").open("a") as config:
+        config.write(
+            f"job.split.deployment.enabled=true\njob.application.environment={environment}\n",
+        )
+    return words, variables
+
+
 @contextmanager
 def _pipeline() -> Iterator[Mapping[str, Prepare]]:
     contestants = {"grete": PIPELINES["pipeline"], "spark by hand": PIPELINES["pipeline by hand"]}
     if class_archive().exists():
         contestants["grete without archive"] = _without_archive
+    with _on_a_broker(contestants) as prepared:
+        yield prepared
+
+
+@contextmanager
+def _isolated() -> Iterator[Mapping[str, Prepare]]:
+    with tempfile.TemporaryDirectory() as folder:
+        environment = environment_of_a_client(Path(folder) / "environment")
+        contestants = {
+            "isolated": partial(_isolated_in, environment),
+            "in the driver": PIPELINES["pipeline"],
+        }
+        with _on_a_broker(contestants) as prepared:
+            yield prepared
+
+
+@contextmanager
+def _on_a_broker(contestants: Mapping[str, Callable[[Race], Command]]) -> Iterator[Mapping[str, Prepare]]:
     with tempfile.TemporaryDirectory() as folder:
         broker = KafkaCluster(Path(folder) / "broker")
         broker.start()
@@ -197,11 +228,12 @@ def _pipeline() -> Iterator[Mapping[str, Prepare]]:
             broker.stop()
 
 
-KINDS = {"embedded": _embedded, "pipeline": _pipeline}
+KINDS = {"embedded": _embedded, "pipeline": _pipeline, "isolated": _isolated}
+PEERS = ("spark by hand", "in the driver")
 
 
 def run(kind: str = "embedded", rounds: int = ROUNDS) -> dict[str, Any]:
-    """Each start of all, their medians, and the ratio of these to by hand."""
+    """Each start of all, their medians, and the ratio of these to the peer's."""
     found: dict[str, list[dict[str, float]]] = {}
     with KINDS[kind]() as contestants:
         for _ in range(rounds):
@@ -211,11 +243,11 @@ def run(kind: str = "embedded", rounds: int = ROUNDS) -> dict[str, Any]:
         name: {key: round(statistics.median(row[key] for row in rows), 2) for key in rows[0]}
         for name, rows in found.items()
     }
-    by_hand = medians["spark by hand"]
+    [peer] = [one for name, one in medians.items() if name in PEERS]
     ratios = {
-        name: {key: round(value / by_hand[key], 2) for key, value in one.items()}
+        name: {key: round(value / peer[key], 2) for key, value in one.items()}
         for name, one in medians.items()
-        if one is not by_hand
+        if one is not peer
     }
     return medians | {"ratio": ratios, "starts": found}
 
