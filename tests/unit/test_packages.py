@@ -241,6 +241,16 @@ def test_a_name_of_a_gigabyte_is_not_read_into_memory(tmp_path: Path, kind: byte
         read_manifest(archive)
 
 
+def test_damage_within_what_is_skipped_is_said_in_words(tmp_path: Path) -> None:
+    """An entry before the manifest is not read but passed over, which unpacks it as well."""
+    head = entry("lib/large", tarfile.REGTYPE)
+    head.size = 1 << 20
+    archive = tmp_path / "package.tgz"
+    archive.write_bytes(gzip.compress(head.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 10)) + b"nothing packed")
+    with pytest.raises(PackageError, match=r"package\.tgz is damaged"):
+        read_manifest(archive)
+
+
 @pytest.mark.parametrize("made", ['"bytes": 1e999', '"name\\ud800": 1, "bytes": 1'])
 def test_a_manifest_with_what_is_no_number_or_no_text_is_refused_in_words(folder: Path, made: str) -> None:
     text = (folder / NAME).read_text()

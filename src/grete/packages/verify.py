@@ -6,6 +6,7 @@ Nothing is unpacked: an archive's entries are read one by one, so that one which
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import stat
 import tarfile
@@ -229,10 +230,21 @@ class _Unpacked(gzip.GzipFile):
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= LARGEST:
             raise tarfile.ReadError("an entry has a name that is too long")
-        try:
+        with _of_the_archive():
             return super().read(size)
-        except OSError as error:  # of the archive, and not of what is done with its content
-            raise tarfile.ReadError(str(error)) from error
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:  # reads what it skips
+        with _of_the_archive():
+            return super().seek(offset, whence)
+
+
+@contextmanager
+def _of_the_archive() -> Iterator[None]:
+    """An error is of the archive, and not of what is done with its content."""
+    try:
+        yield
+    except OSError as error:
+        raise tarfile.ReadError(str(error)) from error
 
 
 def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> BinaryIO:
